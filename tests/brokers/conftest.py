@@ -11,6 +11,6 @@ from tests.support.nats_server import NatsServer, nats_server
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """A real server; tests that do something to it have one of their own."""
+    """A shared real server; tests that disturb a server start their own."""
     with nats_server(tmp_path_factory.mktemp("nats")) as running:
         yield running

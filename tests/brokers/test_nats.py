@@ -1,31 +1,243 @@
-"""Hosts joined through a real server: what they tell each other, and what happens when it is away, slow or hostile."""
+"""Credentials, our overrides of nats-py, and hosts joined through a real NATS server."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
+import ssl
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from nats.aio.client import Client
+from nats.errors import Error
 
 from plugbay.brokers import nats as module
+from plugbay.brokers.nats import MAX_FILE, NatsClient, login_options
+from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config
-from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
-from tests.brokers.test_nats_client import say
+from plugbay.model.errors import ConfigInvalid
 from tests.support.loops import Run, run_on
-from tests.support.nats_identities import decentralised, write_certificate
+from tests.support.nats_identities import USER, Identity, decentralised, write_certificate, write_credentials
 from tests.support.nats_server import NatsServer, nats_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE, until
 
+URL = "nats://127.0.0.1:4222"
+SEED = Identity(USER).seed
+"""A user that no server knows."""
+
+
+def test_who_has_no_credentials_says_none() -> None:
+    assert login_options(BrokerConfig(url=URL), {}) == {}
+
+
+def test_tokens_and_passwords_come_from_the_environment() -> None:
+    token = BrokerConfig(url=URL, token_env="T")
+    assert login_options(token, {"T": " hunter2\n"}) == {"token": "hunter2"}
+    user = BrokerConfig(url=URL, user="me", password_env="P")
+    assert login_options(user, {"P": "hunter2"}) == {"user": "me", "password": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"), [({}, "not set, or empty"), ({"T": "hunter2\x07x"}, "cannot be printed")]
+)
+def test_a_variable_that_holds_no_secret_is_named(environ: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigInvalid, match=rf"broker\.token_env: the environment variable T .*{words}") as caught:
+        login_options(BrokerConfig(url=URL, token_env="T"), environ)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_of_credentials_gives_the_jwt_and_proves_it(tmp_path: Path) -> None:
+    path = tmp_path / "my.creds"
+    write_credentials(path, "a.b.c", SEED)
+    options = login_options(BrokerConfig(url=URL, credentials=str(path)), {})
+    assert options["user_jwt_cb"]() == b"a.b.c"
+    assert len(base64.b64decode(options["signature_cb"]("nonce"))) == 64
+
+
+def _damaged(path: Path) -> None:
+    write_credentials(path, "a.b.c", SEED[:20] + ("A" if SEED[20] != "A" else "B") + SEED[21:])
+
+
+def _open_to_others(path: Path) -> None:
+    write_credentials(path, "a.b.c", SEED)
+    path.chmod(0o640)
+
+
+def _endless(path: Path) -> None:
+    write_credentials(path, "a.b." + "c" * MAX_FILE, SEED)
+
+
+def _without_jwt(path: Path) -> None:
+    path.write_text(SEED)
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda path: None, "cannot be read: No such file"),
+        (lambda path: path.mkdir(), "cannot be read: Is a directory"),
+        (_damaged, "the seed in .* is damaged"),
+        (_open_to_others, "chmod 600"),
+        (_endless, "no file of NATS credentials"),
+        (_without_jwt, "no file of NATS credentials"),
+    ],
+)
+def test_unusable_credentials_are_refused_before_connecting(tmp_path: Path, prepare: object, words: str) -> None:
+    path = tmp_path / "my.creds"
+    assert callable(prepare)
+    prepare(path)
+    with pytest.raises(ConfigInvalid, match=words) as caught:
+        login_options(BrokerConfig(url=URL, credentials=str(path)), {})
+    assert SEED[3:] not in str(caught.value)
+
+
+def test_an_encrypted_server_has_to_prove_who_it_is(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    url = "tls://127.0.0.1"
+    context = login_options(BrokerConfig(url=url, ca_file=str(certificate)), {})["tls"]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert login_options(BrokerConfig(url=url), {})["tls"].verify_mode == ssl.CERT_REQUIRED
+    for wrong in (key, tmp_path / "nowhere"):
+        with pytest.raises(ConfigInvalid, match=r"broker\.ca_file: .*no certificates that can be used"):
+            login_options(BrokerConfig(url=url, ca_file=str(wrong)), {})
+
+
+class Heard:
+    """Collects messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes, bytes, bytes]] = []
+
+    def __call__(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
+        self.messages.append((pattern, subject, headers, data))
+
+
+async def say(server: NatsServer, subject: bytes, data: bytes) -> None:
+    """Publish raw bytes, which no client library would send."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await reader.readline()
+    writer.write(b'CONNECT {"verbose":false}\r\nPUB %b %d\r\n%b\r\nPING\r\n' % (subject, len(data), data))
+    while (line := await reader.readline()) != b"PONG\r\n":
+        assert line == b"PING\r\n"  # the server checks whether its client is alive
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_messages_come_as_bytes_and_one_that_is_no_text_ends_nothing(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        heard = Heard()
+        client = NatsClient(heard, encrypted=False)
+        await client.join(server.url, print)
+        await client.subscribe("odd.>")
+        await client.flush()
+        await say(server, b"odd.\xff", b"1")
+        await say(server, b"odd.good", b"2")
+        await until(lambda: len(heard.messages) == 2)
+        assert heard.messages == [("odd.>", b"odd.\xff", b"", b"1"), ("odd.>", b"odd.good", b"", b"2")]
+        await client.end()
+
+    run(main)
+
+
+def test_nats_py_itself_stops_reading_at_a_subject_that_is_no_text(
+    run: Run, server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        client = Client()
+        await client.connect(server.url)
+        await client.subscribe("bare.>")
+        await client.flush()
+        await say(server, b"bare.\xff", b"1")
+        reading = client._reading_task
+        await until(lambda: reading is not None and reading.done())
+        assert client.is_connected
+        await client.close()
+
+    with caplog.at_level(logging.CRITICAL, "nats"):
+        run(main)
+
+
+@pytest.mark.parametrize(("encrypted", "told"), [(True, False), (False, True)])
+def test_nothing_is_sent_to_a_server_without_the_required_tls(run: Run, encrypted: bool, told: bool) -> None:
+    """A man in the middle only has to omit one field; without the check the client would send its credentials."""
+    said = bytearray()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps({"auth_required": True, "max_payload": 1000}).encode() + b"\r\n")
+        while part := await reader.read(1000):
+            said.extend(part)
+            writer.write(b"-ERR 'No'\r\n")
+        writer.close()
+
+    async def main() -> None:
+        listening = await asyncio.start_server(greet, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        client = NatsClient(Heard(), encrypted=encrypted)
+        with pytest.raises(Error, match="no TLS" if encrypted else "No"):
+            await client.join(f"nats://127.0.0.1:{port}", print, token="hunter2")
+        await client.end()
+        listening.close()
+        await listening.wait_closed()
+        assert (b"hunter2" in said) is told
+
+    run(main)
+
+
+def test_the_end_of_a_connection_is_reported_with_its_error(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            client = NatsClient(Heard(), encrypted=False)
+            await client.join(own.url, print)
+            assert not client.over.is_set()
+            own.kill()
+            await client.over.wait()
+            assert client.connection_error is not None
+            await client.end()
+            again = NatsClient(Heard(), encrypted=False)
+            with pytest.raises(Error):
+                await again.join(own.url, print)
+            assert isinstance(again.connection_error, ConnectionError)
+            await again.end()
+
+    run(main)
+
+
+def unwritten(client: NatsClient) -> int:
+    """Bytes that wait in the queue or in the connection."""
+    connection: Any = client._transport
+    waiting: int = client.pending_data_size + connection._io_writer.transport.get_write_buffer_size()
+    return waiting
+
+
+def test_a_connection_with_a_server_that_reads_nothing_is_cut_at_once(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            client = NatsClient(Heard(), encrypted=False)
+            await client.join(own.url, print)
+            own.freeze()
+            for _ in range(64):  # more than the network buffers
+                await client.publish("a", b"x" * 1_000_000)
+                await asyncio.sleep(0)
+                if unwritten(client) > 1 << 20:
+                    break
+            assert unwritten(client)
+            await client.end()
+            assert client.is_closed
+
+    run(main)
+
+
 ID = "11111111-2222-4333-8444-555555555555"
 LAST = "shared.last"
-"""The topic of the event after which a test has heard everything: a server keeps the order."""
+"""Topic of the last event of a test; a server keeps the order."""
 
 
 def joining(server: NatsServer, *topics: str, **more: Any) -> Config:
@@ -37,7 +249,7 @@ async def joined(*hosts: Host) -> None:
 
 
 async def everything(stream: Stream) -> list[BusEvent]:
-    """What comes until the last."""
+    """All events until the last."""
     heard = []
     async for event in stream:
         if event.topic == LAST:
@@ -82,7 +294,7 @@ def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server
             said, heard = await anext(here), (await anext(there)).payload["heard"]
             assert heard == said.to_json()
             assert (heard["source"], heard["topic"], heard["payload"]) == ("p", "plugin.p.news", {"text": "hi"})
-            # What a plugin may not publish here does not leave either.
+            # Events that a plugin may not publish are not shared either.
             await one.call("p_say", {"topic": "plugin.outbound.k"})
             assert one.plugins()[0].counters["publish_refused"] == 1
             assert counts(one) == (2, 0, 0, 0) and counts(two) == (0, 2, 0, 0)
@@ -90,9 +302,9 @@ def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server
     run(main)
 
 
-def test_every_host_hears_each_event_once_in_order_and_nobody_an_echo(run: Run, server: NatsServer) -> None:
+def test_every_host_receives_each_event_once_in_order_and_no_echo(run: Run, server: NatsServer) -> None:
     async def main() -> None:
-        config = joining(server, "shared.>", "shared.*", ">")  # each event comes three times
+        config = joining(server, "shared.>", "shared.*", ">")  # each event arrives three times
         one, two, three = (Host([], config) for _ in range(3))
         async with one, two, three:
             await joined(one, two, three)
@@ -164,7 +376,7 @@ def test_without_its_server_a_host_goes_on_alone_and_is_joined_again(
                 own.start()
                 await joined(one, two)
                 one.publish("shared.again", 2)
-                # What was published meanwhile comes too, if two was back before it was sent.
+                # Events published meanwhile arrive too, if host two was back before they were sent.
                 await anext(event async for event in there if event.payload == 2)
                 assert counts(one)[:3] == (2, 0, 0)
 
@@ -188,7 +400,7 @@ def test_a_host_that_starts_before_its_server_is_joined_when_that_comes(run: Run
     run(main)
 
 
-def test_a_server_that_stands_still_delays_nobody(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_server_does_not_delay_the_host(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT", 0.2)
 
     async def main() -> None:
@@ -265,7 +477,7 @@ def test_hostile_messages_are_counted_remarked_and_end_nothing(run: Run, server:
     run(main)
 
 
-def test_what_comes_under_our_own_name_is_not_heard_again(run: Run, server: NatsServer) -> None:
+def test_messages_with_our_own_id_are_ignored(run: Run, server: NatsServer) -> None:
     async def main() -> None:
         client = await nats.connect(server.url)
         messages = await client.subscribe("plugbay.events.shared.mine")
@@ -338,7 +550,7 @@ def test_what_the_server_forbids_is_remarked(run: Run, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("way", ["token", "password", "credentials"])
-def test_a_server_lets_in_who_can_say_who_he_is_and_no_secret_is_told(
+def test_a_server_accepts_each_kind_of_credentials_and_no_secret_is_logged(
     run: Run, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""What leaves a bus and what comes in, without a broker."""
+"""Outgoing and incoming events without a broker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.brokers.relay import EVENT_BURST, WAITING, WAITING_BYTES, Relay
-from plugbay.host.config.sections import BrokerConfig
+from plugbay.brokers.relay import EVENT_BURST, MAX_QUEUED, MAX_QUEUED_BYTES, Relay
+from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.events.bus import Bus, BusEvent
 from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
@@ -19,7 +19,7 @@ STAMP = "2026-01-02T03:04:05Z"
 
 
 class World:
-    """A bus, its relay, and everything that anybody hears on the bus."""
+    """A bus, its relay, and all events on the bus."""
 
     def __init__(self, *topics: str, clock: Callable[[], float] = lambda: 5.0) -> None:
         self.bus, self.journal = Bus(), Journal()
@@ -59,7 +59,7 @@ def test_what_is_shared_leaves_once_and_nothing_else_does() -> None:
 def test_without_topics_nothing_leaves_and_nothing_comes_in() -> None:
     world = World()
     world.publish("a")
-    world.relay.arrive("a", written())
+    world.relay.receive("a", written())
     assert (world.sent(), [event.id for event in world.heard], world.relay.refused) == ([], [ID], 1)
 
 
@@ -67,15 +67,15 @@ def test_what_a_host_says_of_its_own_plugins_stays_even_if_everything_is_shared(
     world = World(">")
     for topic in ("plugin.lifecycle.p.up", "plugin.resource.changed", "a b"):
         world.publish(topic)
-        world.relay.arrive(topic, written())
+        world.relay.receive(topic, written())
     assert world.sent() == []
-    assert len(world.heard) == 3  # each as it was published here; only the last could have been meant to leave
+    assert len(world.heard) == 3  # each as published here; only the last could have been shared
     assert world.journal.counts("host") == {"event_not_shared": 1, "broker_event_refused": 3}
 
 
-def test_an_event_from_elsewhere_is_told_as_it_was_and_does_not_leave_again() -> None:
+def test_an_incoming_event_is_published_unchanged_and_not_sent_back() -> None:
     world = World("a.>")
-    world.relay.arrive("a.b", written(topic="x", correlation_id="c", metadata={"k": 1}, session_id=ID))
+    world.relay.receive("a.b", written(topic="x", correlation_id="c", metadata={"k": 1}, session_id=ID))
     assert world.heard == [BusEvent(ID, STAMP, "a.b", "q", 1, ID, "c", {"k": 1})]
     assert (world.sent(), world.relay.received, world.relay.refused) == ([], 1, 0)
 
@@ -83,13 +83,13 @@ def test_an_event_from_elsewhere_is_told_as_it_was_and_does_not_leave_again() ->
 def test_what_a_listener_says_to_it_does_leave() -> None:
     world = World("a.>")
     world.bus.listen("a.question", lambda event: world.publish("a.answer"))
-    world.relay.arrive("a.question", written())
+    world.relay.receive("a.question", written())
     assert world.sent() == ["a.answer"]
 
 
 def test_who_has_no_id_time_or_source_gets_them() -> None:
     world = World("a")
-    world.relay.arrive("a", b'{"payload": 5, "id": "no uuid", "timestamp": 7}')
+    world.relay.receive("a", b'{"payload": 5, "id": "no uuid", "timestamp": 7}')
     (event,) = world.heard
     assert (len(event.id), event.timestamp[-1], event.source, event.payload) == (36, "Z", "broker", 5)
 
@@ -116,11 +116,11 @@ def test_who_has_no_id_time_or_source_gets_them() -> None:
 )
 def test_what_is_no_event_for_us_is_counted_and_remarked(topic: str, data: bytes, words: str) -> None:
     world = World("a")
-    world.relay.arrive(topic, data)
+    world.relay.receive(topic, data)
     assert (world.heard, world.relay.received, world.relay.refused) == ([], 0, 1)
     (note,) = world.journal.recent("host")
     assert note.kind == "broker_event_refused" and words in note.text
-    world.relay.arrive("a", written())
+    world.relay.receive("a", written())
     assert len(world.heard) == 1
 
 
@@ -128,21 +128,21 @@ def test_a_flood_is_cut_off_before_it_is_read_and_what_comes_later_is_not() -> N
     now = [5.0]
     world = World("a", clock=lambda: now[0])
     for _ in range(int(EVENT_BURST) + 10):
-        world.relay.arrive("a", written())
+        world.relay.receive("a", written())
     assert (world.relay.received, world.relay.refused) == (EVENT_BURST, 10)
     assert "events a second" in world.journal.recent("host")[-1].text
     now[0] += 1
-    world.relay.arrive("a", written())
+    world.relay.receive("a", written())
     assert (world.relay.received, world.relay.refused) == (EVENT_BURST + 1, 10)
 
 
-def test_while_nobody_takes_them_the_oldest_give_way() -> None:
+def test_when_the_queue_is_full_the_oldest_events_are_dropped() -> None:
     world = World("a.>")
-    for number in range(WAITING + 3):
+    for number in range(MAX_QUEUED + 3):
         world.publish(f"a.{number}")
     assert world.relay.dropped == 3 == world.journal.counts("host")["broker_event_dropped"]
     sent = world.sent()
-    assert (len(sent), sent[0], sent[-1]) == (WAITING, "a.3", f"a.{WAITING + 2}")
+    assert (len(sent), sent[0], sent[-1]) == (MAX_QUEUED, "a.3", f"a.{MAX_QUEUED + 2}")
 
 
 def test_what_waits_is_bounded_in_bytes_too() -> None:
@@ -151,7 +151,7 @@ def test_what_waits_is_bounded_in_bytes_too() -> None:
         world.publish("a", "x" * 1_000_000)
     data = [leaving.data for leaving in iter(world.relay.take, None)]
     assert len(data) + world.relay.dropped == 40
-    assert WAITING_BYTES - 1_100_000 < sum(map(len, data)) <= WAITING_BYTES
+    assert MAX_QUEUED_BYTES - 1_100_000 < sum(map(len, data)) <= MAX_QUEUED_BYTES
     world.publish("a", "y")
     assert world.sent() == ["a"]
 
@@ -160,7 +160,7 @@ def test_what_waits_is_bounded_in_bytes_too() -> None:
     ("payload", "words"),
     [(object(), "no JSON form"), ("x" * MAX_EVENT, "at most 1,040,000"), (float("nan"), "no JSON")],
 )
-def test_what_cannot_be_said_elsewhere_is_said_here_alone(payload: Any, words: str) -> None:
+def test_an_event_that_cannot_be_shared_stays_local(payload: Any, words: str) -> None:
     world = World("a")
     world.publish("a", payload)
     assert (world.sent(), len(world.heard), world.relay.dropped) == ([], 1, 0)

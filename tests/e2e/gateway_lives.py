@@ -202,7 +202,11 @@ async def until_all_is_told(gateway: Gateway) -> None:
     async def left() -> int:
         async with gateway.database.reading() as tx:
             counts = await delivery_rows.counts(tx)
-            busy = [*await run_rows.unended(tx), *await compaction_rows.unended(tx), *await harness_rows.unended(tx)]
+            busy = [
+                *await run_rows.unfinished(tx),
+                *await compaction_rows.unfinished(tx),
+                *await harness_rows.unfinished(tx),
+            ]
         return len(busy) + counts.get("pending", 0) + counts.get("delivering", 0)
 
     await settled(left, lambda number: number == 0, 40)

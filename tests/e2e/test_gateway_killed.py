@@ -25,9 +25,18 @@ from plugbay.server.domain.chains import decode_block, first_broken_block
 from plugbay.server.domain.compactions import MAX_STARTS
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
-from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, TOOL_EXECUTIONS
-from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS, TOKENS
+from plugbay.store.tables import (
+    CHAINS,
+    COMPACTIONS,
+    DELIVERIES,
+    DELIVERY_ATTEMPTS,
+    EVENTS,
+    HARNESS_EXECUTIONS,
+    INVOCATIONS,
+    RUNS,
+    TOKENS,
+    TOOL_EXECUTIONS,
+)
 from tests.e2e.gateway_lives import WAIT
 from tests.process.helpers import ROOT
 from tests.server.test_server import served

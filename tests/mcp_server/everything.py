@@ -1,9 +1,9 @@
-"""An MCP server that uses everything there is, written without any SDK: lines in, lines out. A program, not a module.
+"""An MCP server with every feature, written without an SDK: lines in, lines out. A program, not a module.
 
     python everything.py handshake|modern|both
 
-Serves one era or both. It has tools that answer, fail, refuse, report, wait, ask, log, grow and touch; resources, a
-template, prompts and completions; and it lists in pages of two.
+Serves with a handshake, stateless ("modern"), or both. It has tools that answer, fail, refuse, report, wait, ask, log,
+grow and touch; resources, a template, prompts and completions; and it lists in pages of two.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ LISTS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 PAGE = 2
 
 
-class Refused(Exception):
-    """An error of the protocol."""
+class Refusal(Exception):
+    """A JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.error = {"code": code, "message": message, **({} if data is None else {"data": data})}
@@ -141,7 +141,7 @@ class Server:
         modern = OURS + "protocolVersion" in (params.get("_meta") or {})
         try:
             result = self.answer(id, message["method"], params, modern)
-        except Refused as refused:
+        except Refusal as refused:
             self.write({"id": id, "error": refused.error})
             return
         if result is None or self.cancelled[id].is_set():
@@ -157,7 +157,7 @@ class Server:
 
     def answer(self, id: Any, method: str, params: dict[str, Any], modern: bool) -> dict[str, Any] | None:
         if modern != (ERA == "modern") and ERA != "both":
-            raise Refused(-32601, f"method not found: {method}")
+            raise Refusal(-32601, f"method not found: {method}")
         if method == "initialize":
             self.session = True
             told = {"protocolVersion": params["protocolVersion"], "capabilities": CAPABILITIES, "serverInfo": INFO}
@@ -196,7 +196,7 @@ class Server:
             return self.prompt(params)
         if method == "completion/complete":
             return self.complete(params)
-        raise Refused(-32601, f"method not found: {method}")
+        raise Refusal(-32601, f"method not found: {method}")
 
     def page(self, key: str, entries: list[Any], params: dict[str, Any]) -> dict[str, Any]:
         start = int(params.get("cursor", "0"))
@@ -216,12 +216,12 @@ class Server:
                 "contents": [{"uri": uri, "mimeType": "text/plain", "text": f"about {uri}"}],
                 "_meta": {"a.org/b": 1},
             }
-        raise Refused(-32602 if modern else -32002, "Resource not found", {"uri": uri})
+        raise Refusal(-32602 if modern else -32002, "Resource not found", {"uri": uri})
 
     def prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         given = params.get("arguments") or {}
         if params["name"] == "greet" and "who" not in given:
-            raise Refused(-32602, "who is missing", {"argument": "who"})
+            raise Refusal(-32602, "who is missing", {"argument": "who"})
         text = f"{params['name']} {json.dumps(given, sort_keys=True)}"
         return {"description": "Said.", "messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
@@ -252,7 +252,7 @@ class Server:
         elif name == "touch":
             self.touched(given["uri"])
         elif name == "refuse":
-            raise Refused(-32050, "I would rather not", {"because": ["it", {"is": "late"}]})
+            raise Refusal(-32050, "I would rather not", {"because": ["it", {"is": "late"}]})
         return self.result(name, given, params)
 
     def result(self, name: str, given: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A client of MCP without any SDK: a process, lines in, lines out. Says what it is told to say, in either era."""
+"""An MCP client without an SDK: starts a server process, writes and reads lines, with a handshake or stateless."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ OURS = "io.modelcontextprotocol/"
 ERA_ONLY = ("resultType", "ttlMs", "cacheScope")
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Answers what the server asks: (method, params) → result."""
+"""Answers a request of the server: (method, params) → result."""
 
 
 def plain(result: Any) -> Any:
-    """A result without what only one era, or only one server, says around it."""
+    """A result without the fields that depend on revision or server."""
     if not isinstance(result, dict):
         return result
     kept = {key: value for key, value in result.items() if key not in ERA_ONLY}
@@ -31,7 +31,7 @@ def plain(result: Any) -> Any:
 
 
 class Client:
-    """One server as a process of its own, spoken to in one era."""
+    """One server process and its client, in one revision of MCP."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Client:
         self.era = era
         self.notifications: list[dict[str, Any]] = []
         self.junk: list[str] = []
-        """Lines that were no message."""
+        """Lines that were not messages."""
         self._ask = ask
         self._capabilities = {"elicitation": {}} if ask and capabilities is None else dict(capabilities or {})
         self._number = 0
@@ -72,7 +72,7 @@ class Client:
         self.leave()
 
     def leave(self) -> int:
-        """Close our end and wait; its status."""
+        """Close stdin and wait; returns the exit status."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
         if not self.process.stdin.closed:
             self.process.stdin.close()
@@ -87,7 +87,7 @@ class Client:
         self.process.stderr.close()
         return status
 
-    # Saying.
+    # Sending.
 
     def write(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin
@@ -105,7 +105,7 @@ class Client:
         return said
 
     def begin(self, method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> int:
-        """Ask, and do not wait; the number of the request."""
+        """Send a request without waiting; returns its id."""
         self._number += 1
         self._answers[self._number] = queue.Queue()
         said = self.meta(meta)
@@ -115,14 +115,14 @@ class Client:
         return self._number
 
     def answer(self, number: int) -> dict[str, Any]:
-        """The whole answer to a request, when it comes."""
+        """Wait for the whole response."""
         return self._answers[number].get(timeout=PATIENCE)
 
     def is_answered(self, number: int) -> bool:
         return not self._answers[number].empty()
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> Any:
-        """The result of a request, or its error as `{"error": …}`; questions on the way are answered."""
+        """Send a request and return its result, or `{"error": …}`; answers questions of the server meanwhile."""
         answer = self.answer(self.begin(method, params, **meta))
         while answer.get("result", {}).get("resultType") == "input_required":
             assert self._ask
@@ -138,7 +138,7 @@ class Client:
         return self.ask("tools/call", {"name": tool, "arguments": arguments or {}}, **meta)
 
     def open(self) -> Any:
-        """Say hello as the era has it; what the server says of itself."""
+        """Do the handshake, or `server/discover`; returns the server's description."""
         if self.era == "modern":
             return self.ask("server/discover")
         params = {"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "clientInfo": {"name": "raw"}}
@@ -156,7 +156,7 @@ class Client:
             if cursor is None:
                 return found
 
-    # Hearing.
+    # Receiving.
 
     def _listen(self) -> None:
         assert self.process.stdout
@@ -184,7 +184,7 @@ class Client:
         self.stderr.extend(self.process.stderr)
 
     def heard(self, method: str, **params: Any) -> dict[str, Any]:
-        """The first notification of this method with these parameters, when it comes; it is taken out."""
+        """Wait for the first notification with this method and parameters, and remove it."""
 
         def found() -> dict[str, Any] | None:
             for note in self.notifications:

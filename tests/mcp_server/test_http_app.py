@@ -1,4 +1,4 @@
-"""Streamable HTTP over a real port, in both eras, said by hand."""
+"""Responses, sessions, stateless requests, and the ASGI application over a real port."""
 
 from __future__ import annotations
 
@@ -12,22 +12,354 @@ from typing import Any
 import httpx2
 import pytest
 
-from plugbay.mcp_server import http_app
-from plugbay.mcp_server.http_app import McpApp
-from plugbay.mcp_server.http_rules import Guard
-from tests.mcp_server.houses import declare, house
+from plugbay.mcp_server import http_app, listing
+from plugbay.mcp_server.connection import ANSWER_SECONDS
+from plugbay.mcp_server.http_app import HttpClients, McpApp, ResponseStream, Session, accept, frames, refuse
+from plugbay.mcp_server.http_checks import Guard, Refusal
+from plugbay.model.operations import OfferExports
+from tests.mcp_server.running_servers import declare, running_server
 from tests.mcp_server.test_http_server import listening
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+
+
+class Wire:
+    """Records what an ASGI application sends."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.done = False
+
+    async def send(self, message: http_app.Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            self.body += message["body"]
+            self.done = not message["more_body"]
+
+    @property
+    def events(self) -> list[Any]:
+        parts = [part for part in self.body.decode().split("\n\n") if part.startswith("event: message\ndata: ")]
+        return [json.loads(part.removeprefix("event: message\ndata: ")) for part in parts]
+
+
+def test_an_answer_that_is_all_there_is_goes_as_json(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        way.push(ANSWER)
+        await way.respond(wire.send, [("mcp-session-id", "abc")])
+        assert (wire.status, wire.body, wire.done) == (200, ANSWER, True)
+        assert wire.headers == {
+            "mcp-session-id": "abc",
+            "content-type": "application/json",
+            "content-length": str(len(ANSWER)),
+        }
+
+    run(main)
+
+
+@requirement("mcp:http-statuses")
+def test_an_error_may_have_a_status_of_its_own(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1, {-32601: 404})
+        way.push(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}')
+        await way.respond(wire.send)
+        assert wire.status == 404
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_a_message_before_the_answer_opens_a_stream(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(2)
+        way.push(NOTE)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await until(lambda: len(wire.events) == 1)
+        way.push(ANSWER)
+        way.push(ANSWER)
+        way.push(NOTE)  # nothing follows the last answer
+        await writing
+        assert [event.get("method", "answer") for event in wire.events] == [
+            "notifications/progress",
+            "answer",
+            "answer",
+        ]
+        assert (wire.headers["content-type"], wire.headers["x-accel-buffering"]) == ("text/event-stream", "no")
+        assert wire.done
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_an_answer_that_takes_long_comes_on_a_stream_that_is_kept_alive(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "STREAM_AFTER", 0.01)
+    monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.01)
+
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await until(lambda: b":\n\n" in wire.body)
+        way.push(ANSWER)
+        await writing
+        assert len(wire.events) == 1
+
+    run(main)
+
+
+def test_a_request_that_was_called_off_is_accepted_and_no_more(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        way.drop_answer()
+        await way.respond(wire.send)
+        assert (wire.status, wire.body) == (202, b"")
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_a_client_that_leaves_ends_the_writing(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await asyncio.sleep(0)
+        way.disconnect()
+        await writing
+        way.push(ANSWER)
+        assert (wire.status, way.has_room) == (0, False)
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_an_endless_stream_forgets_the_oldest_and_goes_on_elsewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_WAITING", 3)
+
+    async def main() -> None:
+        way = ResponseStream(0, lossy=True)
+        for number in range(5):
+            way.push(b'{"method":"m%d"}' % number)
+        wire, after = Wire(), way.reopen()
+        writing = asyncio.ensure_future(after.stream(wire.send))
+        await until(lambda: len(wire.events) == 3)
+        after.end()
+        await writing
+        assert [event["method"] for event in wire.events] == ["m2", "m3", "m4"]
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_unread_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_UNREAD", 100)
+
+    async def main() -> None:
+        way = ResponseStream(0, lossy=True)
+        for number in range(5):
+            way.push(b'{"method":"m%d","params":"%b"}' % (number, b"x" * 60))
+        assert [frame[:14] for frame in way._queue] == [b'{"method":"m3"', b'{"method":"m4"']
+
+    asyncio.run(main())
+
+
+@requirement("mcp:http-limits")
+def test_there_is_no_room_for_progress_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_UNREAD", 10)
+
+    async def main() -> None:
+        way = ResponseStream(2)
+        assert way.has_room
+        way.push(NOTE)
+        assert not way.has_room
+
+    asyncio.run(main())
+
+
+def test_refusals_and_acceptances_are_whole_responses(run: Run) -> None:
+    async def main() -> None:
+        wire = Wire()
+        await refuse(wire.send, Refusal(401, "no", headers=(("www-authenticate", "Bearer"),), data=[1]), 7)
+        assert (wire.status, wire.headers["www-authenticate"]) == (401, "Bearer")
+        assert json.loads(wire.body) == {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "error": {"code": -32600, "message": "no", "data": [1]},
+        }
+        wire = Wire()
+        await accept(wire.send, 204)
+        assert (wire.status, wire.body, wire.done) == (204, b"", True)
+
+    run(main)
+
+
+def test_frames_are_lines() -> None:
+    assert frames(ANSWER + b"\n" + NOTE + b"\n") == [ANSWER, NOTE]
+    assert frames(b"") == []
+
+
 OURS = "io.modelcontextprotocol/"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def line(**message: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+HELLO = line(id=0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
+
+
+def waiting(way: ResponseStream) -> list[Any]:
+    return [json.loads(frame) for frame in way._queue]
+
+
+@requirement("mcp:http-sessions")
+def test_what_is_about_a_request_goes_back_with_it_and_the_rest_waits_for_a_reader(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (_, server):
+            session = _begun(HttpClients(server))
+            mine = ResponseStream(1)
+            session.connection.receive(line(id=1, method="ping"), mine)
+            assert [message["id"] for message in waiting(mine)] == [1]
+            gone = ResponseStream(1)
+            gone.disconnect()
+            session.connection.receive(line(id=2, method="ping"), gone)
+            session.connection.notify(OfferExports({"tools": []}))
+            assert [message["method"] for message in waiting(session.mailbox)] == ["notifications/tools/list_changed"]
+            assert waiting(session.reopen_mailbox()) == waiting(session.mailbox)
+
+    run(main)
+
+
+def _begun(clients: HttpClients) -> Session:
+    session = clients.new_session()
+    assert session is not None
+    session.connection.receive(HELLO, ResponseStream(1))
+    return session
+
+
+@requirement("mcp:http-sessions")
+def test_a_session_ends_when_it_was_idle_for_long(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (_, server):
+            clock = Clock()
+            clients = HttpClients(server, clock)
+            idle, read, asking = _begun(clients), _begun(clients), _begun(clients)
+            read.has_reader, asking.open = True, 1
+            clock.now += http_app.IDLE_SECONDS
+            assert clients.session(idle.id) is idle
+            clock.now += http_app.IDLE_SECONDS + 1
+            assert clients.session(idle.id) is None
+            assert idle.connection.closed
+            assert clients.session(read.id) is read
+            assert clients.session(asking.id) is asking
+            assert clients.session("made up") is None
+            assert len({idle.id, read.id, asking.id}) == 3
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "MAX_SESSIONS", 2)
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (_, server):
+            clock = Clock()
+            clients = HttpClients(server, clock)
+            one, two = _begun(clients), _begun(clients)
+            clock.now += 1
+            assert clients.session(one.id) is one
+            three = _begun(clients)
+            assert clients.session(two.id) is None
+            one.open = three.open = 1
+            assert clients.new_session() is None
+            clients.close()
+            assert one.connection.closed and three.connection.closed
+
+    run(main)
+
+
+def asking(number: int, **more: Any) -> bytes:
+    meta = {f"{OURS}protocolVersion": "2026-07-28", f"{OURS}clientCapabilities": {"elicitation": {}}}
+    return line(id=number, method="tools/call", params={"arguments": {}, "_meta": meta, **more})
+
+
+@requirement("mcp:http-limits", "mcp:serve-elicitation")
+def test_requests_that_wait_for_their_client_are_kept_for_a_while_and_not_too_many(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "MAX_PARKED", 1)
+
+    async def main() -> None:
+        async with running_server(
+            declare(tmp_path / "plugins", one="modern", two="modern"), rule=listing.qualified_name
+        ) as (
+            _,
+            server,
+        ):
+            clock = Clock()
+            clients = HttpClients(server, clock)
+
+            async def parked(number: int, tool: str) -> str:
+                request = clients.request(None, ResponseStream(1))
+                request.connection.receive(asking(number, name=tool))
+                await until(lambda: request.state is not None)
+                assert request.state is not None
+                state = request.state
+                clients.finished(request)
+                return state
+
+            one = await parked(1, "one__ask")
+            result = {"q1": {"action": "accept", "content": {"name": "Ada"}}}
+            again = ResponseStream(1)
+            request = clients.request(one, again)
+            request.connection.receive(asking(2, name="one__ask", inputResponses=result, requestState=one))
+            await until(lambda: again.over)
+            assert '"name": "Ada"' in waiting(again)[0]["result"]["content"][0]["text"]
+            clients.finished(request)
+            assert request.connection.closed
+            first, second = await parked(3, "one__ask"), await parked(4, "two__ask")
+            assert clients.request(first, ResponseStream(1)).connection.busy == 0
+            kept = clients.request(second, ResponseStream(1))
+            assert kept.connection.busy == 1
+            kept.state = second
+            clients.finished(kept)
+            clock.now += ANSWER_SECONDS + 1
+            clients.finished(clients.request(None, ResponseStream(1)))
+            assert kept.connection.closed
+            assert clients.request(second, ResponseStream(1)) is not kept
+
+    run(main)
+
+
 TOKEN = "0123456789abcdef"
 
 
 class Client:
-    """Says HTTP, and reads what comes back."""
+    """An HTTP client for MCP."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
         self.http = http
@@ -43,7 +375,7 @@ class Client:
         return await self.http.post(self.url, content=json.dumps(message), headers={**self.headers, **named})
 
     async def begin(self, **capabilities: Any) -> None:
-        """Open a session."""
+        """Start a session."""
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "c"}}
         answer = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
         assert answer.json()["result"]["protocolVersion"] == "2025-11-25"
@@ -64,7 +396,7 @@ class Client:
 
 
 class Events:
-    """The messages of a stream, one after the other."""
+    """The messages of a stream."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
@@ -77,7 +409,7 @@ class Events:
 
 
 def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """A request of the modern era, and its headers."""
+    """Send a stateless request with its headers."""
     meta = {
         f"{OURS}protocolVersion": "2026-07-28",
         f"{OURS}clientCapabilities": {"elicitation": {}} if elicitation else {},
@@ -91,10 +423,10 @@ def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tu
 
 @asynccontextmanager
 async def served(tmp_path: Path, inner: str = "handshake") -> AsyncIterator[Client]:
-    """A server that uses everything, behind a port."""
+    """The `everything` server behind a port."""
     async with (
-        house(declare(tmp_path / "plugins", all=inner)) as (_, bridge),
-        listening(bridge, TOKEN) as (url, _),
+        running_server(declare(tmp_path / "plugins", all=inner)) as (_, server),
+        listening(server, TOKEN) as (url, _),
         httpx2.AsyncClient(timeout=PATIENCE) as http,
     ):
         yield Client(http, url)
@@ -111,7 +443,7 @@ def call(id: Any, name: str, arguments: Any = None, token: Any = None) -> dict[s
 
 
 @requirement("mcp:http-sessions", "mcp:http-streams")
-def test_a_session_of_the_handshake_era(run: Run, tmp_path: Path) -> None:
+def test_a_session_with_a_handshake(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             assert (await client.post(call(1, "echo"))).status_code == 400
@@ -140,7 +472,7 @@ def test_a_session_of_the_handshake_era(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("mcp:http-limits")
-def test_nobody_waits_for_an_answer_that_will_never_come(run: Run, tmp_path: Path) -> None:
+def test_requests_with_an_invalid_id_are_refused_and_notifications_accepted(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             await client.begin()
@@ -185,7 +517,7 @@ def test_the_rest_of_a_session_its_stream_its_cancellations_and_its_end(run: Run
 
 
 @requirement("mcp:http-modern", "mcp:http-statuses", "mcp:http-headers")
-def test_requests_of_the_modern_era_stand_alone(run: Run, tmp_path: Path) -> None:
+def test_stateless_requests_are_independent(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             found = await client.modern("d", "server/discover")
@@ -212,7 +544,7 @@ def test_requests_of_the_modern_era_stand_alone(run: Run, tmp_path: Path) -> Non
 
 
 @requirement("mcp:http-modern", "mcp:serve-elicitation", "mcp:serve-cancel", "mcp:serve-resource-updates")
-def test_questions_subscriptions_and_leaving_in_the_modern_era(run: Run, tmp_path: Path) -> None:
+def test_stateless_questions_subscriptions_and_disconnects(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, "modern") as client:
             asked = (await client.modern(1, "tools/call", name="ask", arguments={}, elicitation=True)).json()["result"]
@@ -262,13 +594,13 @@ async def _touch(client: Client) -> None:
         (b'{"id":"a","method":"ping","params":{"x":[%b]}}' % b",     ".join([b"1e15"] * 1_000_000), 413),
     ],
 )
-def test_bodies_that_nobody_could_answer_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
+def test_bodies_without_a_possible_answer_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
         async with (
-            house(tmp_path / "plugins") as (_, bridge),
-            listening(bridge, TOKEN) as (url, _),
+            running_server(tmp_path / "plugins") as (_, server),
+            listening(server, TOKEN) as (url, _),
             httpx2.AsyncClient() as http,
         ):
             answer = await http.post(url, content=body, headers=Client(http, url).headers)
@@ -288,8 +620,8 @@ def test_slow_bodies_and_too_many_requests_are_refused(
     scope = {"type": "http", "method": "POST", "headers": headers}
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
-            app = McpApp(bridge, Guard(None))
+        async with running_server(tmp_path / "plugins") as (_, server):
+            app = McpApp(server, Guard(None))
             sent: list[Any] = []
 
             async def send(message: Any) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.mcp_server import jsonc
-from plugbay.mcp_server.jsonc import Unreadable, with_member
+from plugbay.mcp_server.jsonc import Unreadable, set_member
 from tests.support.requirements import requirement
 
 PATH = ("mcpServers", "plugbay")
@@ -31,7 +31,7 @@ COMMENTED = """\
 
 
 def test_comments_order_and_layout_stay() -> None:
-    after = with_member(COMMENTED, PATH, ENTRY)
+    after = set_member(COMMENTED, PATH, ENTRY)
     assert after == COMMENTED.replace(
         '        // "off": {}\n',
         '        // "off": {}\n'
@@ -59,7 +59,7 @@ def test_comments_order_and_layout_stay() -> None:
     ],
 )
 def test_the_member_is_put_where_a_person_would_put_it(before: str, after: str) -> None:
-    assert with_member(before, ("a", "b"), 1) == after
+    assert set_member(before, ("a", "b"), 1) == after
 
 
 keys = st.text(max_size=6)
@@ -85,9 +85,9 @@ def test_the_result_says_what_was_meant_and_nothing_else_changed(
     whole = {**whole, **({} if servers is None else {"mcpServers": servers})}
     if not isinstance(whole.get("mcpServers", {}), dict):
         return
-    after = with_member(json.dumps(whole, indent=indent), ("mcpServers", name), value)
+    after = set_member(json.dumps(whole, indent=indent), ("mcpServers", name), value)
     assert json.loads(after) == {**whole, "mcpServers": {**whole.get("mcpServers", {}), name: value}}
-    assert with_member(after, ("mcpServers", name), value) == after
+    assert set_member(after, ("mcpServers", name), value) == after
 
 
 @given(values)
@@ -126,4 +126,4 @@ def test_what_is_no_json_is_refused_with_its_line(text: str, why: str) -> None:
 )
 def test_a_place_that_is_not_certain_is_refused(text: str, why: str) -> None:
     with pytest.raises(Unreadable, match=f"^{why}$"):
-        with_member(text, ("a", "b"), 1)
+        set_member(text, ("a", "b"), 1)

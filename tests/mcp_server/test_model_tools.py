@@ -1,4 +1,4 @@
-"""Tools for a model: the shapes they are described in, and an answer to whatever the model says."""
+"""Tools for a model: definitions, and an answer to every call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host, ModelTools, SyncHost, SyncModelTools
-from plugbay.mcp_server.names import NamesCollide
+from plugbay.mcp_server.listing import NamesCollide
 from plugbay.model.errors import Code
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
@@ -73,7 +73,7 @@ def test_each_interface_has_tools_in_its_own_shape(shape: str, described: Any, r
     run(main)
 
 
-def test_a_shape_that_nobody_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_shape_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(ValueError, match="there are the shapes anthropic, openai, openai-responses, mcp; 'gemini'"):
         ModelTools(Host.load(tmp_path)).definitions("gemini")

@@ -1,4 +1,4 @@
-"""What a tool answered, as MCP's clients read it."""
+"""Tool results and progress as MCP clients read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugbay.mcp_server.results import tool_result
+from plugbay.mcp_server.results import LONGEST_MESSAGE, ProgressCounter, tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 from tests.support.requirements import requirement
@@ -80,3 +80,40 @@ def test_content_of_vai_that_mcp_has_no_word_for_is_shown_as_json() -> None:
 def test_the_result_of_an_mcp_server_is_not_touched() -> None:
     raw = msgspec.Raw(b'{"content":[],  "x":1}')
     assert tool_result(Export("tool", "t", facts={"mcp": {"name": "t"}}), raw) is raw
+
+
+@requirement("mcp:serve-progress")
+def test_an_mcp_servers_progress_passes_as_it_is() -> None:
+    steps = ProgressCounter()
+    assert steps.next({"progress": 0.5, "total": 2, "message": "half"}) == {
+        "progress": 0.5,
+        "total": 2,
+        "message": "half",
+    }
+    assert steps.next(msgspec.Raw(b'{"progress": 1}')) == {"progress": 1}
+
+
+@requirement("mcp:serve-progress")
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("brewing", "brewing"),
+        ({"type": "progress", "message": "brewing"}, "brewing"),
+        ({"type": "output_delta", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab"),
+        ({"delta": "word"}, "word"),
+        ({"step": 3}, '{"step":3}'),
+        ([1], "[1]"),
+    ],
+)
+def test_everything_else_is_counted_and_shown(item: Any, message: str) -> None:
+    assert ProgressCounter().next(item) == {"progress": 1, "message": message}
+
+
+def test_the_count_grows_and_nothing_to_say_is_left_out() -> None:
+    steps = ProgressCounter()
+    assert [steps.next("")["progress"], steps.next("")["progress"]] == [1, 2]
+    assert steps.next("") == {"progress": 3}
+
+
+def test_a_long_piece_is_cut() -> None:
+    assert len(ProgressCounter().next("x" * 10_000)["message"]) == LONGEST_MESSAGE

@@ -1,4 +1,4 @@
-"""One client on two descriptors: its end is ours, what it does not read waits, and nothing else reaches it."""
+"""One client on two descriptors: end of input, back-pressure, and nothing else on stdout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from plugbay.mcp_server import stdio
 from plugbay.mcp_server.stdio import Wire, serve
-from tests.mcp_server.houses import declare, house
+from tests.mcp_server.running_servers import declare, running_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
@@ -47,12 +47,12 @@ def test_what_was_piped_in_is_answered_before_the_end(run: Run, tmp_path: Path) 
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
+        async with running_server(tmp_path / "plugins") as (_, server):
             taken, given = os.pipe()
             out, ours = os.pipe()
             os.write(given, lines(GREETING, call(1, "t", a=1), {"id": 2, "method": "ping"}))
             os.close(given)
-            await serve(bridge, Wire(taken, ours))
+            await serve(server, Wire(taken, ours))
             said = answers(os.read(out, 65_536))
             os.close(out)
             assert said[1]["structuredContent"] == {"a": 1}
@@ -66,9 +66,9 @@ def test_files_are_as_good_as_pipes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(lines(GREETING, call(1, "t", a=1)))
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
+        async with running_server(tmp_path / "plugins") as (_, server):
             wire = Wire(os.open(tmp_path / "in", os.O_RDONLY), os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT))
-            await serve(bridge, wire)
+            await serve(server, wire)
             assert answers((tmp_path / "out").read_bytes())[1]["structuredContent"] == {"a": 1}
 
     run(main)
@@ -81,10 +81,10 @@ def test_a_client_that_does_not_read_is_not_read_from(
     monkeypatch.setattr(stdio, "MAX_UNSENT", 1000)
 
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
             taken, given = os.pipe()
             out, ours = os.pipe()
-            serving = asyncio.ensure_future(serve(bridge, Wire(taken, ours)))
+            serving = asyncio.ensure_future(serve(server, Wire(taken, ours)))
             os.write(given, lines(GREETING, *(call(number, "large", size=300_000) for number in (1, 2))))
             loop, said = asyncio.get_running_loop(), b""
             while said.count(b"\n") < 3:
@@ -107,15 +107,15 @@ def test_a_client_that_does_not_read_is_not_read_from(
 def test_a_call_that_does_not_end_is_given_up_after_the_end_of_input(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdio, "LAST_SECONDS", 0.05)
+    monkeypatch.setattr(stdio, "DRAIN_SECONDS", 0.05)
 
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
             taken, given = os.pipe()
             out, ours = os.pipe()
             os.write(given, lines(GREETING, call(1, "wait")))
             os.close(given)
-            await serve(bridge, Wire(taken, ours))
+            await serve(server, Wire(taken, ours))
             assert list(answers(os.read(out, 65_536))) == [0]
             assert os.read(out, 1) == b""
             os.close(out)
@@ -128,13 +128,13 @@ def test_a_call_that_does_not_end_is_given_up_after_the_end_of_input(
 def test_an_answer_never_overtakes_nor_accompanies_its_progress(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(stdio, "MOST_LOOKS", 1_000_000)
+    monkeypatch.setattr(stdio, "MAX_RETRIES", 1_000_000)
 
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
             taken, given = os.pipe()
             out, ours = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
-            serving = asyncio.ensure_future(serve(bridge, Wire(taken, ours)))
+            serving = asyncio.ensure_future(serve(server, Wire(taken, ours)))
             os.write(given, lines(GREETING, REPORT))
             loop, reads = asyncio.get_running_loop(), [b""]
             while b'"id":1' not in reads[-1]:
@@ -151,12 +151,12 @@ def test_an_answer_never_overtakes_nor_accompanies_its_progress(
 @requirement("mcp:serve-progress")
 def test_a_client_that_does_not_read_its_progress_gets_the_answer_all_the_same(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
             taken, given = os.pipe()
             out, ours = os.pipe()
             os.write(given, lines(GREETING, REPORT))
             os.close(given)
-            await serve(bridge, Wire(taken, ours))
+            await serve(server, Wire(taken, ours))
             said = [json.loads(line) for line in os.read(out, 65_536).splitlines()]
             assert [message.get("id", "progress") for message in said] == [0, "progress", "progress", 1]
             os.close(out)

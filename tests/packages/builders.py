@@ -1,7 +1,4 @@
-"""Packages for the tests: good ones from real plugin folders, bad ones from raw tar headers; and keys that are trusted.
-
-Owns the builders; each returns what a test names, and writes below the test's own folder.
-"""
+"""Builders for tests: valid packages from real plugin folders, invalid ones from raw tar headers, and trusted keys."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ ANSWER_SH = ECHO_SH.replace('"output":%s}}\\n\' "$id" "$input"', '"output":{{"ve
 
 
 def plugin(root: Path, version: str = "1.0.0", plugin_id: str = PLUGIN, **manifest: Any) -> Path:
-    """The folder of a working plugin that tells its version."""
+    """The folder of a working plugin that returns its version."""
     script = ANSWER_SH.replace("VERSION", version)
     return write_plugin(root / version, plugin_id, script=script, plugin_version=version, **manifest)
 
@@ -49,7 +46,7 @@ def pack(root: Path, version: str = "1.0.0", plugin_id: str = PLUGIN, **manifest
 
 
 def sign(package: Path, private: Ed25519PrivateKey) -> Path:
-    """The same package, with a signature beside it."""
+    """The same package with a signature beside it."""
     scratch = package.parent / f"scratch-{package.name}"
     scratch.mkdir()
     made = signature.sign(open_archive(package, scratch).package, private, NOW)
@@ -58,7 +55,7 @@ def sign(package: Path, private: Ed25519PrivateKey) -> Path:
 
 
 def trust(path: Path, *trusted: tuple[Ed25519PrivateKey, str]) -> TrustStore:
-    """A trust store with these keys of these publishers."""
+    """A trust store with these keys and publishers."""
     store = TrustStore(path)
     for private, publisher in trusted:
         store.add(TrustedKey(keys.public_of(private), publisher))
@@ -66,7 +63,7 @@ def trust(path: Path, *trusted: tuple[Ed25519PrivateKey, str]) -> TrustStore:
 
 
 class Bench:
-    """A store, a publisher whose key is trusted, and somebody who can install."""
+    """A store, a trusted publisher, and an installer."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,7 +77,7 @@ class Bench:
         return sign(pack(self.root / f"release-{version}-{len(manifest)}", version, **manifest), self.key)
 
     def install(self, package: Path, *, allow_unsigned: bool = False, allow_downgrade: bool = False) -> str:
-        """The version that is current afterwards."""
+        """Install and return the current version."""
         with self.installer.candidate(package, allow_unsigned=allow_unsigned) as candidate:
             return self.installer.install(candidate, allow_downgrade=allow_downgrade).current.version
 
@@ -91,7 +88,7 @@ class Bench:
 
 
 def tarball(*members: tarfile.TarInfo | tuple[str, bytes], format: int = tarfile.USTAR_FORMAT) -> bytes:
-    """A gzipped tar as the standard library writes it."""
+    """A gzipped tar of the standard library."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=format) as tar:
         for member in members:
@@ -105,7 +102,7 @@ def tarball(*members: tarfile.TarInfo | tuple[str, bytes], format: int = tarfile
 
 
 def entry(name: str, kind: bytes, **fields: Any) -> tarfile.TarInfo:
-    """A header of any kind."""
+    """A tar header of any type."""
     info = tarfile.TarInfo(name)
     info.type = kind
     for field, value in fields.items():

@@ -18,6 +18,6 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real registry; tests use repositories of their own."""
+    """A real registry; each test uses its own repositories."""
     with serve(tmp_path_factory.mktemp("registry")) as address:
         yield address

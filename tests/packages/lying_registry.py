@@ -1,4 +1,4 @@
-"""A registry that answers whatever a test wants, for what no honest one would send."""
+"""A registry with scripted responses, for what no honest registry sends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 ENDLESS = 1 << 40
-"""Bytes announced by an answer that never ends by itself."""
+"""Announced length of an endless response."""
 
 
 class Answer(NamedTuple):
-    """What is sent for a path."""
+    """The response for a path."""
 
     body: bytes = b""
     status: int = 200
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 @contextmanager
 def serve(answers: dict[str, Answer]) -> Iterator[tuple[str, list[Seen]]]:
-    """`127.0.0.1:port`, and the requests so far; a path without an answer is not found."""
+    """`127.0.0.1:port`, and the requests so far; unknown paths get 404."""
     seen: list[Seen] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -51,13 +51,13 @@ def serve(answers: dict[str, Answer]) -> Iterator[tuple[str, list[Seen]]]:
                 if self.command != "HEAD":
                     self.wfile.write(found.body)
                 self.close_connection = found.missing > 0
-            except OSError:  # the client has had enough
+            except OSError:  # the client closed the connection
                 self.close_connection = True
 
         do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the tests look at `seen`."""
+            """Silent: tests look at `seen`."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

@@ -1,7 +1,4 @@
-"""A real OCI registry on a free port of this machine: Debian's `docker-registry`.
-
-Owns its life: it has a folder of its own and is gone after the test, whatever happens to it.
-"""
+"""A real OCI registry on a free port: Debian's `docker-registry`, with its own folder, stopped after the test."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from tests.support.patience import PATIENCE
 
 @contextmanager
 def serve(folder: Path, **sections: Any) -> Iterator[str]:
-    """`127.0.0.1:port` of a registry that keeps its files in `folder`; `sections` are added to its configuration."""
+    """`127.0.0.1:port` of a registry with its files in `folder`; `sections` are added to its configuration."""
     config = {
         "version": 0.1,
         "log": {"level": "info", "accesslog": {"disabled": True}},
@@ -40,7 +37,7 @@ def serve(folder: Path, **sections: Any) -> Iterator[str]:
 
 
 def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
-    """What the log says it listens on."""
+    """The port from the log."""
     import time
 
     deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""Packing: the same files make the same bytes, and nothing is packed that could not be unpacked."""
+"""Packing is reproducible, and refuses what cannot be unpacked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plugbay.model.errors import ManifestInvalid
 from plugbay.packages import archive
 from plugbay.packages.archive import signature_path
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import IGNORE_FILE, SIGNATURE_NAME
+from plugbay.packages.package import IGNORE_FILE, SIGNATURE_NAME
 from plugbay.packages.rules import Limits
 from tests.packages.builders import plugin
 from tests.support.requirements import requirement
@@ -117,7 +117,7 @@ def test_names_that_could_not_be_unpacked_everywhere_are_refused(
         (Limits(ratio=2, unjudged=0), Reason.BOMB),
     ],
 )
-def test_a_package_that_nobody_would_unpack_is_not_made(tmp_path: Path, limits: Limits, reason: Reason) -> None:
+def test_a_package_that_cannot_be_unpacked_is_not_written(tmp_path: Path, limits: Limits, reason: Reason) -> None:
     folder = plugin(tmp_path)
     (folder / "zeros").write_bytes(bytes(1000))
     with pytest.raises(PackageRefused) as caught:

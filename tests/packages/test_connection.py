@@ -1,4 +1,4 @@
-"""HTTP with a registry: TLS, who asks, and what is made of its answers. Real registries where there are any."""
+"""Challenges, credentials, and requests to real and lying registries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from plugbay.packages import connection as connections
-from plugbay.packages import login
 from plugbay.packages.connection import PUSH, Connection
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import parse
@@ -21,11 +20,58 @@ from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
 from tests.support.requirements import requirement
 
+
+def test_a_challenge_is_read() -> None:
+    text = 'Bearer realm="https://auth.example/token",service="r.example",scope="repository:a/b:pull,push"'
+    found = connections.parse_challenge(text)
+    assert found.scheme == "bearer"
+    assert found.parameters["realm"] == "https://auth.example/token"
+    assert found.parameters["scope"] == "repository:a/b:pull,push"
+    assert connections.parse_challenge('Basic realm="a \\"quoted\\" one"').parameters == {"realm": 'a "quoted" one'}
+    assert connections.parse_challenge("") == connections.Challenge("", {})
+
+
+def test_the_file_of_docker_login_is_found_where_docker_looks() -> None:
+    assert connections.docker_config({"HOME": "/home/ada"}) == Path("/home/ada/.docker/config.json")
+    assert connections.docker_config({"HOME": "/home/ada", "DOCKER_CONFIG": "/etc/d"}) == Path("/etc/d/config.json")
+
+
+def write(folder: Path, document: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_credentials_are_those_of_the_registry(tmp_path: Path) -> None:
+    header = connections.basic("ada", "open:sesame").removeprefix("Basic ")
+    path = write(tmp_path, {"auths": {"r.example": {"auth": header}, "https://s.example": {"auth": header}}})
+    assert connections.credentials("r.example", path) == ("ada", "open:sesame")
+    assert connections.credentials("s.example", path) == ("ada", "open:sesame")
+    assert connections.credentials("t.example", path) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"auths": []},
+        {"auths": {"r.example": {}}},
+        {"auths": {"r.example": {"auth": 1}}},
+        {"auths": {"r.example": {"auth": "bm9jb2xvbg=="}}},
+        {"credsStore": "helper", "auths": {"r.example": {}}},
+    ],
+)
+def test_a_file_without_them_has_none(tmp_path: Path, document: object) -> None:
+    assert connections.credentials("r.example", write(tmp_path, document)) is None
+    assert connections.credentials("r.example", tmp_path / "gone") is None
+
+
 DATA = b"some bytes"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
 HTPASSWD = "ada:$2y$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n"
-"""`open sesame`, as htpasswd hashes it."""
+"""htpasswd hash of `open sesame`."""
 
 
 def connect(address: str, name: str = "some/thing") -> Connection:
@@ -34,11 +80,11 @@ def connect(address: str, name: str = "some/thing") -> Connection:
 
 @pytest.fixture
 def logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`docker login`, as far as its file goes."""
+    """Write the file of `docker login`."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
     def log_in(address: str, user: str = "ada", password: str = "open sesame") -> None:
-        auth = login.basic(user, password).removeprefix("Basic ")
+        auth = connections.basic(user, password).removeprefix("Basic ")
         (tmp_path / "config.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
 
     return log_in
@@ -60,7 +106,7 @@ def test_a_real_registry_refuses_a_blob_with_another_digest(registry: str) -> No
     assert "DIGEST_INVALID" in caught.value.message
 
 
-def test_what_is_not_there_is_told_apart(registry: str) -> None:
+def test_a_missing_manifest_and_a_missing_blob_are_distinguished(registry: str) -> None:
     with connect(registry) as connection:
         assert connection.manifest(parse(f"{registry}/some/thing:gone"), "application/json", 100) is None
         with pytest.raises(PackageRefused) as caught, connection.blob(f"sha256:{'0' * 64}"):
@@ -70,7 +116,7 @@ def test_what_is_not_there_is_told_apart(registry: str) -> None:
 
 @pytest.fixture(params=["basic", "token"])
 def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A real registry that wants to know who asks: by password, or by a token of somebody else."""
+    """A real registry with authentication: by password, or by the token of another service."""
     if request.param == "basic":
         (tmp_path / "htpasswd").write_text(HTPASSWD)
         section = {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}
@@ -82,7 +128,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @requirement("vai:package-oci")
-def test_whoever_is_logged_in_may_push_and_pull(guarded: str, logged_in: Callable[..., None]) -> None:
+def test_a_logged_in_user_may_push_and_pull(guarded: str, logged_in: Callable[..., None]) -> None:
     logged_in(guarded)
     with connect(guarded) as connection:
         connection.put_blob(DIGEST, len(DATA), lambda: [DATA])
@@ -90,7 +136,7 @@ def test_whoever_is_logged_in_may_push_and_pull(guarded: str, logged_in: Callabl
             assert b"".join(pieces) == DATA
 
 
-def test_whoever_is_not_is_told_what_to_do(guarded: str, logged_in: Callable[..., None]) -> None:
+def test_an_unknown_user_gets_a_hint(guarded: str, logged_in: Callable[..., None]) -> None:
     for password in (None, "wrong"):
         if password:
             logged_in(guarded, password=password)
@@ -116,7 +162,7 @@ def test_tls_is_the_default_and_a_registry_that_has_none_is_not_believed(registr
 
 
 def certificate(folder: Path) -> dict[str, str]:
-    """A certificate for this machine that nobody has vouched for."""
+    """A self-signed certificate for this machine."""
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost "
         "-addext subjectAltName=IP:127.0.0.1 -keyout tls.key -out tls.pem"
@@ -136,7 +182,7 @@ def test_a_certificate_counts_only_if_the_machine_trusts_it(tmp_path: Path, monk
             assert not connection.has_blob(DIGEST)
 
 
-def test_a_registry_that_is_not_there_is_told_at_once() -> None:
+def test_an_unreachable_registry_is_reported_at_once() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -175,7 +221,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"errors": "x"}', b'{"errors": [1]}', b"[" * 5000])
-def test_an_error_that_says_nothing_is_told_by_its_status(body: bytes) -> None:
+def test_an_error_without_text_is_reported_with_its_status(body: bytes) -> None:
     answers = {f"/v2/some/thing/blobs/{DIGEST}": Answer(body, 500)}
     with (
         lying_registry.serve(answers) as (address, _),
@@ -186,13 +232,13 @@ def test_an_error_that_says_nothing_is_told_by_its_status(body: bytes) -> None:
         pass
 
 
-# What no honest registry would do.
+# Responses of dishonest registries.
 
 MANIFEST = "/v2/some/thing/manifests/1"
 BLOB = f"/v2/some/thing/blobs/{DIGEST}"
 UPLOADS = "/v2/some/thing/blobs/uploads/"
 ELSEWHERE = "192.0.2.1"
-"""An address that is kept free for documents."""
+"""An address reserved for documentation."""
 
 
 def refused(answers: dict[str, Answer], ask: Callable[[Connection], object]) -> PackageRefused:
@@ -212,7 +258,7 @@ def upload(connection: Connection) -> None:
 
 @requirement("vai:package-credentials")
 @pytest.mark.parametrize("challenge", ['Bearer realm="{}/token"', 'Basic realm="x"'])
-def test_whoever_a_registry_sends_us_to_is_not_told_who_asks(challenge: str, logged_in: Callable[..., None]) -> None:
+def test_redirect_targets_receive_no_credentials(challenge: str, logged_in: Callable[..., None]) -> None:
     answers_there: dict[str, Answer] = {}
     with lying_registry.serve(answers_there) as (other, seen_there):
         there = f"http://localhost:{other.rpartition(':')[2]}"
@@ -247,13 +293,13 @@ def test_without_tls_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 500])
-def test_an_answer_that_breaks_off_is_told(status: int) -> None:
+def test_a_truncated_response_is_reported(status: int) -> None:
     found = refused({MANIFEST: Answer(b"half", status, missing=4)}, ask_manifest)
     assert (found.reason, "breaks off" in found.message) == (Reason.REGISTRY_FAILED, True)
 
 
 @pytest.mark.parametrize("place", ["http://[::1", "\x01", "https://a..b/x", f"https://{'a' * 300}/x"])
-def test_an_address_of_no_use_is_told_wherever_it_stands(place: str) -> None:
+def test_an_invalid_address_is_reported_wherever_it_occurs(place: str) -> None:
     elsewhere = (("location", place),)
     challenge = (("www-authenticate", f'Bearer realm="{place}"'),)
     for answers, ask in (
@@ -264,7 +310,7 @@ def test_an_address_of_no_use_is_told_wherever_it_stands(place: str) -> None:
         assert refused(answers, ask).reason is Reason.REGISTRY_FAILED
 
 
-def test_an_upload_goes_where_it_was_told_to_and_is_sent_nowhere_else() -> None:
+def test_an_upload_goes_to_the_named_location_and_follows_no_redirect() -> None:
     place = f"/up?digest={DIGEST.replace(':', '%3A')}"
     answers = {UPLOADS: Answer(b"", 202, (("location", "/up"),)), place: Answer(b"", 307, (("location", "/on"),))}
     assert "answered 307" in refused(answers, upload).message

@@ -1,4 +1,4 @@
-"""Files that decide something are read strictly, and say everything that is wrong with them."""
+"""Strict documents: all problems are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_document_of_no_use_says_why(data: bytes, words: str) -> None:
     assert words in " ".join(map(str, found))
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     found = documents.read(Thing, b'{"name": 1, "count": "x"}')
     assert isinstance(found, list)
     assert {problem.path for problem in found} == {"name", "count"}

@@ -1,4 +1,4 @@
-"""Changes that are whole or not there."""
+"""Atomic changes on disk."""
 
 from __future__ import annotations
 

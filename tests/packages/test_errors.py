@@ -1,4 +1,4 @@
-"""A refusal tells people why and what to do, and programs the reason."""
+"""A refusal has a text and hint for people, and a reason for programs."""
 
 from __future__ import annotations
 

@@ -1,26 +1,28 @@
-"""What is let into a store, and that a process killed at any step leaves a plugin that works."""
+"""Versions, differences between releases, and installing, upgrading, rolling back, and being killed."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugbay import SyncHost
+from plugbay.model.spec import Export, PluginSpec, SandboxRequest, SettingsSpec
 from plugbay.packages import archive
 from plugbay.packages.archive import signature_path
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import SIGNATURE_NAME
-from plugbay.packages.installer import STEPS, Installer, verify
-from plugbay.packages.package import read_folder
+from plugbay.packages.installer import STEPS, Installer, asks, difference, is_older, verify
+from plugbay.packages.package import SIGNATURE_NAME, read_folder
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.packages.store import KEPT_RELEASES
-from plugbay.packages.tar import Archive
+from plugbay.packages.unpack import Archive
 from tests.packages.builders import NOW, PLUGIN, Bench, key, pack, plugin, sign, tarball, trust
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -29,9 +31,98 @@ from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
 
+SEMVER = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11"]
+ORDER = ["0", "0.0.1", "0.9", *SEMVER, "1.0.0-rc.1", "1.0.0", "1.0.1", "1.2", "1.10.0", "2", "10.0.0", "20261115.1"]
+
+
+def test_versions_have_the_order_of_semver_and_of_common_sense() -> None:
+    for older, newer in itertools.combinations(ORDER, 2):
+        assert is_older(older, newer), (older, newer)
+        assert not is_older(newer, older), (older, newer)
+
+
+@pytest.mark.parametrize(
+    "pair", [("1.0.0", "1.0.0"), ("1.0.0+a", "1.0.0+b"), ("1", "1.0.0"), ("v1.2", "1.2"), ("1.02", "1.2")]
+)
+def test_these_are_equally_old(pair: tuple[str, str]) -> None:
+    assert not is_older(*pair) and not is_older(*reversed(pair))
+
+
+def test_words_and_very_long_numbers_have_an_order_too() -> None:
+    assert is_older("1.0a", "1.0b")
+    assert is_older("9" * 5000, "1" + "0" * 5000)
+
+
+def spec(**facts: Any) -> PluginSpec:
+    return PluginSpec("p", "1", "rune", Path("/p"), ("./p",), **facts)
+
+
+CLOSED = SandboxRequest()
+
+
+@requirement("vai:package-permissions-shown")
+def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
+    wants = spec(
+        capabilities=("net:a.example",),
+        optional_capabilities=("memory.recall",),
+        sandbox=SandboxRequest(host_network=True, read=("/r",), write=("/w",)),
+        env_inherit=("HOME",),
+        subscribes=("news.>",),
+        snapshots=("usage.today",),
+        publishes=("mine.>",),
+        settings=SettingsSpec(secrets_schema={"properties": {"token": {}}}),
+    )
+    assert asks(wants) == (
+        "net:a.example",
+        "may ask for memory.recall",
+        "the host's network",
+        "reads /r",
+        "writes /w",
+        "variable HOME",
+        "hears news.>",
+        "hears usage.today",
+        "publishes mine.>",
+        "secret token",
+    )
+
+
+def test_a_plugin_that_wants_nothing_asks_for_nothing() -> None:
+    assert asks(spec(sandbox=CLOSED)) == ()
+
+
+@requirement("vai:package-permissions-shown")
+def test_only_what_is_new_has_to_be_agreed_to() -> None:
+    before = spec(capabilities=("a", "b"), exports=(Export("tool", "old"), Export("tool", "both")), sandbox=CLOSED)
+    after = spec(capabilities=("b", "c"), exports=(Export("tool", "both"), Export("hook", "new")), sandbox=CLOSED)
+    found = difference(before, after)
+    assert (found.asked, found.dropped) == (("c",), ("a",))
+    assert (found.added_exports, found.removed_exports) == (("hook new",), ("tool old",))
+    assert found.to_json()["asked"] == ["c"]
+
+
+def test_giving_up_its_sandbox_is_something_to_agree_to() -> None:
+    assert difference(spec(sandbox=CLOSED), spec()).asked == ("no sandbox of its own",)
+    assert difference(spec(), spec(sandbox=CLOSED)).asked == ()
+
+
+@requirement("vai:package-permissions-shown")
+def test_what_only_another_export_was_allowed_has_to_be_agreed_to() -> None:
+    def release(*words: str) -> PluginSpec:
+        exports = (Export("tool", "fetch", capabilities=("network",)), Export("tool", "sum", capabilities=words))
+        return spec(capabilities=("network", *words), exports=exports, sandbox=CLOSED)
+
+    assert difference(release(), release("network")).asked == ("network for tool sum",)
+    assert difference(release("network"), release()).asked == ()
+    assert difference(release(), release("files")).asked == ("files",)
+
+
+def test_becoming_a_plugin_of_another_contract_has_to_be_agreed_to() -> None:
+    other = PluginSpec("p", "2", "nexo", Path("/p"), ("./p",), sandbox=CLOSED)
+    assert difference(spec(sandbox=CLOSED), other).asked == ("another contract, nexo",)
+
 
 def version_called(bench: Bench) -> str:
-    """What the installed plugin itself answers."""
+    """Call the installed plugin."""
     with SyncHost.load(bench.store.plugins) as host:
         answer: dict[str, str] = host.call("t", {})
         return answer["version"]
@@ -48,7 +139,7 @@ def reason_of(bench: Bench, package: Path, **options: bool) -> Reason:
 
 
 def repacked(package: Path, **changes: bytes | None) -> Path:
-    """The same package with files changed, added or (None) taken out, and its signature as it was."""
+    """The same package with files changed, added or removed (None), and its old signature."""
     with open(package, "rb") as file:
         files = {member.name: b"".join(member.body) for member in Archive(file, DEFAULT_LIMITS)}
     kept = {name: data for name, data in {**files, **changes}.items() if data is not None}
@@ -56,7 +147,7 @@ def repacked(package: Path, **changes: bytes | None) -> Path:
     return package
 
 
-# What is let in.
+# Verification.
 
 
 @requirement("vai:package-trusted-signature")
@@ -137,7 +228,7 @@ def test_a_package_that_was_packed_again_without_a_change_is_still_signed(bench:
 
 
 @requirement("vai:package-unknown-key")
-def test_a_key_that_nobody_trusts_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_an_untrusted_key_is_refused(bench: Bench, tmp_path: Path) -> None:
     assert reason_of(bench, sign(pack(tmp_path), key())) is Reason.KEY_UNKNOWN
 
 
@@ -186,7 +277,7 @@ def test_an_installed_folder_can_be_verified_where_it_is(bench: Bench) -> None:
     assert caught.value.reason is Reason.TAMPERED
 
 
-# Which version.
+# Versions.
 
 
 @requirement("vai:package-replay")
@@ -243,7 +334,7 @@ def test_installing_what_is_installed_puts_back_what_is_gone_and_tells_what_was_
     assert reason_of(bench, one) is Reason.TAMPERED
 
 
-def test_whoever_was_slower_with_the_same_package_has_it_too(bench: Bench) -> None:
+def test_a_package_that_was_installed_meanwhile_counts_as_installed(bench: Bench) -> None:
     one = bench.release("1.0.0")
     with bench.installer.candidate(one) as candidate:
         bench.install(one)
@@ -258,7 +349,7 @@ def test_a_candidate_knows_what_it_asks_for_that_the_installed_release_did_not(b
         assert (candidate.difference.asked, candidate.difference.dropped) == (("c",), ("a",))
 
 
-# Forth and back.
+# Upgrade and rollback.
 
 
 def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there(bench: Bench) -> None:
@@ -275,7 +366,7 @@ def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there
     assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
 
 
-def test_nobody_goes_back_to_a_release_whose_files_are_gone(bench: Bench) -> None:
+def test_a_rollback_to_missing_files_is_refused(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     old = (bench.store.plugins / PLUGIN).resolve()
     bench.install(bench.release("2.0.0"))
@@ -286,7 +377,7 @@ def test_nobody_goes_back_to_a_release_whose_files_are_gone(bench: Bench) -> Non
     assert version_called(bench) == "2.0.0"
 
 
-def test_a_broken_state_of_one_plugin_is_in_nobody_elses_way(bench: Bench) -> None:
+def test_the_invalid_state_of_one_plugin_does_not_block_others(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     (bench.store.root / "state" / "other.json").write_text("{")
     assert bench.install(bench.release("2.0.0")) == "2.0.0"
@@ -325,7 +416,7 @@ def test_uninstalling_leaves_a_memory_and_no_files(bench: Bench) -> None:
     assert caught.value.reason is Reason.NOT_INSTALLED
 
 
-def test_a_plugin_that_somebody_else_changed_meanwhile_is_looked_at_again(bench: Bench) -> None:
+def test_a_plugin_changed_meanwhile_must_be_compared_again(bench: Bench) -> None:
     one, two, three = (bench.release(f"{number}.0.0") for number in (1, 2, 3))
     bench.install(one)
     with bench.installer.candidate(three) as candidate:
@@ -336,7 +427,7 @@ def test_a_plugin_that_somebody_else_changed_meanwhile_is_looked_at_again(bench:
     assert version_called(bench) == "2.0.0"
 
 
-# Killed.
+# Killed processes.
 
 KILLED = """
 import os, signal, sys
@@ -365,7 +456,7 @@ def killed_at(bench: Bench, package: Path, step: str) -> int:
 
 
 def assert_clean(bench: Bench, releases: int) -> None:
-    """No rubbish is left once somebody has changed the store again."""
+    """No leftovers remain after the next change."""
     with bench.store.locked():
         bench.store.sweep()
     assert os.listdir(bench.store.root / "tmp") == []
@@ -414,13 +505,13 @@ def test_several_processes_that_install_at_the_same_time_leave_one_working_relea
     assert_clean(bench, releases=len(installed.state.releases))
 
 
-def test_the_same_program_upgrades_when_nobody_kills_it(bench: Bench) -> None:
+def test_the_same_program_upgrades_when_it_is_not_killed(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     assert killed_at(bench, bench.release("2.0.0"), "never") == 0
     assert version_called(bench) == "2.0.0"
 
 
-def test_every_step_is_told_in_its_order(bench: Bench) -> None:
+def test_every_step_is_reported_in_order(bench: Bench) -> None:
     told: list[str] = []
     installer = Installer(bench.store, bench.trust, lambda: NOW, step=told.append)
     with installer.candidate(bench.release("1.0.0")) as candidate:
@@ -448,7 +539,7 @@ ANYWHERE = """
 import errno, os, shutil, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from plugbay.packages.folder import all_files, hashes
+from plugbay.packages.package import all_files, hash_files
 from plugbay.packages.installer import Installer
 from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
@@ -475,7 +566,7 @@ def install(store):
 def complete(store, version):
     installed, = store.installed()
     assert installed.current.version == version, (installed.current.version, version)
-    assert hashes(all_files(installed.folder.resolve())) == hashes(all_files(expected[version])), version
+    assert hash_files(all_files(installed.folder.resolve())) == hash_files(all_files(expected[version])), version
 
 def fresh(number):
     shutil.copytree(root / "store", root / f"store-{number}", symlinks=True)

@@ -1,4 +1,4 @@
-"""Keys: made for nobody else's eyes, refused when others could read them, and never one that proves nothing."""
+"""Key files: private modes, refused when readable by others, and weak keys."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_is_no_public_key_is_refused(tmp_path: Path, name: str) -> None:
         keys.load_public(tmp_path / name)
 
 
-def test_a_public_key_in_the_place_of_a_private_one_is_told_as_that(tmp_path: Path) -> None:
+def test_a_public_key_instead_of_a_private_one_is_reported(tmp_path: Path) -> None:
     keys.make(tmp_path / "k.key", tmp_path / "k.pub")
     with pytest.raises(PackageRefused, match="no Ed25519 private key"):
         keys.load_private(tmp_path / "k.pub")
@@ -94,7 +94,7 @@ def test_a_public_key_in_the_place_of_a_private_one_is_told_as_that(tmp_path: Pa
         keys.load_private(tmp_path)
 
 
-def test_a_key_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_key_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PackageRefused, match="no key file"):
         keys.load_private(tmp_path / "k.key")
 
@@ -111,10 +111,10 @@ def test_openssl_reads_the_keys_and_verifies_the_signature(tmp_path: Path) -> No
 def test_a_signature_holds_for_its_data_and_key_only() -> None:
     mine, other = key(), key()
     signature = mine.sign(b"data")
-    assert keys.verifies(keys.public_of(mine), signature, b"data")
-    assert not keys.verifies(keys.public_of(mine), signature, b"date")
-    assert not keys.verifies(keys.public_of(other), signature, b"data")
-    assert not keys.verifies(keys.public_of(mine), signature[:-1], b"data")
+    assert keys.verify(keys.public_of(mine), signature, b"data")
+    assert not keys.verify(keys.public_of(mine), signature, b"date")
+    assert not keys.verify(keys.public_of(other), signature, b"data")
+    assert not keys.verify(keys.public_of(mine), signature[:-1], b"data")
 
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -125,8 +125,8 @@ def test_a_signature_whose_number_is_beyond_the_order_is_refused() -> None:
     signature = mine.sign(b"data")
     larger = int.from_bytes(signature[32:], "little") + ORDER
     forged = signature[:32] + larger.to_bytes(32, "little")
-    assert keys.verifies(keys.public_of(mine), signature, b"data")
-    assert not keys.verifies(keys.public_of(mine), forged, b"data")
+    assert keys.verify(keys.public_of(mine), signature, b"data")
+    assert not keys.verify(keys.public_of(mine), forged, b"data")
 
 
 PRIME = 2**255 - 19
@@ -161,18 +161,18 @@ def test_every_weak_key_is_a_point_of_small_order_and_known_with_either_sign() -
         for _ in range(3):
             point = add(point, point)
         assert point == (0, 1), encoded.hex()
-        assert keys.weak(encoded)
-        assert keys.weak(encoded[:31] + bytes([encoded[31] | 0x80]))
-    assert not keys.weak(keys.public_of(key()))
+        assert keys.is_weak(encoded)
+        assert keys.is_weak(encoded[:31] + bytes([encoded[31] | 0x80]))
+    assert not keys.is_weak(keys.public_of(key()))
 
 
 @requirement("vai:package-weak-keys")
-def test_what_anybody_can_sign_proves_nothing() -> None:
+def test_signatures_of_weak_keys_are_invalid() -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     weak, forged = b"\x01" + bytes(31), b"\x01" + bytes(63)
-    Ed25519PublicKey.from_public_bytes(weak).verify(forged, b"anything")  # the library itself believes it
-    assert not keys.verifies(weak, forged, b"anything")
+    Ed25519PublicKey.from_public_bytes(weak).verify(forged, b"anything")  # the library itself accepts it
+    assert not keys.verify(weak, forged, b"anything")
 
 
 def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
         "import sys; sys.modules['cryptography'] = None\n"
         "import importlib.util; importlib.util.find_spec = lambda name: None\n"
         "from plugbay.packages import keys\n"
-        "keys.verifies(b'', b'', b'')\n"
+        "keys.verify(b'', b'', b'')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "plugbay[oci]" in done.stderr

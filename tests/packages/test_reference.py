@@ -1,4 +1,4 @@
-"""What a reference may look like, and what it means."""
+"""The grammar of references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages in a registry: a real one for what must work, a lying one for what must not be believed."""
+"""Push and pull: a real registry for what must work, a lying one for what must be refused."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_not_found(registry: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_progress_is_told_up_to_the_last_byte(registry: str, bench: Bench, tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_byte(registry: str, bench: Bench, tmp_path: Path) -> None:
     package = bench.release("1.0.0")
     told: list[tuple[str, int, int]] = []
     place = parse(f"{registry}/acme/progress:1")
@@ -117,7 +117,7 @@ def test_progress_is_told_up_to_the_last_byte(registry: str, bench: Bench, tmp_p
     assert ("x", size, size) in told
 
 
-# A registry that lies.
+# A lying registry.
 
 BODY = b"the archive"
 
@@ -134,7 +134,7 @@ def manifest(**layer: Any) -> dict[str, Any]:
 def reason_of(
     tmp_path: Path, document: Any, body: Answer, reference: str = "a:1", limits: Limits | None = None
 ) -> Reason | None:
-    """Why a pull from a registry that answers so is refused; None when it is not."""
+    """Why a pull from this registry is refused; None when it is not."""
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
     wanted = parse(f"localhost/{reference}").wanted
     answers = {f"/v2/a/manifests/{wanted}": Answer(data), f"/v2/a/blobs/{digest_of(BODY)}": body}

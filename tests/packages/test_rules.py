@@ -1,4 +1,4 @@
-"""Which names a package may have: every one that means the same everywhere, and no other."""
+"""File names that mean the same on every file system, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signature: one form that is signed, and each way a package can differ from it refused for its own reason."""
+"""The signed form, and one reason for each way in which a package can differ from its signature."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_edited_signature_file_is_no_signature(package: Package, change: dict
     assert reason_of(edited, package) is Reason.SIGNATURE_INVALID
 
 
-def test_whether_it_speaks_of_these_files_can_be_told_without_the_key(package: Package) -> None:
+def test_contents_can_be_checked_without_the_key(package: Package) -> None:
     signed = signature.sign(package, key(), NOW)
     signature.check_contents(signed, package)
     with pytest.raises(PackageRefused, match="sign it again") as caught:

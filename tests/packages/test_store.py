@@ -1,4 +1,4 @@
-"""The store: one link says what is current, and whatever happens to a process, nothing half is ever reachable."""
+"""The store: the link decides which release is current, and no crash leaves a partial release reachable."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_release_is_read_only_and_readable_whatever_the_umask_says(bench: Benc
 
 
 def as_anybody() -> None:
-    """Of a process of root before it begins: modes count for it as they do for everybody else, who needs no help."""
+    """Drop capabilities, so that file modes count for root too."""
     if os.geteuid() == 0:
         drop, override, search = 24, 1, 2  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         libc = ctypes.CDLL(None)
@@ -181,7 +181,7 @@ def test_sweeping_removes_what_nothing_leads_to_and_keeps_the_rest(bench: Bench)
     assert sorted(root.rglob("*")) == before
 
 
-def test_the_staging_folder_of_a_living_process_is_not_swept_and_is_for_nobody_else(tmp_path: Path) -> None:
+def test_the_staging_folder_of_a_running_process_is_private_and_not_swept(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with store.staging() as own:
         with store.locked():

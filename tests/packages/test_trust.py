@@ -1,4 +1,4 @@
-"""Whose keys count for what, until when; and that a refusal says which key was expected."""
+"""Which keys count for which plugins, until when; refusals name the expected keys."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_key_signs_for_its_publisher(store: TrustStore, package_id: str) -> No
 
 @requirement("vai:package-publisher-bound")
 @pytest.mark.parametrize("package_id", ["evil/devkit", "acme.corp/devkit", "acmee.notes", "acm", "notes", "x/acme"])
-def test_a_key_signs_for_nobody_else(store: TrustStore, package_id: str) -> None:
+def test_a_key_signs_only_for_its_publisher(store: TrustStore, package_id: str) -> None:
     found = refusal(store, ACME.key_id, package_id)
     assert found.reason is Reason.KEY_OF_OTHER_PUBLISHER
     assert "acme's" in found.message
 
 
-def test_a_name_without_a_publisher_is_signed_by_whoever_is_named_for_it(store: TrustStore) -> None:
+def test_an_id_without_a_publisher_is_signed_by_the_key_that_lists_it(store: TrustStore) -> None:
     store.add(replace(ACME, packages=("memory-notes",)))
     assert store.judge(ACME.key_id, "memory-notes", NOW).publisher == "acme"
     other = refusal(store, ACME.key_id, "memory-note")
@@ -107,7 +107,7 @@ def test_a_store_reads_back_what_was_written(store: TrustStore) -> None:
     assert TrustStore(store.path).keys() == [later, EVIL]
 
 
-def test_a_store_that_does_not_exist_trusts_nobody(tmp_path: Path) -> None:
+def test_a_missing_trust_store_trusts_no_key(tmp_path: Path) -> None:
     assert TrustStore(tmp_path / "gone" / "trust.json").keys() == []
 
 
@@ -147,14 +147,14 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("publisher", ["", " ", "acme ", "acme/devkit", "acme.", ".", "a\tb", "a\u202eb", "a" * 501])
-def test_nobody_is_called_so(publisher: str) -> None:
+def test_impossible_publisher_names_are_refused(publisher: str) -> None:
     with pytest.raises(ValueError, match=r"publisher .* is no name"):
         replace(ACME, publisher=publisher)
 
 
 @requirement("vai:package-trust-file")
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_file_that_others_can_change_trusts_nobody_and_says_how_to_close_it(store: TrustStore, mode: int) -> None:
+def test_a_trust_store_writable_by_others_is_refused_with_a_hint(store: TrustStore, mode: int) -> None:
     assert store.path.stat().st_mode & 0o777 == 0o644
     store.path.chmod(mode)
     with pytest.raises(ConfigInvalid, match="chmod go-w"):

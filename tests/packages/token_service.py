@@ -1,7 +1,4 @@
-"""A token service such as registries send their clients to: it knows one user, and a real registry believes it.
-
-Owns the certificate, the tokens and a small HTTP server; everything is gone with the test.
-"""
+"""A token service for registries, with one user. It owns its certificate, tokens and HTTP server."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def _url64(data: bytes) -> str:
 
 
 class Issuer:
-    """Signs tokens with a key that a registry was told of."""
+    """Signs tokens with a key that the registry trusts."""
 
     def __init__(self, folder: Path) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -65,7 +62,7 @@ class Issuer:
 
 @contextmanager
 def serve(folder: Path) -> Iterator[dict[str, Any]]:
-    """The section `auth` for a registry that wants tokens of this service."""
+    """The `auth` section of a registry that uses this service."""
     issuer = Issuer(folder)
 
     class Handler(BaseHTTPRequestHandler):
@@ -80,7 +77,7 @@ def serve(folder: Path) -> Iterator[dict[str, Any]]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the tests look at what the client makes of it."""
+            """Silent: tests look at the client."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)

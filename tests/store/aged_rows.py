@@ -1,4 +1,4 @@
-"""Records of all ages and states for tests of retention, and which of them may go, worked out without SQL."""
+"""Records of all ages and states for retention tests, and which of them are deletable, computed without SQL."""
 
 from __future__ import annotations
 
@@ -15,10 +15,21 @@ from plugbay.store import audit, calls, rows
 from plugbay.store.database import Tx
 from plugbay.store.deliveries import Attempt
 from plugbay.store.retention import KINDS, Cutoffs
-from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, SESSIONS
-from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS, JOURNEYS, SPENDING, TOKENS
-from plugbay.store.tables.tenancy import IDEMPOTENCY
+from plugbay.store.tables import (
+    CHAINS,
+    COMPACTIONS,
+    DELIVERIES,
+    DELIVERY_ATTEMPTS,
+    EVENTS,
+    HARNESS_EXECUTIONS,
+    IDEMPOTENCY,
+    INVOCATIONS,
+    JOURNEYS,
+    RUNS,
+    SESSIONS,
+    SPENDING,
+    TOKENS,
+)
 from tests.store.conversing_rows import chain, compaction, delivery, event, execution, run_row, session
 from tests.store.test_audit import ENTRY
 from tests.store.test_invocations import record
@@ -37,16 +48,16 @@ CUTOFFS: Cutoffs = {
 }
 
 MOMENTS = range(0, 101, 5)
-"""Some of them exactly those of the cutoffs."""
+"""Ages, including exactly those of the cutoffs."""
 
 STATUSES = ("pending", "delivering", "delivered", "failed", "dead_letter", "dropped")
 
 NUMBER = 60
-"""Of each kind: enough that every combination comes up."""
+"""Records per kind: enough for every combination."""
 
 
 async def insert_all(tx: Tx, chance: random.Random) -> None:
-    """Records of every kind, each of any age and in any state, naming each other as records do."""
+    """Records of every kind, of any age and state, with references between them."""
 
     def moment() -> float:
         return float(chance.choice(MOMENTS))
@@ -92,7 +103,7 @@ async def _insert_short_lived(tx: Tx, chance: random.Random) -> None:
 
 
 async def insert_invocation(tx: Tx, number: int, started: float, ended: float | None) -> None:
-    """An invocation; one that has not ended is open."""
+    """An invocation, open or ended."""
     values = msgspec.structs.asdict(record(number, execution_id=f"exec_{number}"))
     id, status = values.pop("invocation_id"), None if ended is None else "succeeded"
     times = {"started_at": started, "ended_at": None if ended is None else max(started, ended)}
@@ -118,17 +129,17 @@ async def insert_delivery(
 
 
 Rows = dict[str, list[Any]]
-"""By table: all of its rows."""
+"""All rows by table."""
 
 
 async def everything(tx: Tx) -> Rows:
-    """All rows of all tables that records are removed from, or that name what is."""
+    """All rows of tables that retention deletes from, or that refer to them."""
     tables = {kind.table for kind in KINDS.values()} | {DELIVERY_ATTEMPTS, RUNS, COMPACTIONS, HARNESS_EXECUTIONS}
     return {table.name: list((await tx.execute(select(table))).all()) for table in tables}
 
 
 def expected_gone(before: Rows, cutoffs: Cutoffs) -> dict[str, int]:
-    """How many of each kind go."""
+    """How many records of each kind are deletable."""
 
     def old(at: float | None, kind: str) -> bool:
         cutoff = cutoffs[kind]

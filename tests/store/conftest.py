@@ -1,4 +1,4 @@
-"""What these tests share: databases of both kinds, and one kind of loop: the one that servers run on."""
+"""Shared fixtures: databases of both kinds, on the event loop that servers use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["run", "sqlite_url"]
 
 @pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh, migrated database of each kind; where they differ is this package's to know."""
+    """A fresh, migrated database of each kind."""
     with database(request.param, tmp_path) as url:
         yield url
 

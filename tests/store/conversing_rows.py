@@ -1,4 +1,4 @@
-"""Records of conversations for tests of the store."""
+"""Conversation records for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of what was changed."""
+"""The audit log."""
 
 from __future__ import annotations
 

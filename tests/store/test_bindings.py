@@ -1,4 +1,4 @@
-"""Rows of bindings."""
+"""Bindings."""
 
 from __future__ import annotations
 

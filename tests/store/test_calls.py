@@ -1,4 +1,4 @@
-"""Rows of calls."""
+"""The call history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def record(number: int, failure: Failure | None = None, export: str = "t") -> Ca
     return CallRecord(f"call_{number}", "p", "1", "rune", export, float(number), 1.5, failure)
 
 
-def test_calls_come_back_filtered_and_without_what_was_said(database_url: str, run: Run) -> None:
+def test_calls_are_filtered_and_have_no_payloads(database_url: str, run: Run) -> None:
     async def main() -> None:
         failure = Failure(Code.CRASHED, "it said hunter2", detail={"exit": "1", "stderr_tail": ["hunter2"]})
         database = await Database.open(database_url, migrate=False)

@@ -1,4 +1,4 @@
-"""Rows of chains, and the bytes of their blocks."""
+"""Chains, and the bytes of their blocks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from plugbay.store import chains, sessions
 from plugbay.store.database import Database
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
-from plugbay.store.tables.conversations import CHAINS
+from plugbay.store.rows import ALL_TENANTS
+from plugbay.store.tables import CHAINS
 from tests.store.conversing_rows import block, chain, session
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -62,9 +62,9 @@ def test_chains_are_found_and_changed(database_url: str, run: Run) -> None:
                 await chains.insert(tx, chain(f"ch_{number}", session_id=f"sess_{number}"))
             assert await chains.change(tx, "ch_1", CHAINS.c.status == "idle", status="running")
             assert not await chains.change(tx, "ch_1", CHAINS.c.status == "idle", status="running")
-            part = await chains.page(tx, Page(), EVERYBODY, status="running")
+            part = await chains.page(tx, Page(), ALL_TENANTS, status="running")
             assert [item.id for item in part.items] == ["ch_1"]
-            part = await chains.page(tx, Page(), EVERYBODY, only=frozenset({"sess_2"}))
+            part = await chains.page(tx, Page(), ALL_TENANTS, only=frozenset({"sess_2"}))
             assert [item.id for item in part.items] == ["ch_2"]
         with pytest.raises(IntegrityError):
             async with database.transaction() as tx:

@@ -1,4 +1,4 @@
-"""How far harnesses have come, in rows."""
+"""Checkpoints of harness executions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Rows of compactions."""
+"""Compactions."""
 
 from __future__ import annotations
 
 from plugbay.store import chains, compactions, sessions
 from plugbay.store.database import Database
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.store.conversing_rows import chain, compaction, session
 from tests.support.loops import Run
 
@@ -20,16 +20,16 @@ def test_a_compaction_is_made_once_and_ends_once(database_url: str, run: Run) ->
             assert not await compactions.insert(tx, compaction("cmp_1"))
             assert await compactions.begin(tx, "cmp_1", 2.0)
             assert await compactions.begin(tx, "cmp_1", 3.0), "a gateway that was killed is followed by another"
-            [left] = await compactions.unended(tx)
+            [left] = await compactions.unfinished(tx)
             assert (left.attempts, left.started_at, left.pinned_items) == (2, 3.0, [{"a": 1}])
             assert await compactions.end(tx, "cmp_1", status="succeeded", new_chain_id="ch_1", completed_at=4.0)
             assert not await compactions.end(tx, "cmp_1", status="failed", completed_at=5.0)
             assert not await compactions.begin(tx, "cmp_1", 6.0)
             found = await compactions.find(tx, "cmp_1", lock=True)
             assert found is not None and (found.status, found.new_chain_id) == ("succeeded", "ch_1")
-            part = await compactions.page(tx, Page(), EVERYBODY, chain_id="ch_1", status="succeeded")
+            part = await compactions.page(tx, Page(), ALL_TENANTS, chain_id="ch_1", status="succeeded")
             assert part.items == (found,)
-            assert (await compactions.page(tx, Page(), EVERYBODY, only=frozenset({"sess_9"}))).items == ()
+            assert (await compactions.page(tx, Page(), ALL_TENANTS, only=frozenset({"sess_9"}))).items == ()
         await database.close()
 
     run(main)

@@ -1,4 +1,4 @@
-"""A transaction with a connection of its own tells how it ended, and says so where that is not known."""
+"""Transactions with their own connection report their outcome, also when it is unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from plugbay.store.connections import Alone, connected, discarded, opened
+from plugbay.store.connections import SingleCommit, connect, discard, open_connection
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from tests.support.databases import postgresql
@@ -27,10 +27,10 @@ def url() -> Iterator[str]:
     postgresql().drop(name)
 
 
-def test_it_is_committed_or_taken_back_and_that_is_told_once(url: str, run: Run) -> None:
+def test_commit_or_rollback_is_reported_once(url: str, run: Run) -> None:
     async def main() -> None:
         engine = create_async_engine(url)
-        writer, ended = Alone(engine), list[bool | None]()
+        writer, ended = SingleCommit(engine), list[bool | None]()
         with pytest.raises(LookupError):
             async with writer.transaction(ended.append) as tx:
                 await insert(tx, ACME)
@@ -40,7 +40,7 @@ def test_it_is_committed_or_taken_back_and_that_is_told_once(url: str, run: Run)
             assert await insert(tx, ACME), "nothing was left"
             assert ended == [False]
         assert ended == [False, True]
-        async with connected(engine) as tx:
+        async with connect(engine) as tx:
             assert await get(tx, "org_1") == ACME
         await writer.close()
         await engine.dispose()
@@ -48,12 +48,12 @@ def test_it_is_committed_or_taken_back_and_that_is_told_once(url: str, run: Run)
     run(main)
 
 
-def test_of_a_commit_that_is_cut_off_nobody_knows(url: str, run: Run) -> None:
+def test_the_outcome_of_an_interrupted_commit_is_unknown(url: str, run: Run) -> None:
     async def main() -> None:
         engine = create_async_engine(url)
         ended = list[bool | None]()
         with pytest.raises((SQLAlchemyError, OSError)):
-            async with Alone(engine).transaction(ended.append) as tx:
+            async with SingleCommit(engine).transaction(ended.append) as tx:
                 pid = await tx.scalar(text("SELECT pg_backend_pid()"))
                 await asyncio.to_thread(postgresql().execute, f"SELECT pg_terminate_backend({pid}, 10000)")
         assert ended == [None]
@@ -67,7 +67,7 @@ def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path, run: Run) -> 
         engine = create_async_engine(f"postgresql+asyncpg://nobody@/nothing?host={tmp_path}")
         ended = list[bool | None]()
         with pytest.raises(StoreUnavailable):
-            async with Alone(engine).transaction(ended.append):
+            async with SingleCommit(engine).transaction(ended.append):
                 raise AssertionError("nobody gets here")
         assert ended == [False]
         await engine.dispose()
@@ -78,11 +78,11 @@ def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path, run: Run) -> 
 def test_a_connection_that_is_discarded_takes_with_it_what_it_had_open(url: str, run: Run) -> None:
     async def main() -> None:
         engine = create_async_engine(url)
-        connection = await opened(engine)
+        connection = await open_connection(engine)
         await insert(connection, ACME)
-        await discarded(connection)
-        await discarded(connection)  # twice is once
-        async with connected(engine) as tx:
+        await discard(connection)
+        await discard(connection)  # closing twice is allowed
+        async with connect(engine) as tx:
             assert await get(tx, "org_1") is None
         await engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Connections and transactions, on both databases."""
+"""Connections, transactions and the row cache, on both databases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store import database as module
-from plugbay.store.database import Database, sqlite_file
+from plugbay.store import keys, orgs
+from plugbay.store.database import Database, RowCache, Tx, sqlite_file
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from tests.support.databases import postgresql
 from tests.support.loops import Run
 from tests.support.patience import until
+from tests.support.requirements import requirement
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
 
@@ -148,7 +150,7 @@ def test_a_writer_that_is_cancelled_leaves_the_turn_to_the_next(sqlite_url: str,
     run(main)
 
 
-def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references(sqlite_url: str, run: Run) -> None:
+def test_sqlite_commits_survive_a_power_failure_and_foreign_keys_are_on(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.reading() as tx:
@@ -159,7 +161,7 @@ def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references
     run(main)
 
 
-def test_a_sqlite_that_somebody_else_has_locked_is_unavailable_and_then_works_again(
+def test_a_locked_sqlite_is_unavailable_and_then_works_again(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
@@ -187,14 +189,14 @@ def test_a_full_sqlite_is_unavailable_and_keeps_what_it_had(sqlite_url: str, run
             await insert(tx, ACME)
             pages = (await tx.execute(text("PRAGMA page_count"))).scalar_one()
             await tx.execute(text(f"PRAGMA max_page_count={pages}"))
-            with pytest.raises(StoreUnavailable, match="SQLITE_FULL"), module._Translated():
+            with pytest.raises(StoreUnavailable, match="SQLITE_FULL"), module._TranslateErrors():
                 await insert(tx, Org("org_2", "x" * 100_000, {}, 1.0, 1.0))
         await database.close()
 
     run(main)
 
 
-def test_writers_that_wait_too_long_are_told_to_come_again(
+def test_writers_that_wait_too_long_get_store_unavailable(
     sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.01)
@@ -304,7 +306,7 @@ def test_the_file_of_a_url_is_known_before_it_is_opened(tmp_path: Path) -> None:
         assert sqlite_file(url) is None
 
 
-def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -> None:
+def test_a_read_view_is_consistent(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         query = text("SELECT count(*) FROM orgs")
@@ -325,7 +327,7 @@ def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -
 
 
 def test_a_server_that_says_nothing_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SILENCE", 3.0)  # a busy machine may take long for the statements before it
+    monkeypatch.setattr(module, "SILENCE", 3.0)  # a busy machine may be slow with the statements before
     monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 600.0)
     name = postgresql().create()
 
@@ -343,3 +345,188 @@ def test_a_server_that_says_nothing_is_given_up(run: Run, monkeypatch: pytest.Mo
 
     run(main)
     postgresql().drop(name)
+
+
+KEY = keys.ApiKey("key_1", "org_1", None, "a key", "admin", "abcd", 1.0, None, None)
+
+
+class Known:
+    """The cached name of an org; `reads` counts reads of the table."""
+
+    def __init__(self, database: Database, room: int = 10) -> None:
+        self.database = database
+        self.reads = 0
+        self.before_read = asyncio.Event()
+        self.before_read.set()
+        self.reading = asyncio.Event()
+        self.memory = RowCache[str, str](database, room, len)
+
+    async def name(self, id: str = "org_1") -> str | None:
+        async def read() -> str | None:
+            self.reads += 1
+            async with self.database.reading() as tx:
+                found = await orgs.get(tx, id)
+                self.reading.set()
+                await self.before_read.wait()
+            return None if found is None else found.name
+
+        return await self.memory.get(id, read)
+
+
+async def opened(url: str, *names: str) -> Database:
+    """A database with orgs of these names."""
+    database = await Database.open(url, migrate=False)
+    async with database.transaction() as tx:
+        for number, name in enumerate(names, 1):
+            await orgs.insert(tx, Org(f"org_{number}", name, {}, 1.0, 1.0))
+    return database
+
+
+async def renamed(database: Database, name: str) -> None:
+    async with database.transaction() as tx:
+        await orgs.change(tx, "org_1", name=name)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_was_read_is_remembered_until_a_settled_table_changes(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        known = Known(database)
+        assert [await known.name() for _ in range(3)] == ["Acme"] * 3 and known.reads == 1
+        await renamed(database, "Emca")
+        assert [await known.name() for _ in range(3)] == ["Emca"] * 3 and known.reads == 2
+        async with database.transaction() as tx:
+            await keys.insert(tx, KEY, b"d" * 32)  # another settled table invalidates the cache as well
+        assert await known.name() == "Emca" and known.reads == 3
+        await database.close()
+
+    run(main)
+
+
+def test_a_change_of_another_table_keeps_the_cache(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        known = Known(database)
+        await known.name()
+        async with database.transaction() as tx:
+            await orgs.insert_project(tx, orgs.Project("proj_1", "org_1", "A project", 1.0, 1.0))
+        assert await known.name() == "Acme" and known.reads == 1
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_during_a_change_the_cache_is_neither_read_nor_written(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        known = Known(database)
+        await known.name()
+        async with database.transaction() as tx:
+            await orgs.change(tx, "org_1", name="Emca")
+            assert database.edition is None
+            assert await known.name() == "Emca", "whoever changes it sees what it has done"
+            assert await asyncio.create_task(known.name()) == "Acme", "and nobody else does"
+            assert known.reads == 3
+        assert await known.name() == "Emca" and known.reads == 4
+        await database.close()
+
+    run(main)
+
+
+def test_what_was_taken_back_was_never_remembered(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        known = Known(database)
+        with pytest.raises(LookupError):
+            async with database.transaction() as tx:
+                await orgs.change(tx, "org_1", name="Emca")
+                assert await known.name() == "Emca"
+                raise LookupError
+        assert (await known.name(), database.edition) == ("Acme", 2)
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_was_read_before_a_change_is_not_remembered_after_it(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        known = Known(database)
+        known.before_read.clear()
+        late = asyncio.ensure_future(known.name())
+        await known.reading.wait()
+        await renamed(database, "Emca")
+        known.before_read.set()
+        assert await late == "Acme", "it was so when it was asked"
+        assert await known.name() == "Emca"
+        await database.close()
+
+    run(main)
+
+
+def test_a_change_with_an_unknown_outcome_disables_the_cache_for_as_long_as_it_may_take(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.05)
+
+    async def main() -> None:
+        database = await opened(sqlite_url, "Acme")
+        known = Known(database)
+        unit = module._Transaction()
+        unit.unsettles = True
+        database._unsettling += 1
+        database._ended(unit, None)
+        assert database.edition is None and [await known.name() for _ in range(2)] == ["Acme"] * 2
+        assert known.reads == 2
+        await until(lambda: database.edition is not None)
+        assert [await known.name() for _ in range(2)] == ["Acme"] * 2 and known.reads == 3
+        await database.close()
+
+    run(main)
+
+
+def test_there_is_room_for_so_much_and_what_was_used_longest_ago_goes(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(sqlite_url, "aaaa", "bbbb", "cccc", "d" * 11)
+        known = Known(database, room=10)
+        for id in ("org_1", "org_2", "org_1", "org_3"):
+            await known.name(id)
+        assert known.reads == 3
+        await known.name("org_1")
+        assert known.reads == 3
+        await known.name("org_2")
+        assert known.reads == 4, "it had to go"
+        assert [await known.name("org_4") for _ in range(2)] == ["d" * 11] * 2 and known.reads == 6, "too large"
+        await database.close()
+
+    run(main)
+
+
+def test_what_was_not_found_is_looked_for_again(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(sqlite_url)
+        known = Known(database)
+        assert [await known.name() for _ in range(2)] == [None, None] and known.reads == 2
+        await database.close()
+
+    run(main)
+
+
+def test_a_change_that_could_not_be_noticed_is_refused(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await opened(database_url, "Acme")
+        async with database.transaction() as tx:
+            with pytest.raises(RuntimeError, match="settled"):
+                await asyncio.create_task(_renamed(tx))
+        async with database.reading() as tx:
+            with pytest.raises(RuntimeError, match="settled"):
+                await _renamed(tx)
+        assert await Known(database).name() == "Acme"
+        await database.close()
+
+    async def _renamed(tx: Tx) -> None:
+        await orgs.change(tx, "org_1", name="Emca")
+
+    run(main)

@@ -1,4 +1,4 @@
-"""Rows of deliveries: who holds one, and what may be written about it."""
+"""Deliveries: leases, and guarded updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from plugbay.store import deliveries, events
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.store.conversing_rows import delivery, event
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -26,7 +26,7 @@ async def an_event(url: str) -> AsyncIterator[Tx]:
 
 
 @requirement("vai:control-outbox")
-def test_a_binding_is_told_of_an_event_under_one_delivery(database_url: str, run: Run) -> None:
+def test_a_binding_has_one_delivery_per_event(database_url: str, run: Run) -> None:
     async def main() -> None:
         async with an_event(database_url) as tx:
             assert await deliveries.insert(tx, delivery("del_1", binding_id="bind_1"))
@@ -59,7 +59,7 @@ def test_what_is_due_is_claimed_the_longest_due_first(database_url: str, run: Ru
 
 
 @requirement("vai:control-delivery-one-success")
-def test_only_whoever_holds_it_writes_what_came_of_it(database_url: str, run: Run) -> None:
+def test_only_the_lease_holder_records_the_outcome(database_url: str, run: Run) -> None:
     async def main() -> None:
         async with an_event(database_url) as tx:
             await deliveries.insert(tx, delivery("del_1"))
@@ -102,7 +102,7 @@ def test_what_waits_for_a_binding_is_dropped(database_url: str, run: Run) -> Non
             await events.insert(tx, event("evt_2", cause_id="run_2"))
             await deliveries.insert(tx, delivery("del_3", event_id="evt_2", binding_id="bind_1", created_at=9.0))
             assert await deliveries.drop(tx, "bind_1", "binding_disabled", 4.0, 5.0) == 1, "not what came later"
-            part = await deliveries.page(tx, Page(), EVERYBODY, status="dropped")
+            part = await deliveries.page(tx, Page(), ALL_TENANTS, status="dropped")
             assert [(item.id, item.reason) for item in part.items] == [("del_1", "binding_disabled")]
 
     run(main)
@@ -139,7 +139,7 @@ def test_what_waits_is_set_back_with_the_clock(database_url: str, run: Run) -> N
                 await deliveries.insert(tx, delivery(id, due_at=due))
             await deliveries.claim(tx, "gw_1", 60.0, 690.0, FAR, 1)
             await deliveries.set_back(tx, 600.0, 90.0)
-            found = {item.id: item for item in (await deliveries.page(tx, Page(), EVERYBODY)).items}
+            found = {item.id: item for item in (await deliveries.page(tx, Page(), ALL_TENANTS)).items}
             assert (found["del_1"].lease_until, found["del_2"].due_at, found["del_3"].due_at) == (90.0, 100.5, 60.0)
 
     run(main)

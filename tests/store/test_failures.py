@@ -1,4 +1,4 @@
-"""Which errors of a database pass by themselves."""
+"""Transient and permanent database errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from plugbay.store.failures import damaged, passing
+from plugbay.store.failures import damage_error, transient_error
 
 
 class PostgresError(Exception):
@@ -41,7 +41,7 @@ def _sqlite(name: str) -> sqlite3.OperationalError:
     ids=repr,
 )
 def test_what_passes_by_itself_is_unavailable(error: SQLAlchemyError) -> None:
-    assert passing(error) is not None
+    assert transient_error(error) is not None
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_what_passes_by_itself_is_unavailable(error: SQLAlchemyError) -> None:
     ids=repr,
 )
 def test_what_is_a_bug_stays_what_it_is(error: SQLAlchemyError) -> None:
-    assert passing(error) is None
-    assert damaged(error) is None
+    assert transient_error(error) is None
+    assert damage_error(error) is None
 
 
-def test_a_file_that_is_no_database_is_told_as_such() -> None:
-    refused = damaged(OperationalError("", {}, _sqlite("SQLITE_NOTADB")))
+def test_a_file_that_is_no_database_is_reported_as_such() -> None:
+    refused = damage_error(OperationalError("", {}, _sqlite("SQLITE_NOTADB")))
     assert refused is not None and "no database, or is damaged (SQLITE_NOTADB)" in str(refused)
-    assert damaged(PoolExhausted("too many")) is None
+    assert damage_error(PoolExhausted("too many")) is None
 
 
-def test_what_is_said_names_neither_the_statement_nor_its_values() -> None:
+def test_messages_contain_neither_the_statement_nor_its_values() -> None:
     error = OperationalError("INSERT INTO x VALUES (?)", {"value": "hunter2"}, _sqlite("SQLITE_FULL"))
-    assert str(passing(error)) == "the database cannot be used now: SQLITE_FULL"
+    assert str(transient_error(error)) == "the database cannot be used now: SQLITE_FULL"

@@ -1,4 +1,4 @@
-"""Rows of requests that may be repeated."""
+"""Idempotent requests."""
 
 from __future__ import annotations
 

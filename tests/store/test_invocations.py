@@ -1,4 +1,4 @@
-"""Rows of invocations: opened, closed once, found again as they were written."""
+"""Invocations: opened, closed once, read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of API keys."""
+"""API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One holder at a time, by name."""
+"""Lock files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments and JSON come back as they were written, on both databases."""
+"""Times and JSON are read back as written, on both databases."""
 
 from __future__ import annotations
 

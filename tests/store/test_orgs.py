@@ -1,4 +1,4 @@
-"""Rows of orgs and projects."""
+"""Orgs and projects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One gateway for each database, on either kind of it."""
+"""One server per database, on both kinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unexpected(holder: str) -> None:
 
 
 async def waiters(database: Database) -> int:
-    """How many wait for a lock like ours."""
+    """Number of waiting requests for our lock."""
     async with database.reading() as tx:
         query = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
         return int(await tx.scalar(query) or 0)
@@ -39,11 +39,11 @@ async def waiters(database: Database) -> int:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "PATIENCE", 0.0)
-    monkeypatch.setattr(ownership, "LOOK", 0.02)
+    monkeypatch.setattr(ownership, "CHECK_SECONDS", 0.02)
 
 
 @requirement("vai:control-one-gateway")
-def test_a_second_gateway_is_refused_and_told_who_is_the_first(database_url: str, run: Run, impatient: None) -> None:
+def test_a_second_server_is_refused_and_the_owner_is_named(database_url: str, run: Run, impatient: None) -> None:
     async def main() -> None:
         first, second = [await Database.open(database_url, migrate=False) for _ in range(2)]
         async with owned(first, unexpected):
@@ -77,7 +77,7 @@ def test_one_file_has_one_owner_by_whatever_name_it_is_called(sqlite_url: str, t
 
 @pytest.fixture
 def server_url() -> str:
-    """A database of PostgreSQL that is left behind: connections to it are killed."""
+    """A PostgreSQL database of its own: its connections are killed."""
     return postgresql().url(postgresql().create())
 
 
@@ -86,18 +86,18 @@ def test_a_connection_that_is_lost_is_made_again(server_url: str, run: Run, impa
     async def main() -> None:
         database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
         claim = Claim(database)
-        await claim.take()
+        await claim.acquire()
         edition = database.edition
-        assert await claim.confirmed() is None and database.edition == edition
+        assert await claim.confirm() is None and database.edition == edition
         async with other.transaction() as tx:
             assert await tx.scalar(TERMINATE) == 1
-        assert await claim.confirmed() is None
+        assert await claim.confirm() is None
         assert database.edition != edition, "another may have had it, so nothing that is remembered counts"
         with pytest.raises(InUse):
-            await Claim(other).take()
+            await Claim(other).acquire()
         await claim.release()
         after = Claim(other)
-        await after.take()
+        await after.acquire()
         await after.release()
         await database.close()
         await other.close()
@@ -106,7 +106,7 @@ def test_a_connection_that_is_lost_is_made_again(server_url: str, run: Run, impa
 
 
 @requirement("vai:control-one-gateway")
-def test_a_gateway_that_lost_the_database_to_another_is_told(server_url: str, run: Run, impatient: None) -> None:
+def test_a_server_that_lost_the_database_is_notified(server_url: str, run: Run, impatient: None) -> None:
     async def main() -> None:
         database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
         told: list[str] = []

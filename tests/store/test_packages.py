@@ -1,4 +1,4 @@
-"""Rows of packages: one for each owner, package and version."""
+"""Packages: one row per owner, package and version."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ ROW = PackageRow(
 )
 
 
-def test_a_version_is_there_once_for_each_owner_and_an_org_sees_its_own_and_everybodys(
-    database_url: str, run: Run
-) -> None:
+def test_a_version_exists_once_per_owner_and_an_org_sees_its_own_and_shared_ones(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         own = replace(ROW, id="pkg_2", org_id="org_1", created_at=2.0)

@@ -1,4 +1,4 @@
-"""Lists in parts: every record once, newest first, whatever is added meanwhile."""
+"""Pagination: every record once, newest first, whatever is added meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_the_parts_of_a_list_have_every_record_once_and_newest_first(database_ur
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
-            for number in range(7):  # three moments, so that ids decide too
+            for number in range(7):  # three times, so that ids decide too
                 await insert(tx, Org(f"org_{number}", "Org", {}, float(number // 3), 1.0))
         seen: list[str] = []
         after = None
@@ -23,7 +23,7 @@ def test_the_parts_of_a_list_have_every_record_once_and_newest_first(database_ur
             after = part.after
             if after is None:
                 break
-            async with database.transaction() as tx:  # newer than all: on none of the parts that follow
+            async with database.transaction() as tx:  # newer than all: on none of the following pages
                 await insert(tx, Org(f"org_new_{len(seen)}", "Org", {}, 99.0, 1.0))
         assert seen == ["org_6", "org_5", "org_4", "org_3", "org_2", "org_1", "org_0"]
         await database.close()

@@ -1,4 +1,4 @@
-"""What is too old goes, with all its parts; what is young, at work, or named by what stays, does not."""
+"""Old records are deleted with their children; recent, unfinished or referenced ones are not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from sqlalchemy import Select, select, text
 from plugbay.store import deliveries, events, retention
 from plugbay.store.database import Database, Tx
 from plugbay.store.retention import KINDS, Cutoffs, Key
-from plugbay.store.tables.conversations import RUNS
-from plugbay.store.tables.deliveries import DELIVERIES, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS
+from plugbay.store.tables import DELIVERIES, EVENTS, INVOCATIONS, RUNS
 from tests.store.aged_rows import CUTOFFS, everything, expected_gone, insert_all, insert_delivery, insert_invocation
 from tests.store.conversing_rows import event
 from tests.support.databases import postgresql
@@ -22,7 +20,7 @@ NEVER: Cutoffs = dict.fromkeys(KINDS)
 
 
 async def removed(tx: Tx, cutoffs: Cutoffs, limit: int = 7) -> dict[str, int]:
-    """All that may go, a few at a time; how many of each kind did."""
+    """Delete all deletable records in small batches; returns how many of each kind."""
     numbers = dict.fromkeys(KINDS, 0)
     for kind in KINDS:
         after: Key | None = None
@@ -118,7 +116,7 @@ def test_what_was_taken_up_again_since_it_was_found_stays_with_all_its_parts(dat
     run(main)
 
 
-def test_what_somebody_is_changing_just_now_is_passed_over_and_not_waited_for(run: Run) -> None:
+def test_locked_rows_are_skipped_without_waiting(run: Run) -> None:
     cutoffs = {**NEVER, "dead_letters": 9.0}
     server = postgresql()
     name = server.create()
@@ -145,7 +143,7 @@ def test_what_somebody_is_changing_just_now_is_passed_over_and_not_waited_for(ru
 
 
 async def _plan(tx: Tx, query: Select[tuple[object, ...]]) -> str:
-    """How the database would find these rows; on PostgreSQL as if its tables were large."""
+    """The query plan; on PostgreSQL as if the tables were large."""
     written = str(query.compile(dialect=tx.dialect, compile_kwargs={"literal_binds": True}))
     if tx.dialect.name == "sqlite":
         return "\n".join(row[3] for row in (await tx.execute(text(f"EXPLAIN QUERY PLAN {written}"))).all())

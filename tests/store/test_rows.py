@@ -1,4 +1,4 @@
-"""Records into rows, and back."""
+"""Records to rows, and back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from plugbay.store import rows
 from plugbay.store.database import Database
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY, Tenant
-from plugbay.store.tables.conversations import SESSIONS
+from plugbay.store.rows import ALL_TENANTS, Tenant
+from plugbay.store.tables import SESSIONS
 from tests.store.conversing_rows import session
 from tests.support.loops import Run
 
@@ -66,11 +66,11 @@ def test_pages_are_made_of_a_tenants_rows(database_url: str, run: Run) -> None:
                 part = await rows.page(tx, SESSIONS, type(made[0]), page, tenant, said)
                 return [item.id for item in part.items]
 
-            assert await ids(EVERYBODY) == ["sess_4", "sess_3", "sess_2", "sess_1"]
+            assert await ids(ALL_TENANTS) == ["sess_4", "sess_3", "sess_2", "sess_1"]
             assert await ids(Tenant("org_1")) == ["sess_3", "sess_2", "sess_1"]
             assert await ids(Tenant("org_1", "proj_1")) == ["sess_2", "sess_1"], "what is the org's is its projects'"
             assert await ids(Tenant("org_1"), project_id="proj_2", external_session_id=None) == ["sess_3"]
-            assert await ids(EVERYBODY, Page(2, (3.0, "sess_3"))) == ["sess_2", "sess_1"]
+            assert await ids(ALL_TENANTS, Page(2, (3.0, "sess_3"))) == ["sess_2", "sess_1"]
         await database.close()
 
     run(main)

@@ -1,4 +1,4 @@
-"""Rows of runs, their timelines and their tools."""
+"""Runs, timelines and tool executions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from plugbay.store import chains, runs, sessions
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from plugbay.store.runs import ToolExecution
 from tests.store.conversing_rows import chain, run_row, session
 from tests.support.loops import Run
@@ -32,7 +32,7 @@ def test_a_chain_has_one_run_without_an_end(database_url: str, run: Run) -> None
         async with a_chain(database_url) as tx:
             assert await runs.insert(tx, run_row("run_1"))
             assert not await runs.insert(tx, run_row("run_2"))
-            assert [each.id for each in await runs.unended(tx)] == ["run_1"]
+            assert [each.id for each in await runs.unfinished(tx)] == ["run_1"]
             assert await runs.begin(tx, "run_1", 2.0)
             assert not await runs.begin(tx, "run_1", 3.0)
             assert not await runs.insert(tx, run_row("run_2"))
@@ -45,7 +45,7 @@ def test_a_chain_has_one_run_without_an_end(database_url: str, run: Run) -> None
     run(main)
 
 
-def test_a_run_that_nobody_wants_any_more_is_not_begun(database_url: str, run: Run) -> None:
+def test_a_cancelled_run_is_not_started(database_url: str, run: Run) -> None:
     async def main() -> None:
         async with a_chain(database_url) as tx:
             await runs.insert(tx, run_row("run_1"))
@@ -103,9 +103,9 @@ def test_runs_are_listed_by_what_is_asked_for(database_url: str, run: Run) -> No
         async with a_chain(database_url) as tx:
             await runs.insert(tx, run_row("run_1", status="completed"))
             await runs.insert(tx, run_row("run_2", execution_id="exec_1"))
-            part = await runs.page(tx, Page(), EVERYBODY, execution_id="exec_1")
+            part = await runs.page(tx, Page(), ALL_TENANTS, execution_id="exec_1")
             assert [item.id for item in part.items] == ["run_2"]
-            assert (await runs.page(tx, Page(), EVERYBODY, only=frozenset({"sess_9"}))).items == ()
+            assert (await runs.page(tx, Page(), ALL_TENANTS, only=frozenset({"sess_9"}))).items == ()
 
     run(main)
 

@@ -1,4 +1,4 @@
-"""Rows of secrets, sealed."""
+"""Encrypted secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_secret_is_put_replaced_listed_and_removed(database_url: str, run: Run
             await secrets.put(tx, own)
             assert (await secrets.select_part(tx, "org_1", None, Page())).items == (own, newer)
             assert (await secrets.select_part(tx, None, ("proj_1",), Page())).items == (own,)
-            assert await secrets.sealed_otherwise(tx, "k1", 10) == [own]
+            assert await secrets.encrypted_with_other_key(tx, "k1", 10) == [own]
             assert await secrets.remove(tx, "org_1", "org_1", "key")
             assert not await secrets.remove(tx, "org_1", "org_1", "key")
         await database.close()
@@ -36,7 +36,7 @@ def test_a_secret_is_put_replaced_listed_and_removed(database_url: str, run: Run
     run(main)
 
 
-def test_whoever_waits_for_secrets_to_settle_sees_what_was_being_set(database_url: str, run: Run) -> None:
+def test_waiting_for_secrets_to_settle_shows_concurrent_changes(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         reading, waiting = asyncio.Event(), asyncio.Event()
@@ -53,7 +53,7 @@ def test_whoever_waits_for_secrets_to_settle_sees_what_was_being_set(database_ur
             async with database.transaction() as tx:
                 await secrets.settle(tx)
             async with database.reading() as tx:
-                return await secrets.sealed_otherwise(tx, "another", 10)
+                return await secrets.encrypted_with_other_key(tx, "another", 10)
 
         putting = asyncio.create_task(put())
         await reading.wait()

@@ -1,21 +1,31 @@
-"""Statements take one way to the thread of their connection; what is begun and given up there harms nobody after it."""
+"""The SQLite driver (at most one thread round trip per statement, safe cancellation) and group commits."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from plugbay.store import database as module
 from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from plugbay.store.sqlite import Connection
+from tests.process.helpers import ROOT
 from tests.support.loops import Run
 from tests.support.patience import until
+from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
 ACME = Org("org_1", "Acme", {"network": "none"}, 1.0, 1.0)
@@ -25,7 +35,7 @@ SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each time that something is done in the thread of a connection."""
+    """One entry per function run in the connection's thread."""
     seen: list[int] = []
     execute = Connection._execute
 
@@ -53,7 +63,7 @@ def test_to_write_something_takes_one_more_for_the_disk(sqlite_url: str, run: Ru
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.transaction():
-            pass  # its connection is made
+            pass  # the connection is opened
         ways.clear()
         async with database.transaction() as tx:
             assert await insert(tx, ACME)
@@ -83,7 +93,7 @@ def test_rows_and_counts_come_back(sqlite_url: str, run: Run) -> None:
     run(main)
 
 
-def test_an_error_of_a_statement_reaches_whoever_made_it(sqlite_url: str, run: Run) -> None:
+def test_an_error_of_a_statement_reaches_its_caller(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.transaction() as tx:
@@ -124,7 +134,7 @@ def test_a_view_shows_one_moment_until_its_end(sqlite_url: str, run: Run) -> Non
 
 
 @exhaustive
-def test_a_statement_that_nobody_waits_for_any_more_does_not_stop_the_loop(sqlite_url: str, run: Run) -> None:
+def test_an_abandoned_statement_does_not_block_the_loop(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         begun = asyncio.Event()
@@ -143,7 +153,7 @@ def test_a_statement_that_nobody_waits_for_any_more_does_not_stop_the_loop(sqlit
         while not task.done():
             turns += 1
             await asyncio.sleep(0)
-        assert turns > 100  # the loop went on while the statement was run to its end
+        assert turns > 100  # the loop went on while the statement ran to its end
         with pytest.raises(asyncio.CancelledError):
             await task
         async with database.transaction() as tx:
@@ -162,3 +172,392 @@ def test_no_thread_is_left_after_the_end(sqlite_url: str, run: Run) -> None:
         await until(lambda: threading.active_count() == before)
 
     run(main)
+
+
+TWICE = "INSERT INTO orgs (id, name, policy, created_at, updated_at) VALUES ('org_0', '', '{}', 1, 1)"
+
+WRITER = """
+import asyncio, os, sys
+from plugbay.store.database import Database
+from plugbay.store.orgs import Org, insert
+
+async def main():
+    database = await Database.open(sys.argv[1], migrate=False)
+
+    async def write(number):
+        while True:
+            number += 100
+            async with database.transaction() as tx:
+                await insert(tx, Org(f"org_{number}", "Org", {}, 1.0, 1.0))
+            os.write(1, b"org_%d\\n" % number)
+
+    await asyncio.gather(*map(write, range(100)))
+
+asyncio.run(main())
+"""
+
+
+def org(number: int) -> Org:
+    return Org(f"org_{number}", "Org", {}, 1.0, 1.0)
+
+
+async def written(database: Database, number: int) -> None:
+    async with database.transaction() as tx:
+        await insert(tx, org(number))
+
+
+def on_disk(folder: Path) -> set[str]:
+    """What another connection reads."""
+    other = sqlite3.connect(folder / "plugbay.db")
+    try:
+        return {id for (id,) in other.execute("SELECT id FROM orgs")}
+    finally:
+        other.close()
+
+
+class Commits:
+    """Each commit waits for the test, may fail, and is counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.may = asyncio.Event()
+        self.may.set()
+        self.error: Exception | None = None
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Commits:
+        real = Connection.commit
+
+        async def commit(connection: Connection) -> None:
+            self.count += 1
+            await self.may.wait()
+            if self.error is not None:
+                raise self.error
+            await real(connection)
+
+        monkeypatch.setattr(Connection, "commit", commit)
+        return self
+
+
+def full() -> OperationalError:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorname = "SQLITE_FULL"
+    return OperationalError("COMMIT", None, error)
+
+
+def test_a_hundred_at_once_have_one_commit_and_one_alone_has_its_own(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        await asyncio.gather(*(written(database, number) for number in range(100)))
+        assert (commits.count, len(on_disk(tmp_path))) == (1, 100)
+        await written(database, 100)
+        await written(database, 101)
+        assert (commits.count, len(on_disk(tmp_path))) == (3, 102)
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-group-commit")
+def test_one_that_fails_among_a_hundred_is_taken_back_alone(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+
+        async def changes_its_mind() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, org(1_000))
+                raise LookupError("not like this")
+
+        async def breaks_a_rule() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, org(1_001))
+                await tx.execute(text(TWICE))
+
+        good = [written(database, number) for number in range(98)]
+        ended = await asyncio.gather(
+            *good[:50], changes_its_mind(), breaks_a_rule(), *good[50:], return_exceptions=True
+        )
+        assert [type(each) for each in ended if each is not None] == [LookupError, IntegrityError]
+        assert on_disk(tmp_path) == {f"org_{number}" for number in range(98)}
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-group-commit")
+def test_no_result_is_returned_before_it_is_on_disk(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        commits.may.clear()
+        afterwards: list[str] = []
+
+        async def finds_it_there() -> None:
+            async with database.transaction() as tx:
+                database.after_commit(lambda: afterwards.append("never"))
+                if await get(tx, "org_0") is not None:
+                    raise LookupError("somebody was first")
+
+        async def writes() -> None:
+            async with database.transaction() as tx:
+                database.after_commit(lambda: afterwards.append("committed"))
+                await insert(tx, org(0))
+
+        tasks = [asyncio.ensure_future(each) for each in (writes(), finds_it_there())]
+        await until(lambda: commits.count == 1)
+        assert not any(task.done() for task in tasks) and (afterwards, on_disk(tmp_path)) == ([], set())
+        commits.may.set()
+        await asyncio.wait(tasks)
+        assert tasks[0].exception() is None and isinstance(tasks[1].exception(), LookupError)
+        assert (afterwards, on_disk(tmp_path)) == (["committed"], {"org_0"})
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-group-commit")
+def test_a_failed_commit_fails_the_whole_group_and_the_next_one_works(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        commits.error = full()
+        afterwards: list[int] = []
+
+        async def refuses() -> None:
+            async with database.transaction():
+                database.after_commit(lambda: afterwards.append(1))
+                raise LookupError("what it found may never have been")
+
+        ended = await asyncio.gather(
+            *(written(database, number) for number in range(5)), refuses(), return_exceptions=True
+        )
+        assert [type(each) for each in ended] == [StoreUnavailable] * 6 and "SQLITE_FULL" in str(ended[0])
+        assert (commits.count, afterwards, on_disk(tmp_path)) == (1, [], set())
+        commits.error = None
+        await written(database, 7)
+        assert on_disk(tmp_path) == {"org_7"}
+        await database.close()
+
+    run(main)
+
+
+def test_when_sqlite_rolls_back_the_whole_group_fails(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+
+        async def loses_it() -> None:
+            async with database.transaction() as tx:
+                await tx.execute(text("ROLLBACK"))  # as SQLite does itself when the disk is full
+                raise LookupError
+
+        ended = await asyncio.gather(written(database, 0), loses_it(), written(database, 1), return_exceptions=True)
+        assert [type(each) for each in ended[:2]] == [StoreUnavailable] * 2 and ended[2] is None
+        assert on_disk(tmp_path) == {"org_1"}, "whoever came after it has a transaction of its own"
+        await database.close()
+
+    run(main)
+
+
+def test_a_cancelled_member_is_rolled_back_alone(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        inside = asyncio.Event()
+
+        async def stay() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, org(1_000))
+                inside.set()
+                await asyncio.Event().wait()
+
+        tasks = [asyncio.ensure_future(each) for each in (written(database, 0), stay(), written(database, 1))]
+        await inside.wait()
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+        assert tasks[1].cancelled() and on_disk(tmp_path) == {"org_0", "org_1"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_statement_under_way_of_one_that_is_cancelled_is_taken_back_too(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 60.0)  # slow on a busy machine
+    slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) "
+    late = f"INSERT INTO orgs SELECT 'org_' || max(i), '', '{{}}', 1, 1 FROM ({slow}SELECT i FROM n)"
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        inside = asyncio.Event()
+
+        async def stay() -> None:
+            async with database.transaction() as tx:
+                inside.set()
+                await tx.execute(text(late))
+
+        tasks = [asyncio.ensure_future(each) for each in (written(database, 0), stay(), written(database, 1))]
+        await inside.wait()
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+        assert tasks[1].cancelled() and on_disk(tmp_path) == {"org_0", "org_1"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_member_cancelled_during_the_commit_is_committed_with_its_callbacks(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        commits.may.clear()
+        afterwards = asyncio.Event()
+
+        async def write() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, org(0))
+                database.after_commit(afterwards.set)
+
+        task, other = asyncio.ensure_future(write()), asyncio.ensure_future(written(database, 1))
+        await until(lambda: commits.count == 1)
+        task.cancel()
+        await asyncio.wait({task})
+        commits.may.set()
+        await other
+        assert task.cancelled() and afterwards.is_set() and on_disk(tmp_path) == {"org_0", "org_1"}
+        await database.close()
+
+    run(main)
+
+
+def test_callbacks_after_a_commit_run_in_the_context_of_their_caller(sqlite_url: str, run: Run) -> None:
+    name: ContextVar[int] = ContextVar("name")
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        seen: list[tuple[int, int]] = []
+
+        async def write(number: int) -> None:
+            name.set(number)
+            async with database.transaction() as tx:
+                await insert(tx, org(number))
+                database.after_commit(lambda: seen.append((number, name.get())))
+
+        await asyncio.gather(*(asyncio.create_task(write(number)) for number in range(5)))
+        assert seen == [(number, number) for number in range(5)]
+        await database.close()
+
+    run(main)
+
+
+def test_what_goes_wrong_after_a_commit_is_the_business_of_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+
+        def fail() -> None:
+            raise LookupError("afterwards")
+
+        async def write() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, org(0))
+                database.after_commit(fail)
+
+        ended = await asyncio.gather(write(), written(database, 1), return_exceptions=True)
+        assert isinstance(ended[0], LookupError) and ended[1] is None
+        assert on_disk(tmp_path) == {"org_0", "org_1"}
+        await database.close()
+
+    run(main)
+
+
+def test_cancellation_while_waiting_for_the_lock_leaves_no_lock(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Connection] = []
+    run_in_thread = Connection.run_in_thread
+
+    async def noted(connection: Connection, work: Any) -> Any:
+        used.append(connection)
+        return await run_in_thread(connection, work)
+
+    monkeypatch.setattr(Connection, "run_in_thread", noted)
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        await written(database, 0)
+        stranger = sqlite3.connect(tmp_path / "plugbay.db", isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        used.clear()
+        task = asyncio.ensure_future(written(database, 1))
+        await until(lambda: bool(used))
+        task.cancel()
+        stranger.execute("ROLLBACK")
+        await asyncio.wait({task})
+        assert task.cancelled()
+        stranger.execute("BEGIN IMMEDIATE")  # it is free
+        stranger.execute("ROLLBACK")
+        stranger.close()
+        await written(database, 2)
+        assert on_disk(tmp_path) == {"org_0", "org_2"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_member_that_waits_too_long_fails_alone(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        async with database.transaction() as tx:
+            await insert(tx, org(0))
+            with pytest.raises(StoreUnavailable, match="too many wait"):
+                await asyncio.create_task(written(database, 1))
+        assert on_disk(tmp_path) == {"org_0"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_database_is_closed_after_all_who_are_in_line(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        commits.may.clear()
+        tasks = [asyncio.ensure_future(written(database, number)) for number in range(3)]
+        await until(lambda: commits.count == 1)
+        closing = asyncio.ensure_future(database.close())
+        commits.may.set()
+        await closing
+        await asyncio.gather(*tasks)
+        assert on_disk(tmp_path) == {"org_0", "org_1", "org_2"}
+
+    run(main)
+
+
+@requirement("vai:control-group-commit")
+@pytest.mark.parametrize("after", [1, 250, 1_000])
+def test_a_kill_loses_no_confirmed_commit(sqlite_url: str, tmp_path: Path, after: int) -> None:
+    command: list[Any] = [sys.executable, "-c", WRITER, sqlite_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as writer:
+        assert writer.stdout is not None
+        told = [writer.stdout.readline() for _ in range(after)]
+        writer.send_signal(signal.SIGKILL)
+        told += writer.stdout.readlines()
+    names = {line.decode().strip() for line in told if line.endswith(b"\n")}
+    assert len(names) >= after and names <= on_disk(tmp_path)
+    found = sqlite3.connect(tmp_path / "plugbay.db")
+    assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    found.close()

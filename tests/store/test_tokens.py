@@ -1,4 +1,4 @@
-"""Rows of tokens, and what was spent."""
+"""Tokens and spending."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_token_is_revoked_by_itself_with_its_invocation_with_its_binding_and_w
             await tokens.revoke_of_invocation(tx, "inv_2", 5.0)
             assert await alive() == [1] and await tokens.revoke_all(tx, 6.0) == 1 and await alive() == []
             first = await tokens.get(tx, rows[3].digest)
-            assert first is not None and first.revoked_at == 5.0  # once; what comes later changes nothing
+            assert first is not None and first.revoked_at == 5.0  # once; later calls change nothing
         await database.close()
 
     run(main)

@@ -1,4 +1,4 @@
-"""The kit's bad plugins, for people who test a host."""
+"""The bad plugins of the conformance kit as test helpers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def test_a_bad_plugin_ends_a_call_as_it_says(tmp_path: Path) -> None:
     ("name", "says"),
     [("nexo/dies_in_cal", "there is dies_in_call"), ("dies_in_call", "write contract/name"), ("mcp/x", "one of rune")],
 )
-def test_a_name_that_nobody_has_is_met_with_those_that_are_near(name: str, says: str, tmp_path: Path) -> None:
+def test_an_unknown_name_is_answered_with_similar_ones(name: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=says):
         bad_plugin(name, tmp_path)

@@ -1,4 +1,4 @@
-"""What a fake plugin's process does to its own answers, byte by byte."""
+"""How a fake plugin's process alters its answers, byte by byte."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(message: Any) -> bytes:
 
 
 def passed(fault: str, data: bytes, framed: bool) -> bytes:
-    """What reaches the host of what the SDK writes."""
+    """What the host receives of what the SDK writes."""
     read, write = os.pipe()
     wire = FaultyWire(Wire(os.dup(0), write), framed, stays=False)
     wire.arm(fault)

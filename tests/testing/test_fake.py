@@ -1,4 +1,4 @@
-"""A plugin whose process does what a test says."""
+"""A plugin whose process follows a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOOL = {"rune": "look", "nexo": "fake_look", "kaged": "look", "vai": "look", "mc
 
 
 @pytest.mark.parametrize("contract", TOOL)
-def test_a_fake_plugin_answers_what_it_was_told_to_and_tells_what_it_was_asked(contract: str, tmp_path: Path) -> None:
+def test_a_fake_plugin_follows_its_script_and_records_its_calls(contract: str, tmp_path: Path) -> None:
     fake = FakePlugin(tmp_path, {"look": in_turn({"n": 1}, answers({"n": 2}, after=0.01))}, contract=contract)
     assert fake.calls == [] and fake.pids == []
     with SyncHost.load(fake.path, grant_all=True, unconfined=True) as host:

@@ -1,4 +1,4 @@
-"""Every fault under every contract ends as the page about them says."""
+"""Every fault under every contract ends as documented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = {
     cells[0].strip("` "): [cell.strip() for cell in cells[1:]]
     for cells in re.findall(r"^\| (`\w+`) \|" + r" ([^|]*) \|" * 7 + "$", PAGE.read_text("utf-8"), re.MULTILINE)
 }
-"""The table of the page: by fault, what the plugin does and how a call ends under each contract."""
+"""The table of the documentation: per fault, what the plugin does and how a call ends under each contract."""
 
 
 def test_the_page_lists_every_fault_with_the_words_for_it() -> None:
@@ -47,7 +47,7 @@ def make(fault: Fault, contract: str, folder: Path) -> FakePlugin:
 
 
 def toml(contract: str) -> str:
-    """Patience where it takes a while, since all of them start at once, and none where nothing will come."""
+    """A long timeout where an answer comes, since all plugins start at once, and a short one where none comes."""
     publisher, dash = "local/" if contract == "vai" else "", "_" if contract == "nexo" else "-"
     return "".join(
         f'[plugins."{publisher}{name.replace("_", dash)}"]\n'
@@ -58,7 +58,7 @@ def toml(contract: str) -> str:
 
 
 def ending(host: SyncHost, contract: str, name: str, expected: str) -> Any:
-    """How the call ends; who is expected to time out does not get much time."""
+    """How the call ends; an expected timeout is kept short."""
     timeout = 1.5 if expected == "timeout" else 50
     tool = f"{name}_tool"
     try:
@@ -66,7 +66,7 @@ def ending(host: SyncHost, contract: str, name: str, expected: str) -> Any:
             done = host.run_cli(name.replace("_", "-"), [tool, "{}"], timeout=timeout)
             assert done.stdout == b'{"fault":"%b"}\n' % name.encode()
         else:
-            # A server of MCP that cannot be greeted has not said what it offers; its name leads to it all the same.
+            # An MCP server without a greeting has not declared its tools; its name still leads to it.
             name = f"{name.replace('_', '-')}/{tool}" if contract == "mcp" else tool
             host.call(name, {}, timeout=timeout)
     except CallFailed as error:

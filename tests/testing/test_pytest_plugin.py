@@ -1,4 +1,4 @@
-"""The fixtures as a project has them that installed plugbay: pytest itself is run, in a process of its own."""
+"""The fixtures in a project that installed plugbay: runs pytest in its own process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_host_beside_a_loop(plugbay_host, fake_plugin):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder of installed packages with plugbay in it, as a wheel leaves one: with a list of its files."""
+    """A site-packages folder with plugbay, as a wheel installs it, with its RECORD."""
     site = tmp_path / "site"
     info = site / "plugbay-0.1.0.dist-info"
     info.mkdir(parents=True)
@@ -68,7 +68,7 @@ def site(tmp_path: Path) -> Path:
 
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-W", "error"]
-"""Of the plugins that only we have installed, schemathesis takes each process a second to load."""
+"""Disable plugins that only we have installed: schemathesis takes a second to load in each process."""
 
 
 def run_pytest(site: Path, folder: Path, text: str, *words: str) -> str:
@@ -86,7 +86,7 @@ def run_pytest(site: Path, folder: Path, text: str, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_fixtures_are_there_for_whoever_has_plugbay_installed(site: Path, tmp_path: Path) -> None:
+def test_the_fixtures_are_available_where_plugbay_is_installed(site: Path, tmp_path: Path) -> None:
     assert "3 passed" in run_pytest(site, tmp_path, TESTS)
 
 
@@ -100,7 +100,7 @@ def test_they_work_beside_the_loop_of_an_async_test(site: Path, tmp_path: Path) 
     assert "1 passed" in run_pytest(site, tmp_path, ASYNC_TESTS)
 
 
-def test_whoever_uses_none_of_them_loads_three_small_modules(site: Path, tmp_path: Path) -> None:
+def test_a_project_without_the_fixtures_loads_three_small_modules(site: Path, tmp_path: Path) -> None:
     text = """
 import sys
 

@@ -1,4 +1,4 @@
-"""A recording in the place of a plugin's program, for every contract's way to name one."""
+"""A recording in place of a plugin's program, for every contract."""
 
 from __future__ import annotations
 

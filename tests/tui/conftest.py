@@ -1,4 +1,4 @@
-"""The terminal as a person has it: a real host, real plugins, keys and clicks through Textual's own driver."""
+"""The terminal app with a real host and plugins, keys and clicks through Textual's own driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from textual.pilot import Pilot
 from plugbay.host.host import Host
 from plugbay.tui.app import Terminal
 from plugbay.tui.canvas import Canvas
-from plugbay.tui.plugin_list import PluginList
+from plugbay.tui.widgets import PluginList
 from tests.support.patience import PATIENCE, until
 
 
 class Seen:
-    """A running terminal, and what a person sees of it and does to it."""
+    """A running app, what it shows, and input for it."""
 
     def __init__(self, app: Terminal, pilot: Pilot[None]) -> None:
         self.app = app
@@ -32,7 +32,7 @@ class Seen:
 
     @property
     def lines(self) -> list[str]:
-        """What stands where the screen is, line by line, without blanks at the ends."""
+        """The lines of the screen area, without trailing blanks."""
         room = Region(0, 0, *self.canvas.size)
         return [strip.text.rstrip() for strip in self.canvas.render_lines(room)]
 
@@ -41,7 +41,7 @@ class Seen:
         return "\n".join(self.lines)
 
     def whole(self) -> str:
-        """Everything in the window."""
+        """All text of the window."""
         return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
 
     async def press(self, *keys: str) -> None:
@@ -51,7 +51,7 @@ class Seen:
         await until(lambda: bool(condition()), PATIENCE)
 
     async def shows(self, text: str) -> None:
-        """Wait until the screen shows this, and not only that the plugin is being started."""
+        """Wait until the screen shows this text."""
 
         def is_there() -> bool:
             shown = self.text
@@ -60,7 +60,7 @@ class Seen:
         await self.until(is_there)
 
     async def choose(self, name: str) -> None:
-        """Walk through the list to this plugin."""
+        """Move in the list to this plugin."""
         wanted = [status.spec.id for status in self.host.plugins()].index(name)
         plugins = self.app.query_one(PluginList)
         await self.until(lambda: plugins.highlighted is not None)
@@ -70,7 +70,7 @@ class Seen:
         await self.until(lambda: plugins.highlighted == wanted)
 
     async def use(self, name: str, text: str = "") -> None:
-        """Choose a plugin, wait for its picture and go into its screen."""
+        """Select a plugin, wait for its frame and focus its screen."""
         await self.choose(name)
         await self.shows(text or name)
         await self.press("enter")
@@ -79,7 +79,7 @@ class Seen:
 
 @contextlib.asynccontextmanager
 async def terminal(root: Path, *, size: tuple[int, int] = (120, 30), **options: Any) -> AsyncIterator[Seen]:
-    """The terminal on every plugin in `root`."""
+    """The app for all plugins in `root`."""
     async with Host.load(root, **{"grant_all": True, **options}) as host:
         app = Terminal(host)
         async with app.run_test(size=size, notifications=True) as pilot:
@@ -87,7 +87,7 @@ async def terminal(root: Path, *, size: tuple[int, int] = (120, 30), **options: 
 
 
 def plain(page: RenderableType, width: int = 100) -> str:
-    """A page as it would be printed, without its colours."""
+    """A page as plain text."""
     console = Console(width=width, color_system=None, highlight=False, markup=False, legacy_windows=False)
     with console.capture() as captured:
         console.print(page)

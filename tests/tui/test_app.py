@@ -1,24 +1,39 @@
-"""The whole terminal: real plugins, keys and clicks through Textual's own driver, and what is seen then."""
+"""The app: screens, keys, failures, list, logs and palette; and a terminal that disappears."""
 
 from __future__ import annotations
 
 import os
+import pty
 import signal
 from pathlib import Path
 
 import pytest
 from textual import events
 
-from plugbay.tui.help import HelpScreen
-from plugbay.tui.logs import LogView
-from plugbay.tui.plugin_list import PluginList
-from plugbay.tui.tabs import ScreenTabs
+from plugbay.tui.app import _ErrorIgnoringFile, is_gone
+from plugbay.tui.widgets import HelpScreen, LogView, PluginList, ScreenTabs
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.tui.conftest import Seen, terminal
+
+
+def test_a_terminal_that_was_closed_is_known_to_be_gone_and_takes_whatever_is_written() -> None:
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", buffering=1) as file:
+        forgiving = _ErrorIgnoringFile(file)
+        forgiving.write("here\n")
+        forgiving.flush()
+        assert os.read(ours, 100) == b"here\r\n"
+        assert not is_gone(theirs) and forgiving.isatty() and forgiving.fileno() == theirs
+        os.close(ours)
+        assert is_gone(theirs)
+        assert forgiving.write("gone\n") == 5
+        forgiving.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), theirs)  # so that the file itself can be closed
+
 
 MOUSE = """
 seen = []
@@ -63,7 +78,7 @@ def state_of(seen: Seen, name: str) -> str:
     return next(status.state for status in seen.host.plugins() if status.spec.id == name)
 
 
-# A screen.
+# Screens.
 
 
 @requirement("ainb:tui-screen")
@@ -165,7 +180,7 @@ def test_a_plugin_with_several_screens_has_tabs(run: Run, tmp_path: Path) -> Non
 
 @exhaustive
 @requirement("ainb:tui-key-flood")
-def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None:
+def test_a_flood_of_keys_does_no_harm(run: Run, tmp_path: Path) -> None:
     body = """
     def render(params, m):
         reply(m, picture(params, NAME, "last " + "".join(keys[-1:])))
@@ -188,7 +203,7 @@ def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None
     run(main)
 
 
-# Who a key belongs to.
+# Keys.
 
 
 @exhaustive
@@ -263,7 +278,7 @@ def test_a_question_mark_opens_the_help_unless_the_plugin_takes_text(run: Run, t
     run(main)
 
 
-# Trouble.
+# Failures.
 
 
 @requirement("ainb:tui-crash")
@@ -341,7 +356,7 @@ def test_a_plugin_in_quarantine_leaves_it_by_a_reload(run: Run, tmp_path: Path) 
 
 
 @requirement("ainb:tui-wedged")
-def test_a_plugin_that_does_not_answer_keeps_its_picture_and_harms_nobody(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "deaf", DEAF, screens=["main"])
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
 
@@ -406,7 +421,7 @@ def test_a_plugin_that_was_granted_nothing_is_explained(run: Run, tmp_path: Path
     run(main)
 
 
-# The list, the pages, the logs.
+# List, pages, logs.
 
 
 @requirement("ainb:tui-list")
@@ -514,7 +529,7 @@ def test_zoom_gives_a_screen_all_the_room_of_a_wide_terminal(run: Run, tmp_path:
     run(main)
 
 
-# The palette.
+# Palette.
 
 
 @exhaustive

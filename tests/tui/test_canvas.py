@@ -1,4 +1,4 @@
-"""The plugin's part of the terminal: what stands on it, and whose a key or a paste is."""
+"""The canvas: frames, pages, keys and pastes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_keys_on_a_page_about_trouble_are_lost_and_not_kept(run: Run, tmp_path: 
     run(main)
 
 
-def test_a_button_that_went_down_elsewhere_is_not_told(run: Run, tmp_path: Path) -> None:
+def test_a_button_pressed_elsewhere_is_not_sent(run: Run, tmp_path: Path) -> None:
     body = """
     seen = []
 

@@ -1,4 +1,4 @@
-"""From what Textual says to what screens are told."""
+"""Conversion of Textual's events, and the guard of Esc."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_modifiers_of_the_mouse() -> None:
     assert event["mods"] == SHIFT | CTRL | ALT
 
 
-def test_mere_moving_is_not_told() -> None:
+def test_moving_without_a_button_is_not_sent() -> None:
     assert mouse_event(happened(events.MouseMove), 80, 24) is None
     assert mouse_event(happened(events.MouseDown, button=9), 80, 24) is None
 
@@ -93,36 +93,36 @@ def test_a_drag_that_leaves_the_screen_is_seen_at_its_edge(x: int, y: int, col: 
     assert (event["col"], event["row"]) == (col, row)
 
 
-# Whose an Esc is.
+# Esc.
 
 
 @requirement("ainb:tui-escape")
 def test_an_unanswered_escape_is_the_plugins_three_times() -> None:
     guard = EscapeGuard()
-    assert [guard.is_hosts() for _ in range(UNANSWERED_ESCAPES + 1)] == [False, False, False, True]
-    assert not guard.is_hosts()
+    assert [guard.host_takes() for _ in range(UNANSWERED_ESCAPES + 1)] == [False, False, False, True]
+    assert not guard.host_takes()
 
 
 def test_escapes_that_are_answered_are_the_plugins_eight_times() -> None:
     guard = EscapeGuard()
     taken = []
     for _ in range(ESCAPES_IN_A_ROW + 1):
-        taken.append(guard.is_hosts())
-        guard.drawn()
+        taken.append(guard.host_takes())
+        guard.frame_drawn()
     assert taken == [False] * ESCAPES_IN_A_ROW + [True]
 
 
 def test_another_key_between_them_starts_the_row_anew() -> None:
     guard = EscapeGuard()
     for _ in range(3 * ESCAPES_IN_A_ROW):
-        assert not guard.is_hosts()
-        guard.drawn()
+        assert not guard.host_takes()
+        guard.frame_drawn()
         guard.other_key()
 
 
 def test_other_keys_do_not_answer_an_escape() -> None:
     guard = EscapeGuard()
     for _ in range(UNANSWERED_ESCAPES):
-        assert not guard.is_hosts()
+        assert not guard.host_takes()
         guard.other_key()
-    assert guard.is_hosts()
+    assert guard.host_takes()

@@ -1,4 +1,4 @@
-"""Pages of text: every fact on them, in its column, and never as markup."""
+"""Text pages: all facts, in columns, never as markup."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_page_about_a_plugin_has_all_its_facts() -> None:
         capabilities=("event_bus", "network=a.example"),
         granted=("event_bus",),
     )
-    text = plain(pages.about(about))
+    text = plain(pages.about_page(about))
     assert "A [red]test[/]." in text
     assert "● running" in text
     assert "ainb, version 1.2.0" in text
@@ -44,18 +44,18 @@ def test_a_page_about_a_plugin_has_all_its_facts() -> None:
 
 
 def test_a_plugin_with_nothing_to_tell_says_so() -> None:
-    text = plain(pages.about(status("idle", pid=None)))
+    text = plain(pages.about_page(status("idle", pid=None)))
     assert "offers nothing" in text
     assert "asks for nothing" in text
     assert "none now" in text
 
 
 def test_a_plugin_with_a_process_for_each_call_says_so() -> None:
-    assert "one for each call" in plain(pages.about(status("idle", pid=None, lifetime=Lifetime.PER_CALL)))
+    assert "one for each call" in plain(pages.about_page(status("idle", pid=None, lifetime=Lifetime.PER_CALL)))
 
 
 def test_what_a_plugin_says_cannot_move_the_cursor() -> None:
-    text = plain(pages.about(status(description="\x1b[2J\nforged line")))
+    text = plain(pages.about_page(status(description="\x1b[2J\nforged line")))
     assert "\x1b" not in text
     assert "\\x1b[2J\\x0aforged line" in text
 
@@ -80,12 +80,12 @@ def test_every_problem_of_a_manifest_is_on_its_page(tmp_path: Path) -> None:
     ],
 )
 def test_trouble_has_a_headline_for_people(code: str, headline: str) -> None:
-    assert headline in plain(pages.trouble(status("backoff"), Failure(code, "why"), 40)).splitlines()[0]
+    assert headline in plain(pages.failure_page(status("backoff"), Failure(code, "why"), 40)).splitlines()[0]
 
 
 def test_trouble_says_what_happened_and_what_to_do() -> None:
     detail = {"stderr_tail": [f"line {number}" for number in range(50)], "hint": "look [here]"}
-    text = plain(pages.trouble(status("backoff"), Failure(Code.CRASHED, "status 3", detail=detail), 40))
+    text = plain(pages.failure_page(status("backoff"), Failure(Code.CRASHED, "status 3", detail=detail), 40))
     assert "◌ backoff" in text
     assert "crashed: status 3" in text
     assert "look [here]" in text
@@ -96,6 +96,6 @@ def test_trouble_says_what_happened_and_what_to_do() -> None:
 
 def test_trouble_in_a_small_window_keeps_the_last_words() -> None:
     detail = {"stderr_tail": ["first", "last"]}
-    text = plain(pages.trouble(status(), Failure(Code.CRASHED, "status 3", detail=detail), 5))
+    text = plain(pages.failure_page(status(), Failure(Code.CRASHED, "status 3", detail=detail), 5))
     assert "last" in text
     assert "first" not in text

@@ -1,4 +1,4 @@
-"""When a picture is asked for: when something changed, never twice at once, at most 30 times a second."""
+"""When a frame is requested: after changes, one at a time, at most 30 per second."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def render(params, m):
 
 
 class Easel:
-    """A painter and a clock that only a test moves."""
+    """A painter with a manual clock."""
 
     def __init__(self, host: Host) -> None:
         self.shown = 0
         (screen,) = host.screens.all()
         self.painter = Painter(host.screens, screen, lambda: host.plugins()[0], self._changed)
-        self.now = 0.0  # before any time of a loop, whose clock may have begun with the machine a minute ago
+        self.now = 0.0  # before any loop time, since the machine may have booted a minute ago
 
     def _changed(self, painter: Painter) -> None:
         self.shown += 1
@@ -67,7 +67,7 @@ def test_nothing_is_asked_while_a_question_is_open(run: Run, tmp_path: Path) -> 
         for _ in range(100):
             easel.tick()
         await easel.drawn("picture 1")
-        easel.painter.again()
+        easel.painter.request_again()
         easel.tick()
         await easel.drawn("picture 2")
 
@@ -99,7 +99,7 @@ def test_pictures_keep_their_distance(run: Run, tmp_path: Path) -> None:
     async def story(easel: Easel) -> None:
         easel.tick()
         await easel.drawn("picture 1")
-        easel.painter.again()
+        easel.painter.request_again()
         easel.tick(after=FRAME_SECONDS / 2)
         await asyncio.sleep(0)
         assert easel.shown == 1
@@ -135,7 +135,7 @@ def test_a_silent_plugin_is_asked_again_only_after_a_while(run: Run, tmp_path: P
         painter = easel.painter
         easel.tick()
         await easel.drawn("picture 1")
-        painter.again()
+        painter.request_again()
         easel.tick()
         await until(lambda: painter.failure is not None, 20)
         assert painter.failure is not None
@@ -155,7 +155,7 @@ def test_a_silent_plugin_is_asked_again_only_after_a_while(run: Run, tmp_path: P
 
 
 @requirement("ainb:tui-crash")
-def test_a_dead_plugin_is_not_asked_until_somebody_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_dead_plugin_is_not_asked_until_requested(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "p", COUNTS, screens=["main"])
 
     async def story(easel: Easel) -> None:
@@ -164,13 +164,13 @@ def test_a_dead_plugin_is_not_asked_until_somebody_says_so(run: Run, tmp_path: P
         await easel.drawn("picture 1")
         os.kill(painter.status().pid or 0, signal.SIGKILL)
         await until(lambda: painter.status().pid is None, 20)
-        painter.lost(Failure(Code.CRASHED, "it is gone"))
+        painter.process_ended(Failure(Code.CRASHED, "it is gone"))
         painter.frame = None
         assert painter.broken is not None
         for width in range(20, 120):
             easel.tick(width, after=10)
         assert painter._asking is None
-        painter.again()
+        painter.request_again()
         easel.tick()
         await easel.drawn("picture 1")
         assert painter.broken is None
@@ -208,9 +208,9 @@ def test_a_painter_that_is_held_asks_nothing_and_shows_nothing(run: Run, tmp_pat
         easel.tick()
         await easel.drawn("picture 1")
         easel.painter.hold()
-        easel.painter.again()
+        easel.painter.request_again()
         easel.tick()
-        easel.painter.lost(Failure(Code.CRASHED, "replaced"))
+        easel.painter.process_ended(Failure(Code.CRASHED, "replaced"))
         assert (easel.painter.frame, easel.painter.failure) == (None, None)
         easel.painter.renew()
         easel.tick()
@@ -230,7 +230,7 @@ def test_the_end_of_a_process_takes_the_open_question_back(run: Run, tmp_path: P
     async def story(easel: Easel) -> None:
         easel.tick()
         await until(lambda: easel.painter.status().pid is not None, 20)
-        easel.painter.lost(Failure(Code.CRASHED, "it is gone"))
+        easel.painter.process_ended(Failure(Code.CRASHED, "it is gone"))
         await until(lambda: easel.painter._asking is None)
         assert easel.painter.broken is not None
         assert easel.shown == 1

@@ -1,4 +1,4 @@
-"""A frame as coloured text and as SVG: cell by cell, and never as anything but text."""
+"""A frame as styled text and SVG: cell by cell, never as markup."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_colours_are_exactly_those_of_the_cell() -> None:
     assert (style.color.triplet, style.bgcolor.triplet) == (RED, BLUE)
 
 
-def test_colours_that_are_not_said_are_the_terminals_own() -> None:
+def test_unset_colours_are_the_terminals_own() -> None:
     style = row(one("x"), 0)[0].style
     assert style is not None
     assert (style.color, style.bgcolor) == (None, None)

@@ -1,1 +1,1 @@
-"""The bus of one host joined with those of others, through a server that all of them reach."""
+"""Joins the event buses of several hosts through a message broker."""

@@ -1,22 +1,34 @@
-"""`NatsBroker`: hosts joined through a NATS server, with plain messages, each delivered at most once.
+"""`NatsBroker`: joins hosts through a NATS server, with plain messages, delivered at most once.
 
-Owns the connection and its return, subjects, and the header by which a host knows its own words. An event is a message
-whose subject is the prefix and its topic, and whose data is its JSON. What leaves and what is taken is the relay's.
+An event is a message with the subject prefix + topic and JSON data; a header with the host's id lets a host skip its
+own messages. Each pattern of `topics` is one subscription: NATS and plugbay patterns mean the same. `Relay` decides
+which events are sent and accepted. No error message contains a secret.
 
-At the server, each pattern of `topics` is one subscription: patterns mean the same there, so it sends what is shared
-and nothing else, and nobody has to be told when a plugin begins or ends to listen.
+`NatsClient` overrides private methods of nats-py, so its version is pinned exactly; each override has a test that fails
+without it. It passes on raw messages (nats-py stops reading at a subject that is not UTF-8), reports the end of a
+connection without waiting for a stuck server, sends nothing to a server that should use TLS and does not, and can abort
+a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 import os
 import random
-from collections.abc import Mapping
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from plugbay.brokers.login import login_options
-from plugbay.brokers.nats_client import NatsClient
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nats import errors
+from nats.aio.client import Client
+
 from plugbay.brokers.relay import HOST, Relay
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
@@ -24,33 +36,208 @@ from plugbay.host.events.subjects import matches
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus
 from plugbay.host.stamps import new_uuid
+from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.text import printable
+
+MAX_FILE = 64 << 10
+"""Size limit of a credentials file; a JWT with many permissions has a few thousand bytes."""
+
+SEED_BYTES = 36
+"""Bytes of a seed: 2 for its type, 32 for the key, 2 for the checksum."""
+
+_JWT = re.compile(r"-----BEGIN NATS USER JWT-----\s+(\S+)\s+-+END NATS USER JWT-+")
+_SEED = re.compile(r"-----BEGIN USER NKEY SEED-----\s+(SU[A-Z2-7]+)\s+-+END USER NKEY SEED-+")
+
+CONNECT_SECONDS = 5
+"""Seconds for each step of connecting: TCP, TLS, handshake."""
+
+CLOSE_SECONDS = 2.0
+"""Seconds for cleaning up after an abort."""
+
+PENDING_BYTES = 4 << 20
+"""Buffer of nats-py. Our own queue comes first, so it never fills up."""
+
+PING_NEVER = 10**9
+"""Disables the pings of nats-py: ours also limit the time for an answer."""
 
 LOG = logging.getLogger("plugbay.broker")
 
 HEADER = "Plugbay-Host"
-"""Which host a message is from: one id for each start of a host."""
+"""Header with the id of the sending host, new at each start."""
 
-FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 15.0
-"""Seconds before the server is tried again: doubled each time, and half of it by chance, so that hosts that lost it
-together do not come back together. Back to the first after a connection that lasted longer than the longest."""
+MIN_BACKOFF = 0.25
+MAX_BACKOFF = 15.0
+"""Seconds until the next attempt: doubled each time, half of it random, so that hosts do not reconnect all at once.
+Reset after a connection that lasted longer than the maximum."""
 
 HEARTBEAT = 10.0
-"""Seconds after which the server is asked whether it is there, and within which it has to answer."""
+"""Interval of pings, and time limit for the answer."""
 
-UNWRITTEN = 1 << 20
-"""Bytes that may be on their way to the server; before more is sent, it says that it has read what there is."""
+MAX_UNCONFIRMED = 1 << 20
+"""Bytes that may be unconfirmed; before more is sent, the server must answer a ping."""
 
-MAX_WORDS = 200
-"""Bytes of what is told of a trouble: some of them are the server's own words."""
+MAX_ERROR_TEXT = 200
+"""Bytes of an error text, which may come from the server."""
 
-STOPPING = 2.0
-"""Seconds in which what waits may still be sent when the host stops."""
+STOP_SECONDS = 2.0
+"""Seconds for sending queued events when the host stops."""
+
+
+def login_options(settings: BrokerConfig, environ: Mapping[str, str], source: str = "plugbay.toml") -> dict[str, Any]:
+    """Credentials as options for `connect` of nats-py; raises `ConfigInvalid` when they are missing or unusable."""
+    try:
+        return {**_identity(settings, environ), **_trust(settings)}
+    except _UnusableCredentials as error:
+        raise ConfigInvalid(source, [Problem("unusable_credentials", f"broker.{error.field}", str(error))]) from None
+
+
+class _UnusableCredentials(Exception):
+    def __init__(self, field: str, text: str) -> None:
+        self.field = field
+        super().__init__(text)
+
+
+def _identity(settings: BrokerConfig, environ: Mapping[str, str]) -> dict[str, Any]:
+    if settings.token_env is not None:
+        return {"token": _variable("token_env", settings.token_env, environ)}
+    if settings.password_env is not None:
+        return {"user": settings.user, "password": _variable("password_env", settings.password_env, environ)}
+    if settings.credentials is not None:
+        jwt, key = _credentials(Path(settings.credentials))
+        return {"user_jwt_cb": lambda: bytearray(jwt), "signature_cb": _signer(key)}
+    return {}
+
+
+def _trust(settings: BrokerConfig) -> dict[str, Any]:
+    if not settings.is_encrypted:
+        return {}
+    try:
+        return {"tls": ssl.create_default_context(cafile=settings.ca_file)}
+    except (OSError, ValueError) as error:
+        raise _UnusableCredentials(
+            "ca_file", f"{settings.ca_file} holds no certificates that can be used: {error}"
+        ) from None
+
+
+def _variable(field: str, name: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name, "").strip()
+    if value and value.isprintable():
+        return value
+    wrong = "holds characters that cannot be printed" if value else "is not set, or empty"
+    raise _UnusableCredentials(field, f"the environment variable {name} {wrong}")
+
+
+def _credentials(path: Path) -> tuple[bytes, Ed25519PrivateKey]:
+    """JWT and key of a credentials file; refused when others can read it."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(MAX_FILE + 1).decode("ascii", "replace")
+    except OSError as error:
+        raise _UnusableCredentials("credentials", f"{path} cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise _UnusableCredentials("credentials", f"others can read {path}; close it with: chmod 600 {path}")
+    jwt, seed = _JWT.search(text), _SEED.search(text)
+    if len(text) > MAX_FILE or jwt is None or seed is None:
+        raise _UnusableCredentials("credentials", f"{path} is no file of NATS credentials with a user's JWT and seed")
+    key = _key(seed[1])
+    if key is None:
+        raise _UnusableCredentials("credentials", f"the seed in {path} is damaged; have the file made anew")
+    return jwt[1].encode(), key
+
+
+def _key(seed: str) -> Ed25519PrivateKey | None:
+    """The key of a NATS seed; None when the checksum is wrong."""
+    try:
+        raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
+    except binascii.Error:
+        return None
+    if len(raw) != SEED_BYTES or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+        return None
+    return Ed25519PrivateKey.from_private_bytes(raw[2:-2])
+
+
+def _signer(key: Ed25519PrivateKey) -> Callable[[str], bytes]:
+    """Signs the nonce of the server."""
+    return lambda nonce: base64.b64encode(key.sign(nonce.encode()))
+
+
+MessageHandler = Callable[[str, bytes, bytes, bytes], object]
+"""Called with the subscribed subject, the message's subject, headers and data. Must not raise."""
+
+
+class NatsClient(Client):
+    """One connection; it does not reconnect."""
+
+    def __init__(self, arrived: MessageHandler, *, encrypted: bool) -> None:
+        super().__init__()
+        self._handle_message = arrived
+        self._encrypted = encrypted
+        self.over = asyncio.Event()
+        """Set when the connection is over."""
+        self.connection_error: Exception | None = None
+        """The last error."""
+
+    async def join(self, url: str, refused: Callable[[str], object], **options: Any) -> None:
+        """Connect once; raises the exceptions of nats-py. `refused` is called with permission errors."""
+
+        async def told(error: Exception) -> None:
+            if "permissions violation" in str(error):
+                refused(str(error))
+            else:
+                self.connection_error = error
+
+        async def closed() -> None:
+            self.over.set()
+
+        await self.connect(
+            url,
+            error_cb=told,
+            closed_cb=closed,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_SECONDS,
+            ping_interval=PING_NEVER,
+            no_echo=True,
+            pending_size=PENDING_BYTES,
+            **options,
+        )
+
+    async def end(self) -> None:
+        """Abort the connection, dropping unsent data."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+        with suppress(Exception):  # errors of an aborted connection do not matter
+            await asyncio.wait_for(self.close(), CLOSE_SECONDS)
+
+    # Overrides of nats-py.
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        subscription = self._subs.get(sid)
+        if subscription is not None:
+            self._handle_message(subscription.subject, subject, headers or b"", data)
+        await asyncio.sleep(0)  # let other tasks run during a flood of messages
+
+    async def _process_op_err(self, e: Exception) -> None:
+        self.connection_error = e
+        self.over.set()
+
+    async def _read_loop(self) -> None:
+        try:
+            await super()._read_loop()
+        finally:
+            self.over.set()
+
+    def _connect_command(self) -> bytes:
+        if self._encrypted and not self._server_info.get("tls_required"):
+            raise errors.Error("the server offers no TLS, and tls:// means nothing less")
+        return super()._connect_command()
 
 
 class NatsBroker:
-    """One host's connection with a NATS server."""
+    """The connection of one host to a NATS server."""
 
     def __init__(self, settings: BrokerConfig, bus: Bus, journal: Journal, environ: Mapping[str, str]) -> None:
         """Raises `ConfigInvalid` when the credentials cannot be used."""
@@ -72,59 +259,59 @@ class NatsBroker:
         return BrokerStatus(self._settings.url, self._joined.is_set(), self._problem, *counts)
 
     def begin(self) -> None:
-        """Join as soon as that is possible."""
+        """Start connecting in the background."""
         if not self._settings.topics:
             self._problem = "topics in [broker] names nothing that is shared"
             return
-        self._wake, self._ending, self._joined = (asyncio.Event() for _ in range(3))  # of the loop that runs now
+        self._wake, self._ending, self._joined = (asyncio.Event() for _ in range(3))  # needs the running loop
         self._problem = "joining"
         self._relay.wake = self._wake.set
         self._relay.open()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def joined(self, seconds: float) -> bool:
-        """Wait for that; whether it came."""
-        return await _within(seconds, self._joined)
+        """Wait until connected; False on timeout."""
+        return await _wait_for(seconds, self._joined)
 
     async def stop(self) -> None:
-        """Send what waits, for a moment, and leave."""
+        """Send queued events for a moment, then disconnect."""
         self._relay.close()
         self._ending.set()
         self._wake.set()
         task, self._task = self._task, None
         if task is not None:
-            await asyncio.wait({task}, timeout=STOPPING)
+            await asyncio.wait({task}, timeout=STOP_SECONDS)
             task.cancel()
-            await asyncio.wait({task}, timeout=STOPPING)
+            await asyncio.wait({task}, timeout=STOP_SECONDS)
 
     async def _run(self) -> None:
-        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        loop, pause = asyncio.get_running_loop(), MIN_BACKOFF
         while not self._ending.is_set():
             began = loop.time()
             await self._connection()
-            if loop.time() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
-            await _within(random.uniform(pause / 2, pause), self._ending)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            if loop.time() - began > MAX_BACKOFF:
+                pause = MIN_BACKOFF
+            await _wait_for(random.uniform(pause / 2, pause), self._ending)
+            pause = min(2 * pause, MAX_BACKOFF)
 
     async def _connection(self) -> None:
-        """One connection, from its beginning to its end."""
-        client = NatsClient(self._arrived, encrypted=self._settings.is_encrypted)
+        """Run one connection from start to end."""
+        client = NatsClient(self._handle_message, encrypted=self._settings.is_encrypted)
         try:
-            await client.join(self._settings.url, self._forbidden, **self._login)
+            await client.join(self._settings.url, self._note_forbidden, **self._login)
             for pattern in dict.fromkeys(self._settings.topics):
                 await client.subscribe(self._settings.prefix + pattern)
             await client.flush(HEARTBEAT)  # type: ignore[arg-type]  # it takes any number
-            self._found()
-            await self._carry(client)
-        except Exception as error:  # whatever it was, the next connection may go well
-            client.trouble = client.trouble or error
+            self._connected()
+            await self._send_events(client)
+        except Exception as error:  # whatever failed, the next connection may succeed
+            client.connection_error = client.connection_error or error
         finally:
             await client.end()
-            self._lost(client.trouble)
+            self._disconnected(client.connection_error)
 
-    async def _carry(self, client: NatsClient) -> None:
-        """Send what leaves, until the connection is over, or the host stops and all is sent."""
+    async def _send_events(self, client: NatsClient) -> None:
+        """Send events until the connection ends, or until the host stops and the queue is empty."""
         loop = asyncio.get_running_loop()
         over = loop.create_task(client.over.wait())
         over.add_done_callback(lambda _: self._wake.set())
@@ -134,30 +321,30 @@ class NatsBroker:
                 self._wake.clear()
                 sending = await self._send(client)
                 leaving = self._ending.is_set() and not sending
-                if leaving or client.pending_data_size > UNWRITTEN or loop.time() - heard > HEARTBEAT:
+                if leaving or client.pending_data_size > MAX_UNCONFIRMED or loop.time() - heard > HEARTBEAT:
                     await client.flush(HEARTBEAT)  # type: ignore[arg-type]
                     heard = loop.time()
                 if leaving:
                     return
                 if not sending:
-                    await _within(HEARTBEAT, self._wake)
+                    await _wait_for(HEARTBEAT, self._wake)
         finally:
             over.cancel()
 
     async def _send(self, client: NatsClient) -> bool:
-        """Hand one event over; whether there was one."""
+        """Send one event; False when the queue is empty."""
         leaving = self._relay.take()
         if leaving is None:
             return False
         if len(leaving.data) + len(self._own) + 64 > client.max_payload:
-            self._relay.lost(f"{leaving.topic!r}: the server takes at most {client.max_payload:,} bytes")
+            self._relay.drop(f"{leaving.topic!r}: the server takes at most {client.max_payload:,} bytes")
             return True
         await client.publish(self._settings.prefix + leaving.topic, leaving.data, headers=self._header)
         self._relay.sent += 1
         return True
 
-    def _arrived(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
-        """A message has come; from a subscription of this host's, so its subject has the prefix."""
+    def _handle_message(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
+        """Handle a message of one of our subscriptions; its subject has the prefix."""
         if self._own in headers:
             return
         try:
@@ -165,46 +352,48 @@ class NatsBroker:
         except UnicodeDecodeError:
             self._relay.refuse("its subject is no UTF-8")
             return
-        if pattern == self._settings.prefix + self._first(topic):  # one that several patterns cover comes as often
-            self._relay.arrive(topic, data)
+        if pattern == self._settings.prefix + self._first_pattern(
+            topic
+        ):  # a message that matches several patterns arrives several times
+            self._relay.receive(topic, data)
 
-    def _first(self, topic: str) -> str:
+    def _first_pattern(self, topic: str) -> str:
         return next((pattern for pattern in self._settings.topics if matches(pattern, topic)), "")
 
-    # What is said of it.
+    # Status and logs.
 
-    def _found(self) -> None:
+    def _connected(self) -> None:
         self._joined.set()
         self._problem = None
         LOG.info("joined with other hosts through %s", self._settings.url)
 
-    def _lost(self, trouble: Exception | None) -> None:
+    def _disconnected(self, error: Exception | None) -> None:
         was = self._joined.is_set()
         self._joined.clear()
         ending = self._ending.is_set()
-        problem = "stopped" if ending else _words(trouble)
+        problem = "stopped" if ending else _describe(error)
         if was and not ending:
             LOG.warning("lost %s: %s; this host goes on alone until it is back", self._settings.url, problem)
         elif problem != self._problem and not ending:
             LOG.warning("cannot join through %s yet: %s", self._settings.url, problem)
         self._problem = problem
 
-    def _forbidden(self, text: str) -> None:
+    def _note_forbidden(self, text: str) -> None:
         self._journal.note(HOST, "broker_forbidden", text)
 
 
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Whether the event is set in time."""
+async def _wait_for(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for the event; False on timeout."""
     try:
         return await asyncio.wait_for(event.wait(), seconds)
     except TimeoutError:
         return False
 
 
-def _words(trouble: Exception | None) -> str:
-    if trouble is None:
+def _describe(error: Exception | None) -> str:
+    if error is None:
         return "the server closed the connection"
-    if isinstance(trouble, ConnectionError) and trouble.errno:  # each loop has its own words for these
-        return os.strerror(trouble.errno)
-    said = str(trouble).removeprefix("nats: ").encode("utf-8", "backslashreplace")[:MAX_WORDS]
-    return printable(said) or type(trouble).__name__
+    if isinstance(error, ConnectionError) and error.errno:  # each event loop words these differently
+        return os.strerror(error.errno)
+    said = str(error).removeprefix("nats: ").encode("utf-8", "backslashreplace")[:MAX_ERROR_TEXT]
+    return printable(said) or type(error).__name__

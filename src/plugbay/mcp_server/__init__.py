@@ -1,1 +1,1 @@
-"""A host behind MCP: its plugins as one MCP server, over stdio and over HTTP, and its entry in MCP clients."""
+"""A host as one MCP server, over stdio and HTTP, and its entry in the configuration of MCP clients."""

@@ -1,7 +1,6 @@
-"""One member of a JSON file changed in place: comments, order and layout of everything else stay as they are.
+"""Sets one member of a JSON text in place; comments, order and layout stay.
 
-Owns finding the place in JSON with comments and trailing commas, as editors write it. Refuses to know what the member
-means and where the file is.
+Accepts JSON with comments and trailing commas, as editors write it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_DEPTH = 200
-"""Levels; no configuration has as many, and a reader that calls itself must not run out of stack."""
+"""Nesting limit of the recursive reader."""
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
 
 
 class Unreadable(ValueError):
-    """The text is not JSON, even with comments; names the line."""
+    """The text is not JSON with comments; names the line."""
 
 
 @dataclass(slots=True)
@@ -31,47 +30,47 @@ class _Member:
 
 @dataclass(slots=True)
 class _Node:
-    """A value and where it stands: `text[start:end]`."""
+    """A value and its position: `text[start:end]`."""
 
     start: int
     end: int = 0
     value: Any = None
     members: list[_Member] = field(default_factory=list)
-    """Of an object, in order."""
+    """Members of an object, in order."""
     last: int = 0
-    """Of an object: where its last token before the closing brace ends, a trailing comma included."""
+    """Objects only: end of the last token before the closing brace, including a trailing comma."""
     comma: bool = False
     """Whether that token is a comma."""
 
 
 def read(text: str) -> Any:
-    """The value of a text in JSON with comments; raises `Unreadable`."""
-    return _Reader(text).whole().value
+    """Parse JSON with comments; raises `Unreadable`."""
+    return _Reader(text).parse().value
 
 
-def with_member(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The same text with `value` at `path`, in the place of what is there; objects on the way are made.
+def set_member(text: str, path: tuple[str, ...], value: Any) -> str:
+    """The text with `value` at `path`; missing objects on the path are created.
 
-    Raises `Unreadable` when the text is no object, or when something on the way is none.
+    Raises `Unreadable` when the text, or something on the path, is not an object.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     if not text.strip("\ufeff \t\r\n"):
         return json.dumps(_nested(path, value), indent=2, ensure_ascii=False).replace("\n", newline) + newline
-    root = node = _Reader(text).whole()
+    root = node = _Reader(text).parse()
     for depth, key in enumerate(path):
         if not isinstance(node.value, dict):
             where = ".".join(path[:depth]) or "the whole"
             raise Unreadable(f"line {_line(text, node.start)}: {where} is no object")
         found = [member for member in node.members if member.key == key]
         if not found:
-            return _inserted(text, node, key, _nested(path[depth + 1 :], value), newline)
+            return _insert(text, node, key, _nested(path[depth + 1 :], value), newline)
         if len(found) > 1:
             raise Unreadable(f"line {_line(text, found[1].start)}: {key!r} is there twice")
         node = found[0].value
     if json.dumps(node.value) == json.dumps(value):
         return text
     indent = _indent_of(text, found[0].start)
-    return text[: node.start] + _written(value, indent, _step(text, root), newline) + text[node.end :]
+    return text[: node.start] + _dump(value, indent, _step(text, root), newline) + text[node.end :]
 
 
 def _nested(path: tuple[str, ...], value: Any) -> Any:
@@ -80,13 +79,13 @@ def _nested(path: tuple[str, ...], value: Any) -> Any:
     return value
 
 
-def _inserted(text: str, node: _Node, key: str, value: Any, newline: str) -> str:
-    """A new last member. What stands between the old last one and the brace, comments too, stays before it."""
+def _insert(text: str, node: _Node, key: str, value: Any, newline: str) -> str:
+    """Append a member. Comments before the closing brace stay before it."""
     step = _step(text, node)
     outer = _indent_of(text, node.start)
     inner = _indent_of(text, node.members[0].start) if node.members else outer + step
     one_line = node.members and newline not in text[node.start : node.end]
-    written = f"{json.dumps(key, ensure_ascii=False)}: {_written(value, inner, step, newline)}"
+    written = f"{json.dumps(key, ensure_ascii=False)}: {_dump(value, inner, step, newline)}"
     tail_end = node.end - 1
     before, between = text[: node.last], text[node.last : tail_end].rstrip()
     comma = "," if node.members and not node.comma else ""
@@ -96,18 +95,18 @@ def _inserted(text: str, node: _Node, key: str, value: Any, newline: str) -> str
     return f"{before}{comma}{between}{newline}{inner}{written}{newline}{outer}{text[tail_end:]}"
 
 
-def _written(value: Any, indent: str, step: str, newline: str) -> str:
+def _dump(value: Any, indent: str, step: str, newline: str) -> str:
     return json.dumps(value, indent=step, ensure_ascii=False).replace("\n", newline + indent)
 
 
 def _indent_of(text: str, place: int) -> str:
-    """The white space at the beginning of the line that something stands in."""
+    """Leading white space of the line at `place`."""
     line = text[text.rfind("\n", 0, place) + 1 : place].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _step(text: str, node: _Node) -> str:
-    """How much deeper each level is, seen from the first member that has a line of its own."""
+    """Indentation of one level, taken from the first member on a line of its own."""
     if node.members:
         first = node.members[0].start
         inner, outer = _indent_of(text, first), _indent_of(text, node.start)
@@ -121,23 +120,23 @@ def _line(text: str, place: int) -> int:
 
 
 class _Reader:
-    """Reads once from the beginning to the end, and remembers where things are."""
+    """A parser that records positions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 1 if text.startswith("\ufeff") else 0
 
-    def whole(self) -> _Node:
+    def parse(self) -> _Node:
         node = self._node(0)
         self._skip()
         if self._at < len(self._text):
-            raise self._wrong("something follows the end")
+            raise self._error("something follows the end")
         return node
 
     def _node(self, depth: int) -> _Node:
         self._skip()
         if depth > MAX_DEPTH:
-            raise self._wrong("it is nested too deeply")
+            raise self._error("it is nested too deeply")
         start = self._text[self._at : self._at + 1]
         if start == "{":
             return self._object(depth)
@@ -148,11 +147,11 @@ class _Reader:
     def _scalar(self) -> _Node:
         match = _SCALAR.match(self._text, self._at)
         if match is None:
-            raise self._wrong("a value was expected")
+            raise self._error("a value was expected")
         try:
             value = json.loads(match.group())
         except ValueError:
-            raise self._wrong("this is no value") from None
+            raise self._error("this is no value") from None
         node = _Node(self._at, match.end(), value)
         self._at = match.end()
         return node
@@ -165,7 +164,7 @@ class _Reader:
             start = self._at
             key = self._scalar()
             if not isinstance(key.value, str):
-                raise self._wrong("a name was expected")
+                raise self._error("a name was expected")
             self._expect(":")
             node.members.append(_Member(key.value, start, self._node(depth + 1)))
             node.last, node.comma = self._at, False
@@ -183,14 +182,14 @@ class _Reader:
         return node
 
     def _closes(self, sign: str, node: _Node, has_items: bool) -> bool:
-        """Past the comma, if one is due; True at the end of the object or the array."""
+        """Skip the comma, if one is due; True at the end of the object or array."""
         self._skip()
         if has_items and self._text.startswith(",", self._at):
             self._at += 1
             node.last, node.comma = self._at, True
             self._skip()
         elif has_items and not self._text.startswith(sign, self._at):
-            raise self._wrong(f"a comma or {sign} was expected")
+            raise self._error(f"a comma or {sign} was expected")
         if not self._text.startswith(sign, self._at):
             return False
         self._at += 1
@@ -200,7 +199,7 @@ class _Reader:
     def _expect(self, sign: str) -> None:
         self._skip()
         if not self._text.startswith(sign, self._at):
-            raise self._wrong(f"{sign} was expected")
+            raise self._error(f"{sign} was expected")
         self._at += 1
 
     def _skip(self) -> None:
@@ -208,5 +207,5 @@ class _Reader:
         assert match is not None
         self._at = match.end()
 
-    def _wrong(self, why: str) -> Unreadable:
+    def _error(self, why: str) -> Unreadable:
         return Unreadable(f"line {_line(self._text, self._at)}: {why}")

@@ -1,13 +1,12 @@
-"""`ModelTools`: every tool of a host as a language model is shown it, and what the model asks for, done.
+"""`ModelTools`: the tools of a host for a language model: definitions, and calls.
 
     tools = ModelTools(host)
     await tools.ready()
     reply = await client.messages.create(..., tools=tools.definitions("anthropic"))
     answer = await tools.use(block.name, block.input)      # .text goes back to the model, .failed with it
 
-Owns the shapes in which models' interfaces want tools, and that whatever a model says has an answer it can read: a name
-that does not exist, arguments that are no JSON, a tool that fails. Names and definitions are those of MCP; refuses to
-know any client. `SyncModelTools` is the same for a `SyncHost`.
+Every call gets an answer that the model can read, also for unknown names, arguments that are not JSON, and failing
+tools. Names and definitions are the same as over MCP. `SyncModelTools` is the same for a `SyncHost`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from plugbay.host.calls.calls import CallResult
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.host import Host
 from plugbay.host.sync import SyncHost
-from plugbay.mcp_server import definitions, names
-from plugbay.mcp_server.offering import gather
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.listing import build_listing
 from plugbay.mcp_server.results import tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.lifecycle import State
@@ -33,13 +32,13 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 
 LONGEST = 100_000
-"""Characters of an answer: about a quarter of what today's models can read at all."""
+"""Characters of an answer; about a quarter of the context of current models."""
 
 MAX_SUGGESTED = 3
-"""Names that a model is reminded of when it invents one."""
+"""Suggestions for an unknown name."""
 
 Arguments = str | bytes | Mapping[str, Any] | None
-"""As a model says them: text, or what somebody has made of it already."""
+"""As models send them: JSON text, or parsed already."""
 
 
 def _anthropic(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,116 +55,116 @@ SHAPES: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "openai-responses": lambda tool: {"type": "function", **_function(tool)},
     "mcp": dict,
 }
-"""By whose interface wants it so. Most others take one of these."""
+"""By provider format; most other providers accept one of these."""
 
 
 class ToolAnswer(NamedTuple):
-    """What came of one use of a tool."""
+    """The result of one call."""
 
     text: str
-    """For the model, also when it failed: a model that reads what is wrong tries again."""
+    """For the model, also on failure: a model that reads the error can try again."""
     failed: bool
     content: Sequence[Mapping[str, Any]]
-    """All of it, as MCP has it: pictures and sound are here, and whole."""
+    """The full MCP content, including images and audio."""
     value: Any = None
-    """What `host.call` gives back; None when it failed."""
+    """The value that `host.call` returns; None on failure."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A tool, and the input that a model's arguments are for it."""
+    """A tool and its decoded input."""
 
     entry: Entry
     input: Any
 
 
-class _Tools:
-    """What needs no waiting."""
+class _ToolsBase:
+    """The parts that do not await."""
 
     def __init__(self, host: Host, only: Sequence[str], short: bool, longest: int) -> None:
         self._host = host
         self._only = (only,) if isinstance(only, str) else tuple(only)
-        self._rule = names.short if short else names.full
+        self._rule = listing.short_name if short else listing.qualified_name
         self._longest = longest
         self._codec = MsgspecCodec()
 
     def definitions(self, shape: str) -> list[dict[str, Any]]:
-        """Every tool that may be used now, as `shape` wants it; raises `NamesCollide` where two have one name."""
+        """Definitions of all tools in this shape; raises `NamesCollide` when two tools get the same name."""
         if shape not in SHAPES:
             raise ValueError(f"there are the shapes {', '.join(SHAPES)}; {shape!r} is none of them")
-        return [SHAPES[shape](definitions.tool(entry.export, name)) for name, entry in self._table().items()]
+        return [SHAPES[shape](listing.describe_tool(entry.export, name)) for name, entry in self._table().items()]
 
     def exports(self) -> dict[str, str]:
-        """The full name of the export behind each name that a model is told."""
+        """The full export name of each listed tool."""
         return {name: entry.full_name for name, entry in self._table().items()}
 
     def _table(self) -> dict[str, Entry]:
         calls = self._host.calls
         gone = {status.spec.id for status in self._host.plugins() if status.state == State.QUARANTINED}
         tools = (entry for entry in calls.catalog.of_kind("tool") if entry.spec.id not in gone and calls.admits(entry))
-        offering = gather(tools, self._rule, self._only)
-        if offering.collisions:
-            raise offering.collisions[0]
-        return offering.tools
+        listed = build_listing(tools, self._rule, self._only)
+        if listed.collisions:
+            raise listed.collisions[0]
+        return listed.tools
 
-    def _meant(self, name: str, arguments: Arguments) -> _Use | ToolAnswer:
-        """What a model asks for, or the answer when that is nothing."""
+    def _resolve(self, name: str, arguments: Arguments) -> _Use | ToolAnswer:
+        """Find the tool and decode its input; a failed answer if that is impossible."""
         table = self._table()
         entry = table.get(name)
         if entry is None:
             close = get_close_matches(name, table, MAX_SUGGESTED)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
-            return _refused(Failure(Code.TOOL_NOT_EXPOSED, f"there is no tool called {name!r}{hint}"))
+            return _failed_answer(Failure(Code.TOOL_NOT_EXPOSED, f"there is no tool called {name!r}{hint}"))
         try:
-            given = self._decoded(arguments)
+            given = self._decode(arguments)
         except Malformed as error:
-            return _refused(Failure(Code.INVALID_INPUT, f"the arguments are not JSON: {error}"))
+            return _failed_answer(Failure(Code.INVALID_INPUT, f"the arguments are not JSON: {error}"))
         if not isinstance(given, Mapping):
-            return _refused(Failure(Code.INVALID_INPUT, "the arguments have to be one JSON object"))
-        return _Use(entry, given if definitions.takes_object(entry.export) else given.get(definitions.WRAPPED))
+            return _failed_answer(Failure(Code.INVALID_INPUT, "the arguments have to be one JSON object"))
+        return _Use(entry, given if listing.takes_object(entry.export) else given.get(listing.INPUT_ARGUMENT))
 
-    def _decoded(self, arguments: Arguments) -> Any:
-        """Some models say nothing at all where a tool takes nothing."""
+    def _decode(self, arguments: Arguments) -> Any:
+        """Decode arguments. Some models send nothing for a tool without parameters."""
         if arguments is None or (isinstance(arguments, str | bytes) and not arguments.strip()):
             return {}
         if isinstance(arguments, str):
             return self._codec.decode(arguments.encode("utf-8", "surrogatepass"))
         return self._codec.decode(arguments) if isinstance(arguments, bytes) else arguments
 
-    def _answered(self, entry: Entry, result: CallResult) -> ToolAnswer:
+    def _to_answer(self, entry: Entry, result: CallResult) -> ToolAnswer:
         shaped = result.failure or tool_result(entry.export, result.output)
         if isinstance(shaped, Failure):
-            return _refused(shaped)
+            return _failed_answer(shaped)
         if not isinstance(shaped, dict):
             shaped = self._codec.load(shaped)
         content = [item for item in shaped.get("content") or () if isinstance(item, dict)]
         texts = [item["text"] for item in content if isinstance(item.get("text"), str)]
         if not texts and "structuredContent" in shaped:
             texts = [msgspec.json.encode(shaped["structuredContent"]).decode()]
-        return ToolAnswer(self._cut("\n".join(texts)), bool(shaped.get("isError")), content, result.value())
+        return ToolAnswer(self._truncate("\n".join(texts)), bool(shaped.get("isError")), content, result.value())
 
-    def _cut(self, text: str) -> str:
+    def _truncate(self, text: str) -> str:
         if len(text) <= self._longest:
             return text
         return f"{text[: self._longest]}\n[the first {self._longest:,} of {len(text):,} characters]"
 
 
-class ModelTools(_Tools):
-    """The tools of a host, for a model. Plugins may come and go: each question is about what there is by then."""
+class ModelTools(_ToolsBase):
+    """The tools of a host, for a model. Plugins may come and go: each call uses the current tools."""
 
     def __init__(self, host: Host, *, only: Sequence[str] = (), short: bool = False, longest: int = LONGEST) -> None:
-        """`only` names plugins (`text_tools`, `example.*`) or their tools (`text_tools/*_count`).
+        """`only` selects plugins (`text_tools`, `example.*`) or tools (`text_tools/*_count`).
 
-        With `short` a tool has its own name, without its plugin's before it. Texts of more than `longest` characters
-        are cut; `content` and `value` are whole.
+        With `short`, names have no plugin prefix. Texts of more than `longest` characters are truncated; `content` and
+        `value` are complete.
         """
         super().__init__(host, only, short, longest)
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Wait until every plugin that starts with the host or has to be asked has said what it offers.
+        """Wait until all plugins have declared their exports.
 
-        False when that takes longer than `timeout`; who is late comes later.
+        False on timeout; slow plugins appear later.
         """
         settled, _ = await asyncio.gather(self._host.settled(timeout), self._host.meet(timeout=timeout))
         return settled
@@ -178,18 +177,16 @@ class ModelTools(_Tools):
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> ToolAnswer:
-        """Do what a model asks for. Never raises for what the model or a plugin does."""
-        meant = self._meant(name, arguments)
-        if isinstance(meant, ToolAnswer):
-            return meant
-        result = await self._host.attempt(
-            meant.entry.full_name, meant.input, timeout=timeout, context=context, kind="tool"
-        )
-        return self._answered(meant.entry, result)
+        """Call a tool as the model asked. Never raises for errors of the model or of a plugin."""
+        use = self._resolve(name, arguments)
+        if isinstance(use, ToolAnswer):
+            return use
+        result = await self._host.attempt(use.entry.full_name, use.input, timeout=timeout, context=context, kind="tool")
+        return self._to_answer(use.entry, result)
 
 
-class SyncModelTools(_Tools):
-    """`ModelTools` for code without a loop."""
+class SyncModelTools(_ToolsBase):
+    """`ModelTools` for synchronous code."""
 
     def __init__(
         self, host: SyncHost, *, only: Sequence[str] = (), short: bool = False, longest: int = LONGEST
@@ -212,15 +209,15 @@ class SyncModelTools(_Tools):
         context: Mapping[str, Any] | None = None,
     ) -> ToolAnswer:
         """As `ModelTools.use`."""
-        meant = self._meant(name, arguments)
-        if isinstance(meant, ToolAnswer):
-            return meant
-        result = self._sync.attempt(meant.entry.full_name, meant.input, timeout=timeout, context=context, kind="tool")
-        return self._answered(meant.entry, result)
+        use = self._resolve(name, arguments)
+        if isinstance(use, ToolAnswer):
+            return use
+        result = self._sync.attempt(use.entry.full_name, use.input, timeout=timeout, context=context, kind="tool")
+        return self._to_answer(use.entry, result)
 
 
-def _refused(failure: Failure) -> ToolAnswer:
-    """A failure in words for a model: what its author or we say, with every argument that is wrong."""
+def _failed_answer(failure: Failure) -> ToolAnswer:
+    """A failure as text for the model, with every invalid argument."""
     errors = failure.detail.get("errors", ()) if failure.origin == Origin.HOST else ()
     more = [f"{error['path']}: {error['rule']}" for error in errors[1:]]
     text = "\n".join([f"{failure.code}: {failure.message}", *more])

@@ -1,7 +1,7 @@
-"""From what a tool answered to a result of MCP: text for the model, an object for programs.
+"""Tool outputs as MCP results, and partial results as MCP progress.
 
-Owns the three shapes there are: MCP's own, vai's, and plain JSON. Failures are not its business: one table of the
-contract has them. Raw bytes stay raw where nobody needs to look inside.
+There are three shapes of outputs: MCP's own, vai's, and plain JSON. Failures are converted by
+`plugbay.contracts.mcp.errors`. Raw bytes are decoded only where needed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from typing import Any
 
 import msgspec
 
-from plugbay.mcp_server.definitions import FACT, promises_object
+from plugbay.mcp_server.listing import MCP_FACT, promises_object
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 
 MEDIA = frozenset({"image", "audio"})
-"""Content of vai that MCP carries too, as long as it is there and not only linked to."""
+"""Content types that vai and MCP share, if the data is inline."""
+
+LONGEST_MESSAGE = 2000
+"""Characters; a partial result may have megabytes."""
 
 
 def tool_result(export: Export, output: Any) -> Any:
-    """The result object for the JSON that a tool answered with, or a `Failure` when it broke its promise."""
-    if FACT in export.facts:
+    """The MCP result for the output of a tool; a `Failure` when the output violates the declared schema."""
+    if MCP_FACT in export.facts:
         return output
     if "execution_class" in export.facts:
         return _of_vai(msgspec.json.decode(output))
@@ -54,7 +57,7 @@ def _of_vai(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(item: Any) -> dict[str, Any]:
-    """An item of vai's content as MCP knows it; what it has no word for is shown as the JSON it is."""
+    """A vai content item as MCP content; unknown types become JSON text."""
     if not isinstance(item, dict):
         return _text(item if isinstance(item, str) else msgspec.json.encode(item).decode())
     if item.get("type") == "text" and isinstance(item.get("text"), str):
@@ -63,3 +66,36 @@ def _item(item: Any) -> dict[str, Any]:
     if isinstance(source, dict) and {"data", "media_type"} <= source.keys():
         return {"type": item["type"], "data": source["data"], "mimeType": source["media_type"]}
     return _text(msgspec.json.encode(item).decode())
+
+
+class ProgressCounter:
+    """Turns the partial results of one call into progress: MCP progress passes unchanged, other items are counted."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self, item: Any) -> dict[str, Any]:
+        """`{"progress", "total"?, "message"?}` for one item."""
+        if isinstance(item, msgspec.Raw):
+            item = msgspec.json.decode(item)
+        if isinstance(item, dict) and type(item.get("progress")) in (int, float):
+            return {name: item[name] for name in ("progress", "total", "message") if item.get(name) is not None}
+        self._count += 1
+        message = _message(item)
+        return {"progress": self._count, **({"message": message[:LONGEST_MESSAGE]} if message else {})}
+
+
+def _message(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, dict):
+        return msgspec.json.encode(item).decode()
+    for name in ("message", "text", "delta"):
+        if isinstance(item.get(name), str):
+            return str(item[name])
+    content = item.get("content")
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return msgspec.json.encode(item).decode()

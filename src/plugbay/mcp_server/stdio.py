@@ -1,7 +1,7 @@
-"""A bridge on two descriptors: one client, for as long as it keeps its end open.
+"""The MCP server on stdin and stdout: one client, until it closes its end.
 
-Owns the wire, and nobody else may have it: `take_wire` moves it to descriptors of its own and points stdout at stderr,
-so that nothing anybody prints reaches the client. Refuses to know what is said.
+`take_wire` moves the protocol to descriptors of its own and points stdout at stderr, so that nothing that code prints
+reaches the client.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ import threading
 from typing import Any, NamedTuple
 
 from plugbay.link.stream import READ_SIZE, PipeStream
-from plugbay.mcp_server.bridge import Bridge
+from plugbay.mcp_server.server import McpServer
 
 MAX_UNSENT = 8 << 20
-"""Bytes that wait for the client to read; past this it is neither told of progress nor asked what it wants next."""
+"""Unsent bytes; beyond this, progress is dropped and no further requests are read."""
 
-LAST_SECONDS = 5.0
-"""After the end of input, for calls that are being answered: what was piped in gets its answers, and a client that
-wants us gone sooner says so with a signal."""
+DRAIN_SECONDS = 5.0
+"""Grace for open calls after the end of input, so that piped requests get their answers. A client in a hurry sends a
+signal."""
 
 
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress"'
-"""How a machine begins to tell of progress."""
+"""How a progress message starts on the wire."""
 
-LOOK_SECONDS = 0.001
-MOST_LOOKS = 20
-"""What follows progress waits until the client has taken that, and not longer than this: a widespread client hears of
-progress only when the answer is not in the same read (it hands notifications on a turn later than answers)."""
+RETRY_SECONDS = 0.001
+MAX_RETRIES = 20
+"""A message after progress waits until the client has read the progress, at most `MAX_RETRIES` times: a widespread
+client loses progress that arrives in the same read as the answer."""
 
 
 class Wire(NamedTuple):
-    """Where the client speaks and listens, on descriptors that no child inherits."""
+    """Descriptors of the protocol, not inherited by children."""
 
     read_fd: int
     write_fd: int
 
 
 def take_wire() -> Wire:
-    """Take stdin and stdout for the protocol; afterwards descriptor 0 is empty and descriptor 1 is stderr."""
-    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:  # a client may have started us with some of them closed
+    """Take stdin and stdout for the protocol; afterwards descriptor 0 is /dev/null and descriptor 1 is stderr."""
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:  # some of them may have been closed at start
         os.set_inheritable(nothing, True)
     wire = Wire(os.dup(0), os.dup(1))
     os.dup2(nothing, 0)
@@ -53,14 +53,14 @@ def take_wire() -> Wire:
     return wire
 
 
-async def serve(bridge: Bridge, wire: Wire) -> None:
-    """Answer one client until it closes its end, or until this is cancelled."""
+async def serve(server: McpServer, wire: Wire) -> None:
+    """Serve one client until it closes its end, or until cancelled."""
     loop = asyncio.get_running_loop()
     stream = PipeStream(loop, _readable(wire.read_fd), _writable(wire.write_fd))
-    client = _Client(bridge, stream, wire.write_fd)
+    client = _Client(server, stream, wire.write_fd)
     try:
-        await client.left.wait()
-        await asyncio.wait_for(client.conversation.finished(), LAST_SECONDS)
+        await client.input_closed.wait()
+        await asyncio.wait_for(client.connection.finished(), DRAIN_SECONDS)
     except TimeoutError:
         pass
     finally:
@@ -68,36 +68,36 @@ async def serve(bridge: Bridge, wire: Wire) -> None:
 
 
 class _Client:
-    """What is between the pipe and the conversation: what is sent in one tick of the loop goes out together."""
+    """Connects the pipe and the connection; frames of one loop tick are written together."""
 
-    def __init__(self, bridge: Bridge, stream: PipeStream, write_fd: int) -> None:
-        self._bridge = bridge
+    def __init__(self, server: McpServer, stream: PipeStream, write_fd: int) -> None:
+        self._server = server
         self._stream = stream
         self._write_fd = write_fd
         self._out: list[bytes] = []
         self._progressed = False
-        """The last thing written was progress."""
-        self._looks = 0
+        """Whether the last write was progress."""
+        self._retries = 0
         self._paused = False
         self._drained = asyncio.Event()
-        self.left = asyncio.Event()
-        self.conversation = bridge.converse(self)
+        self.input_closed = asyncio.Event()
+        self.connection = server.connect(self)
         stream.open(self)
 
     async def close(self) -> None:
-        """Send what there is, as far as it is read, and let go."""
-        self._bridge.leave(self.conversation)
-        self.conversation.close()
-        await self.conversation.finished()
+        """Write what is left, as far as the client reads, and close."""
+        self._server.disconnect(self.connection)
+        self.connection.close()
+        await self.connection.finished()
         while self._out:
-            self._looks = MOST_LOOKS
+            self._retries = MAX_RETRIES
             self._write()
         if self._stream.buffered:
             self._drained.clear()
             await asyncio.wait({asyncio.ensure_future(self._drained.wait())}, timeout=1.0)
         self._stream.close()
 
-    # The conversation's transport.
+    # The transport of the connection.
 
     def has_room(self, origin: Any = None) -> bool:
         return self._stream.buffered <= MAX_UNSENT
@@ -107,11 +107,11 @@ class _Client:
             asyncio.get_running_loop().call_soon(self._write)
         self._out.append(data)
 
-    def unanswered(self, origin: Any) -> None:
+    def drop_answer(self, origin: Any) -> None:
         pass
 
     def _write(self) -> None:
-        """Everything; but what follows progress only when that has been taken."""
+        """Write all frames; hold back those after progress until it was read."""
         while self._out and not self._holds_back():
             self._progressed = self._out[0].startswith(PROGRESS)
             alike = next((at for at, data in enumerate(self._out) if self._is_other(data)), len(self._out))
@@ -125,24 +125,24 @@ class _Client:
         return data.startswith(PROGRESS) is not self._progressed
 
     def _holds_back(self) -> bool:
-        """Whether to look again in a moment."""
+        """Whether to try again in a moment."""
         if not self._progressed or self._out[0].startswith(PROGRESS) or not _unread(self._write_fd):
-            self._looks = 0
+            self._retries = 0
             return False
-        self._looks += 1
-        if self._looks > MOST_LOOKS:
-            self._looks = 0
+        self._retries += 1
+        if self._retries > MAX_RETRIES:
+            self._retries = 0
             return False
-        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._write)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._write)
         return True
 
-    # The stream's listener.
+    # Callbacks of the stream.
 
     def data_received(self, data: bytes) -> None:
-        self.conversation.receive(data)
+        self.connection.receive(data)
 
     def eof_received(self) -> None:
-        self.left.set()
+        self.input_closed.set()
 
     def write_drained(self) -> None:
         self._drained.set()
@@ -152,12 +152,12 @@ class _Client:
 
 
 def _unread(fd: int) -> int:
-    """Bytes that have been written to a pipe or a socket and not been read at its other end."""
+    """Bytes written to a pipe or socket that its other end has not read."""
     try:
         question = termios.TIOCOUTQ if stat.S_ISSOCK(os.fstat(fd).st_mode) else termios.FIONREAD
         return int(struct.unpack("i", fcntl.ioctl(fd, question, bytes(4)))[0])
     except OSError:
-        return 0  # a file, or nobody is there any more
+        return 0  # a file, or the other end is closed
 
 
 def _is_pipe(fd: int) -> bool:
@@ -166,29 +166,29 @@ def _is_pipe(fd: int) -> bool:
 
 
 def _writable(fd: int) -> int:
-    """What is no pipe is written as it comes: a file is always ready, and a terminal belongs to others as well."""
+    """Non-blocking if it is a pipe; a file is always ready, and a terminal is shared with other processes."""
     if _is_pipe(fd):
         os.set_blocking(fd, False)
     return fd
 
 
 def _readable(fd: int) -> int:
-    """A descriptor that a loop can wait for; what is no pipe is carried into one by a thread."""
+    """A descriptor that an event loop can wait for; a thread copies anything else into a pipe."""
     if _is_pipe(fd):
         os.set_blocking(fd, False)
         return fd
     taken, given = os.pipe()
     os.set_blocking(taken, False)
-    threading.Thread(target=_carry, args=(fd, given), daemon=True, name="plugbay-stdin").start()
+    threading.Thread(target=_copy_to_pipe, args=(fd, given), daemon=True, name="plugbay-stdin").start()
     return taken
 
 
-def _carry(source: int, target: int) -> None:
+def _copy_to_pipe(source: int, target: int) -> None:
     try:
         while data := os.read(source, READ_SIZE):
             while data:
                 data = data[os.write(target, data) :]
     except OSError:
-        pass  # nobody reads any more
+        pass  # the reader is gone
     finally:
         os.close(target)

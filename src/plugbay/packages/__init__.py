@@ -1,5 +1,5 @@
-"""Packages: a plugin of any contract as one signed file, and how it gets from its author into a host's folder.
+"""Packages: a plugin of any contract as one signed archive, and its way into the plugin folder of a host.
 
-`archive` packs, `signature` and `trust` say whose it is, `registry` carries it, `unpack` opens what strangers sent,
-`store` and `installer` put it where hosts find it. Nothing here starts a plugin or runs anything of a package.
+`archive` packs, `signature` and `trust` verify the publisher, `registry` pushes and pulls, `unpack` opens untrusted
+archives, `store` and `installer` install. Nothing here starts a plugin or runs code of a package.
 """

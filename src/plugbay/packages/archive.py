@@ -1,7 +1,7 @@
-"""Packs a plugin's folder: the same files make the same bytes, on any day, for any user, in any order on disk.
+"""Packs a plugin folder into a reproducible archive: the same files make the same bytes.
 
-Owns the form of an archive: a gzipped tar of regular files, sorted by name, without times, owners or any mode but
-0644 and 0755. What comes out has been read back with the rules for strangers' archives.
+The format is a gzipped tar of regular files, sorted by name, without times or owners, with mode 0644 or 0755. Every
+archive is read back with the checks for untrusted archives before it gets its name.
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from plugbay.packages import folder
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import Entry
-from plugbay.packages.package import Package, folder_name, read_folder
+from plugbay.packages.package import IGNORE_FILE, Entry, Package, folder_name, packed_files, read_folder, read_signature
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits, Names
-from plugbay.packages.tar import Archive, Member
+from plugbay.packages.unpack import Archive, Member
 
 SUFFIX = ".tar.gz"
 SIGNATURE_SUFFIX = ".signature.json"
-"""Added to an archive's name for the signature beside it."""
+"""Suffix of the signature file beside an archive."""
 
 LEVEL = 9
-"""Of compression: packed once, carried often."""
+"""Compression level: packed once, downloaded often."""
 
 EPOCH = 0
-"""Seconds; the time of every file."""
+"""Modification time of every file."""
 
 
 class Packed(NamedTuple):
-    """A package that was written."""
+    """A written package."""
 
     path: Path
     package: Package
@@ -43,23 +41,24 @@ class Packed(NamedTuple):
 
 
 def file_name(package: Package) -> str:
-    """What a package is called when nobody says otherwise."""
+    """Default file name of a package."""
     return f"{folder_name(package.id)}-{folder_name(package.version)}{SUFFIX}"
 
 
 def signature_path(archive: Path) -> Path:
-    """Where the signature of an archive is: beside it, so that signing does not change its digest."""
+    """Path of the signature of an archive: beside it, so that signing does not change its digest."""
     return archive.with_name(archive.name + SIGNATURE_SUFFIX)
 
 
 def pack(root: Path, out: Path | None = None, limits: Limits = DEFAULT_LIMITS) -> Packed:
-    """Pack the plugin in `root`; raises `ManifestInvalid`, or `PackageRefused` for what could not be unpacked safely.
+    """Pack the plugin in `root`; raises `ManifestInvalid`, or `PackageRefused` for content that cannot be unpacked
+    safely.
 
-    `out` is a file, or a folder for a file with the package's own name. The signature of a signed folder is written
-    beside the archive.
+    `out` is a file, or a folder for a file with the default name. The signature of a signed folder is written beside
+    the archive.
     """
     package = read_folder(root, to_pack=True)
-    entries = folder.packed_files(root)
+    entries = packed_files(root)
     _check(entries, limits)
     out = out or Path()
     path = out / file_name(package) if out.is_dir() else out
@@ -71,7 +70,7 @@ def pack(root: Path, out: Path | None = None, limits: Limits = DEFAULT_LIMITS) -
         if files != package.files:
             raise PackageRefused(Reason.TAMPERED, f"{root} was changed while it was packed", hint="try again")
         os.replace(temporary, path)
-        signature = folder.read_signature(root)
+        signature = read_signature(root)
         if signature is not None:
             signature_path(path).write_bytes(signature)
     finally:
@@ -80,18 +79,18 @@ def pack(root: Path, out: Path | None = None, limits: Limits = DEFAULT_LIMITS) -
 
 
 def _check(entries: list[Entry], limits: Limits) -> None:
-    """Before anything is written: a folder of gigabytes is found out by its sizes."""
+    """Check names, count and sizes before anything is written."""
     names = Names()
     for entry in entries:
         names.add(entry.name)
     if len(names) > limits.files:
         text = f"{len(names):,} files and folders; a package has at most {limits.files:,}"
-        hint = f"name what is not needed in {folder.IGNORE_FILE}"
+        hint = f"name what is not needed in {IGNORE_FILE}"
         raise PackageRefused(Reason.TOO_MANY_FILES, text, hint=hint, limit=limits.files)
     total = sum(entry.size for entry in entries)
     if total > limits.unpacked:
         text = f"{total:,} bytes; a package has at most {limits.unpacked:,}"
-        hint = f"name what is not needed in {folder.IGNORE_FILE}"
+        hint = f"name what is not needed in {IGNORE_FILE}"
         raise PackageRefused(Reason.TOO_LARGE, text, hint=hint, limit=limits.unpacked)
 
 
@@ -120,7 +119,7 @@ def _header(entry: Entry, size: int) -> tarfile.TarInfo:
 
 
 def _read_back(path: Path, limits: Limits) -> tuple[str, int, dict[str, str]]:
-    """What a stranger would make of it: digest, size, and the hash of each file."""
+    """Digest, size, and the hash of each file, read as from an untrusted archive."""
     with open(path, "rb") as file:
         archive = Archive(file, limits)
         files = {member.name: _hash(member) for member in archive}

@@ -1,46 +1,92 @@
-"""HTTP with one OCI registry: the six requests that packages need, and nothing else of the protocol.
+"""HTTP connection to one OCI registry: TLS, timeouts, authorization, and errors.
 
-Owns TLS, timeouts, authorization, and what a status of a registry means. Knows no digests' truth: `registry` checks
-what comes. TLS always, but for a registry on this machine; credentials go to the registry and to the token service that
-it names itself, and nowhere else, whatever it redirects to. Who asks on behalf of others passes `opened`, and is
-connected to public addresses and to those alone.
+TLS is required except for loopback. Credentials (of `docker login`) go only to the registry and to the token service it
+names, never to redirect targets. With `opened`, only public addresses and the opened ones are reachable: pass it for
+requests on behalf of API callers. Digests are checked by `registry`.
 """
 
 from __future__ import annotations
 
+import binascii
+import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from plugbay.packages import login
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import Reference, is_loopback
 
 if TYPE_CHECKING:
     import httpx2
 
+MAX_CONFIG = 1 << 20
+
+_PARAMETER = re.compile(r'([A-Za-z]+)="((?:[^"\\]|\\.)*)"')
+
 CONNECT_SECONDS = 10.0
 STALL_SECONDS = 60.0
-"""Without a byte in either direction, a transfer is given up."""
+"""Without a byte in either direction, a transfer fails."""
 
 LONGEST_SECONDS = 3600.0
-"""For one answer: the largest package at 15 KiB a second. A byte now and then does not hold anybody up for days."""
+"""Total time of one response: the largest package at 15 KiB per second."""
 
 CHUNK = 256 << 10
 MAX_TOKEN = 64 << 10
-MAX_COMPLAINT = 16 << 10
-"""Bytes read of a token, and of what a registry has to say about an error."""
+MAX_ERROR = 16 << 10
+"""Bytes read of a token response, and of an error response."""
 
-FOLLOWED = frozenset({"GET", "HEAD"})
-"""Registries send whoever downloads to their storage; whoever uploads is told the place beforehand."""
+FOLLOWS_REDIRECTS = frozenset({"GET", "HEAD"})
+"""Redirects are followed for downloads only; for uploads the registry names the location."""
 
 PULL, PUSH = "pull", "pull,push"
 
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """An authentication challenge of a registry."""
+
+    scheme: str
+    """`basic` or `bearer`."""
+    parameters: Mapping[str, str]
+
+
+def parse_challenge(header: str) -> Challenge:
+    """Parse the first challenge of `WWW-Authenticate`."""
+    scheme, _, rest = header.strip().partition(" ")
+    found = {name.lower(): re.sub(r"\\(.)", r"\1", value) for name, value in _PARAMETER.findall(rest)}
+    return Challenge(scheme.lower(), found)
+
+
+def docker_config(environment: Mapping[str, str]) -> Path:
+    """Path of the file in which `docker login` and other tools store credentials."""
+    folder = environment.get("DOCKER_CONFIG") or os.path.join(environment.get("HOME", ""), ".docker")
+    return Path(folder) / "config.json"
+
+
+def credentials(registry: str, config: Path) -> tuple[str, str] | None:
+    """User and password for a registry; None when the file has none. Credential helpers are not started."""
+    try:
+        with open(config, "rb") as file:
+            entries = json.loads(file.read(MAX_CONFIG))["auths"]
+        entry = entries.get(registry) or entries.get(f"https://{registry}") or {}
+        user, colon, password = binascii.a2b_base64(entry["auth"]).decode().partition(":")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (user, password) if colon else None
+
+
+def basic(user: str, password: str) -> str:
+    """The `Authorization` header for a user and a password."""
+    return "Basic " + binascii.b2a_base64(f"{user}:{password}".encode(), newline=False).decode()
+
+
 Content = Callable[[], Iterable[bytes]]
-"""A body, to be sent once more after a challenge."""
+"""Makes the request body; called again when the request is repeated after a challenge."""
 
 
 class Connection:
@@ -54,7 +100,7 @@ class Connection:
         actions: str = PULL,
         opened: Collection[str] | None = None,
     ) -> None:
-        """`opened`: each `address:port` that is reached though it is not public; None: whoever asks may reach all."""
+        """`opened`: each non-public `address:port` that may be reached; None: all addresses may be reached."""
         if plain_http and not reference.is_local:
             text = f"{reference.registry} is not on this machine, so it is asked over TLS only"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text, hint="leave out --plain-http")
@@ -71,13 +117,13 @@ class Connection:
         self._client.close()
 
     def manifest(self, reference: Reference, media_type: str, limit: int) -> bytes | None:
-        """The manifest under a tag or digest; None when there is none. Never more than `limit` bytes."""
+        """The manifest of a tag or digest; None when there is none. Reads at most `limit` bytes."""
         headers = {"accept": media_type}
         with self._answer("GET", f"manifests/{reference.wanted}", headers=headers, fine=(200, 404)) as answer:
             return None if answer.status_code == 404 else self._read(answer, limit)
 
     def put_manifest(self, tag: str, media_type: str, data: bytes) -> None:
-        """Put a manifest under a tag."""
+        """Store a manifest under a tag."""
         headers = {"content-type": media_type}
         with self._answer("PUT", f"manifests/{tag}", headers=headers, content=lambda: [data], fine=(201,)):
             pass
@@ -87,7 +133,7 @@ class Connection:
             return bool(answer.status_code == 200)
 
     def put_blob(self, digest: str, size: int, content: Content) -> None:
-        """Upload a blob in one go."""
+        """Upload a blob in one request."""
         with self._answer("POST", "blobs/uploads/", fine=(202,)) as answer:
             place = answer.url.join(answer.headers.get("location", "")).copy_merge_params({"digest": digest})
         headers = {"content-type": "application/octet-stream", "content-length": str(size)}
@@ -96,9 +142,9 @@ class Connection:
 
     @contextmanager
     def blob(self, digest: str) -> Iterator[Iterator[bytes]]:
-        """The bytes of a blob as they come; unchecked, and as many as the registry sends."""
+        """The bytes of a blob; neither digest nor size is checked."""
         with self._answer("GET", f"blobs/{digest}", fine=(200,)) as answer:
-            yield self._pieces(answer)
+            yield self._chunks(answer)
 
     @contextmanager
     def _answer(
@@ -110,63 +156,63 @@ class Connection:
         headers: dict[str, str] | None = None,
         content: Content | None = None,
     ) -> Iterator[httpx2.Response]:
-        """One request, repeated once when the registry first wants to know who asks."""
+        """Send one request; repeat it once after an authentication challenge."""
         url = where if "://" in where else f"/v2/{self._reference.repository}/{where}"
         answer = self._send(method, url, headers, content)
-        if answer.status_code == 401 and self._is_ours(answer.url) and not self._is_tried(answer):
+        if answer.status_code == 401 and self._is_registry(answer.url) and not self._is_authorized(answer):
             answer.close()
-            self._authorization = self._authorize(login.parse_challenge(answer.headers.get("www-authenticate", "")))
+            self._authorization = self._authorize(parse_challenge(answer.headers.get("www-authenticate", "")))
             answer = self._send(method, url, headers, content)
-        with closing(answer), self._in_words("breaks off"):
+        with closing(answer), self._report_errors("breaks off"):
             if answer.status_code not in fine:
                 raise self._refused(answer)
             yield answer
 
     def _send(self, method: str, url: str, headers: dict[str, str] | None, content: Content | None) -> httpx2.Response:
-        with self._in_words("cannot be reached"):
+        with self._report_errors("cannot be reached"):
             request = self._client.build_request(method, url, headers=headers, content=content() if content else None)
-            if self._is_ours(request.url) and self._authorization:
+            if self._is_registry(request.url) and self._authorization:
                 request.headers["authorization"] = self._authorization
-            return self._client.send(request, stream=True, follow_redirects=method in FOLLOWED)
+            return self._client.send(request, stream=True, follow_redirects=method in FOLLOWS_REDIRECTS)
 
-    def _is_ours(self, url: httpx2.URL) -> bool:
-        """Whether this is the registry itself, and not somebody it has sent us to."""
+    def _is_registry(self, url: httpx2.URL) -> bool:
+        """Whether a URL is on the registry itself, not on a redirect target."""
         ours = self._client.base_url
         return (url.scheme, url.netloc) == (ours.scheme, ours.netloc)
 
-    def _is_tried(self, answer: httpx2.Response) -> bool:
+    def _is_authorized(self, answer: httpx2.Response) -> bool:
         return self._authorization != "" and answer.request.headers.get("authorization") == self._authorization
 
-    def _authorize(self, challenge: login.Challenge) -> str:
-        """What to send from now on; empty when the registry wants something we do not have."""
-        known = login.credentials(self._reference.registry, login.docker_config(os.environ))
+    def _authorize(self, challenge: Challenge) -> str:
+        """The `Authorization` header for a challenge; empty when there are no credentials for it."""
+        known = credentials(self._reference.registry, docker_config(os.environ))
         if challenge.scheme != "bearer":
-            return login.basic(*known) if known else ""
+            return basic(*known) if known else ""
         asked = {
             "service": challenge.parameters.get("service", ""),
             "scope": f"repository:{self._reference.repository}:{self._actions}",
         }
-        headers = {"authorization": login.basic(*known)} if known else {}
+        headers = {"authorization": basic(*known)} if known else {}
         found = self._token(challenge.parameters.get("realm", ""), asked, headers)
         token = found.get("token") or found.get("access_token")
         return f"Bearer {token}" if isinstance(token, str) else ""
 
     def _token(self, realm: str, asked: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:
-        """What the registry's token service answers; nothing when it refuses."""
-        with self._in_words("has a token service that cannot be reached"):
+        """The response of the registry's token service; empty when it refuses."""
+        with self._report_errors("has a token service that cannot be reached"):
             request = self._client.build_request("GET", realm, params=asked, headers=headers)
             with closing(self._client.send(request, stream=True, follow_redirects=True)) as answer:
                 return _json(self._read(answer, MAX_TOKEN)) if answer.status_code == 200 else {}
 
     def _require_secure(self, request: httpx2.Request) -> None:
-        """Also for what a registry redirects to."""
+        """Raises for requests without TLS; redirects are checked too."""
         local = self._scheme == "http" and is_loopback(request.url.host)
         if request.url.scheme != "https" and not local:
             text = f"{self._reference.registry} sends us to {request.url.host} without TLS"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text)
 
-    def _pieces(self, answer: httpx2.Response) -> Iterator[bytes]:
-        """The body as it comes."""
+    def _chunks(self, answer: httpx2.Response) -> Iterator[bytes]:
+        """The body in chunks."""
         until = time.monotonic() + LONGEST_SECONDS
         for piece in answer.iter_raw():
             if time.monotonic() > until:
@@ -175,7 +221,7 @@ class Connection:
 
     def _read(self, answer: httpx2.Response, limit: int) -> bytes:
         data = b""
-        for piece in self._pieces(answer):
+        for piece in self._chunks(answer):
             data += piece
             if len(data) > limit:
                 text = f"{answer.url.host} sends more than {limit:,} bytes where a few hundred are expected"
@@ -183,17 +229,17 @@ class Connection:
         return data
 
     def _complaint(self, answer: httpx2.Response) -> str:
-        """What the registry says about an error, if it says so as the protocol has it."""
+        """The error text of a registry, if it follows the protocol."""
         try:
-            errors = _json(self._read(answer, MAX_COMPLAINT)).get("errors")
+            errors = _json(self._read(answer, MAX_ERROR)).get("errors")
         except PackageRefused:
-            return ""  # the page of some proxy; its status says enough
+            return ""  # not JSON, perhaps the error page of a proxy; the status is enough
         first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
         return f": {first['code']}: {first.get('message', '')}" if "code" in first else ""
 
     def _refused(self, answer: httpx2.Response) -> PackageRefused:
         registry = self._reference.registry
-        if not self._is_ours(answer.url):
+        if not self._is_registry(answer.url):
             return self._failed(f"sends us to {answer.url.host}, which answered {answer.status_code}")
         if answer.status_code in {401, 403}:
             text = f"{registry} does not let us {self._actions.split(',')[-1]} {self._reference.repository}"
@@ -203,8 +249,8 @@ class Connection:
         return self._failed(f"answered {answer.status_code}{self._complaint(answer)}")
 
     @contextmanager
-    def _in_words(self, what: str) -> Iterator[None]:
-        """Everything the library raises about the other side, as a refusal; UnicodeError is about a host's name."""
+    def _report_errors(self, what: str) -> Iterator[None]:
+        """Turn exceptions of the HTTP library into `PackageRefused`; UnicodeError comes from invalid host names."""
         import httpx2
 
         try:
@@ -227,14 +273,14 @@ def _client(
     try:
         import httpx2
 
-        from plugbay.packages.judged import JudgedTransport
+        from plugbay.packages.checked_transport import CheckedTransport
     except ImportError:
         text = "registries need the library httpx2, which is not installed"
         raise PackageRefused(Reason.MISSING_EXTRA, text, hint="pip install 'plugbay[oci]'") from None
     return httpx2.Client(
         base_url=registry,
-        transport=None if opened is None else JudgedTransport(opened),
-        # No proxy on the way to this machine: without TLS it could listen in. And none past the rules for addresses.
+        transport=None if opened is None else CheckedTransport(opened),
+        # No proxy for loopback: without TLS it could read along. And no proxy past the address check.
         trust_env=opened is None and registry.startswith("https://"),
         timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
         event_hooks={"request": [on_request]},

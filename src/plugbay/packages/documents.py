@@ -1,6 +1,6 @@
-"""JSON files that decide something: read strictly, all problems at once, and written in one form.
+"""Strict JSON documents (signatures, trust store, installation state): parsing with all problems, and canonical output.
 
-Owns how such a file is read and refused: size, UTF-8, JSON without repeated keys, then every field. Knows no fields.
+Checks size, UTF-8, duplicate keys, then every field of the model.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from plugbay.contracts.validation import validate
 from plugbay.model.errors import Problem
 
 MAX_BYTES = 4 << 20
-"""Of one file: a signature over 5,000 files with names of 500 bytes has 3 MiB."""
+"""Size limit: a signature over 5,000 files with names of 500 bytes has 3 MiB."""
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
 def read(model: type[Model], data: bytes) -> Model | list[Problem]:
-    """The document as `model`, or everything that is wrong with it."""
+    """Parse the document as `model`, or list everything that is wrong with it."""
     if len(data) > MAX_BYTES:
         return [Problem("too_large", "", f"has more than {MAX_BYTES:,} bytes")]
     try:
@@ -35,10 +35,10 @@ def read(model: type[Model], data: bytes) -> Model | list[Problem]:
 
 
 def pretty(value: Any) -> bytes:
-    """For files that people look into."""
+    """For files that people read."""
     return f"{json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode()
 
 
 def compact(value: Any) -> str:
-    """For what is signed: one text for one value."""
+    """Canonical form, for signing."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,6 +1,6 @@
-"""Changes that are there or not there after a power cut, never half: files, folders and links.
+"""Atomic changes of files, folders and links that survive a power failure.
 
-Owns the order of write, fsync and rename. Refuses to know what is written.
+The order of write, fsync and rename is what makes them atomic: keep it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from plugbay.host.config.settings import replace_at
 
 EDITED_AFTER = 10.0
-"""Seconds after its journal at which a change of a file was not the rewrite itself."""
+"""A file changed later than this after its journal was edited by someone else, not by the rewrite."""
 
 
 @contextmanager
@@ -27,13 +27,13 @@ def _opened(path: Path, flags: int = 0) -> Iterator[int]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Sync the names in a folder."""
     with _opened(folder, os.O_DIRECTORY) as at:
         os.fsync(at)
 
 
 def sync_tree(root: Path) -> None:
-    """Make everything in a folder last: contents first, then the names that lead to them."""
+    """Sync a folder tree: contents first, then the names."""
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
             with _opened(Path(folder, name), os.O_NOFOLLOW) as at:
@@ -42,23 +42,23 @@ def sync_tree(root: Path) -> None:
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Put `data` in the place of `path`; a reader sees the old file or the new one."""
+    """Replace a file; a reader sees the old or the new contents."""
     with _opened(path.parent, os.O_DIRECTORY) as at:
         replace_at(at, path.name, data, mode)
 
 
 def rewrite(path: Path, data: bytes, journal: Path) -> None:
-    """Give a file other contents in place, so that a mount over it stays, as no new file takes its name.
+    """Rewrite a file in place, so that a bind mount over it stays valid.
 
-    `journal` lies in a private folder and holds the new contents until they are written; `finish_rewrite` completes
-    from it after a power cut.
+    `journal`, in a private folder, holds the new contents until they are written; `finish_rewrite` completes the
+    rewrite after a power failure.
     """
     write_file(journal, os.fsencode(path) + b"\0" + data, 0o600)
     finish_rewrite(journal)
 
 
 def finish_rewrite(journal: Path) -> None:
-    """Complete a rewrite that a power cut interrupted, unless the file was edited since; does nothing without one."""
+    """Complete an interrupted rewrite from its journal, unless the file was edited since."""
     try:
         name, _, data = journal.read_bytes().partition(b"\0")
     except FileNotFoundError:
@@ -76,16 +76,14 @@ def finish_rewrite(journal: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename within one file system; both folders know it once this returns."""
+    """Rename within one file system, and sync both folders."""
     os.rename(source, target)
     sync_folder(target.parent)
     sync_folder(source.parent)
 
 
 def point(link: Path, target: str, scratch: Path) -> None:
-    """Make `link` a symbolic link to `target`, in one step whether or not there was one; `scratch` is a folder of the
-    same file system for what is not there yet.
-    """
+    """Create or replace a symbolic link in one step; `scratch` is a folder on the same file system."""
     temporary = scratch / secrets.token_hex(8)
     os.symlink(target, temporary)
     try:

@@ -1,6 +1,6 @@
-"""Why a package is not taken: one exception, and a closed set of reasons that nobody needs to read text for.
+"""`PackageRefused`, and the closed set of machine-readable reasons.
 
-Pure, and quick to import: the command line wants it for its exit statuses.
+Imports little: the CLI needs it for exit codes.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from plugbay.model.errors import PlugbayError
 
 
 class Reason(StrEnum):
-    """Every reason, in the order of a package's way from its author into a store."""
+    """All reasons, in the order of the checks."""
 
-    # What a package must not contain, or be.
+    # Contents of the archive.
     BAD_ARCHIVE = "bad_archive"
-    """Not a gzipped tar, cut short, or followed by something else."""
+    """Not a gzipped tar, truncated, or with trailing data."""
     UNSAFE_NAME = "unsafe_name"
-    """Absolute, with `..`, too long or too deep, or a name that some file system would take for another."""
+    """Absolute, with `..`, too long or too deep, or ambiguous on some file system."""
     DUPLICATE_NAME = "duplicate_name"
-    """Two names that one file system or another takes for the same."""
+    """Two names that are the same on some file system."""
     LINK = "link"
     SPECIAL_FILE = "special_file"
-    """A device, a pipe, a socket, a sparse file."""
+    """A device, pipe, socket or sparse file."""
     TOO_MANY_FILES = "too_many_files"
     TOO_LARGE = "too_large"
     BOMB = "bomb"
-    """Inflates to far more than an honest archive of its size."""
+    """Inflates to far more than a normal archive of its size."""
 
-    # Whose it is.
+    # Publisher and signature.
     UNSIGNED = "unsigned"
     BAD_SIGNATURE_FILE = "bad_signature_file"
     SIGNATURE_INVALID = "signature_invalid"
@@ -38,47 +38,47 @@ class Reason(StrEnum):
     KEY_EXPIRED = "key_expired"
     KEY_REVOKED = "key_revoked"
     KEY_UNUSABLE = "key_unusable"
-    """A key file that is no Ed25519 key, or that others could read."""
+    """A key file that is not an Ed25519 key, or that others can read."""
     IDENTITY_MISMATCH = "identity_mismatch"
     """Manifest and signature name different plugins or versions."""
     TAMPERED = "tampered"
     EXTRA_FILE = "extra_file"
     MISSING_FILE = "missing_file"
     DIGEST_MISMATCH = "digest_mismatch"
-    """The bytes are not those that were asked for."""
+    """The bytes do not have the requested digest."""
 
-    # What the operator has decided, or has to.
+    # Decisions of the operator.
     DOWNGRADE = "downgrade"
     REPLAYED = "replayed"
-    """Older than what this store has had, though not than what it has now."""
+    """Older than a version that was installed before, though not older than the current one."""
     VERSION_CONFLICT = "version_conflict"
-    """A version that is known with other contents."""
+    """A known version with different contents."""
     PINNED = "pinned"
     CONSENT_NEEDED = "consent_needed"
     ALREADY_INSTALLED = "already_installed"
     CHANGED_MEANWHILE = "changed_meanwhile"
     INSECURE_TRANSPORT = "insecure_transport"
 
-    # What cannot be read.
+    # Invalid files.
     INVALID_MANIFEST = "invalid_manifest"
-    """No host would take the manifest; `problems` lists why."""
+    """The manifest is invalid; `problems` lists why."""
     INVALID_CONFIG = "invalid_config"
-    """The trusted keys, or the state of a store; `problems` lists why."""
+    """The trust store or the installation state is invalid; `problems` lists why."""
 
-    # What is not there.
+    # Missing things.
     NOT_FOUND = "not_found"
     NOT_INSTALLED = "not_installed"
     NO_EARLIER_RELEASE = "no_earlier_release"
 
-    # What is nobody's fault here.
+    # Registry and environment.
     REGISTRY_FAILED = "registry_failed"
     UNAUTHORIZED = "unauthorized"
     MISSING_EXTRA = "missing_extra"
-    """A library that only packages need is not installed."""
+    """An optional dependency is not installed."""
 
 
 class PackageRefused(PlugbayError):
-    """A package, or a change to a store, that is refused; nothing was changed. `detail` is JSON-ready."""
+    """A package, or a change of a store, was refused; nothing was changed. `detail` is JSON-ready."""
 
     def __init__(self, reason: Reason, message: str, *, hint: str = "", **detail: Any) -> None:
         self.reason = reason
@@ -88,5 +88,5 @@ class PackageRefused(PlugbayError):
         super().__init__(f"{message}\n  hint: {hint}" if hint else message)
 
     def to_json(self) -> dict[str, Any]:
-        """The public shape, as every package command has it under `refused` with `--json`."""
+        """The JSON under `refused` in the output of package commands with `--json`."""
         return {"reason": str(self.reason), "message": self.message, "hint": self.hint, **self.detail}

@@ -1,45 +1,157 @@
-"""Installs, upgrades and rolls back: what is let into a store, and in which steps.
+"""`Installer`: installs, upgrades, rolls back and removes packages in a store.
 
-Every step leaves the store with the release it had or with the new one, and either works: files are complete before
-they have a name, and the last step, one rename, is the one that counts. Whoever is killed between two steps leaves
-rubbish at most, which the next change removes. How a store looks on disk is `store`'s.
+Every step leaves the store with the old or the new release, complete: files are complete before they get their name,
+and the last step is one rename. A process killed in between leaves only temporary files, which the next change removes.
+Also compares versions (SemVer, with a total order for other versions) and the permissions of two releases.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plugbay.host.discovery.folders import inspect
+from plugbay.model.spec import PluginSpec, SandboxRequest
 from plugbay.packages import signature as signatures
 from plugbay.packages.archive import signature_path
-from plugbay.packages.difference import Difference, difference
 from plugbay.packages.documents import MAX_BYTES
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import SIGNATURE_NAME
-from plugbay.packages.package import Opened, Package, open_archive
+from plugbay.packages.package import SIGNATURE_NAME, Opened, Package, open_archive
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits
 from plugbay.packages.store import KEPT_RELEASES, Highest, Installed, Release, State, Store
 from plugbay.packages.trust import TrustedKey, TrustStore
-from plugbay.packages.versions import is_older
+
+_PIECES = re.compile(r"[0-9]+|[^0-9.]+")
+
+Key = tuple[tuple[int, int, str], ...]
 
 STEPS = ("staged", "wrote", "unpacked", "verified", "published", "recorded", "switched", "swept")
-"""Where an installation can be interrupted, in their order. `wrote` comes once for each file."""
+"""Points at which an installation can be interrupted, in order. `wrote` comes once per file."""
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether `version` is older than `than`; build metadata (`+…`) does not count."""
+    return version_key(version) < version_key(than)
+
+
+def version_key(version: str) -> tuple[Key, bool, Key]:
+    """Sort key: numbers as numbers, `1.0` equals `1.0.0`, `1.0.0-rc.1` comes before `1.0.0`."""
+    text = version.strip().partition("+")[0].removeprefix("v")
+    release, dash, pre_release = text.partition("-")
+    return _release_key(release), not dash, _prerelease_key(pre_release)
+
+
+def _release_key(text: str) -> Key:
+    pieces = [_part(piece) for piece in _PIECES.findall(text)]
+    while pieces and pieces[-1] == _part("0"):
+        pieces.pop()
+    return tuple(pieces)
+
+
+def _prerelease_key(text: str) -> Key:
+    return tuple(_part(piece) for piece in text.split(".")) if text else ()
+
+
+def _part(piece: str) -> tuple[int, int, str]:
+    """Numbers sort before words, as in SemVer."""
+    # By number of digits first, then by text: no limit on the length of a number.
+    digits = piece.lstrip("0")
+    return (0, len(digits), digits) if piece.isascii() and piece.isdigit() else (1, 0, piece)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Changes between two releases."""
+
+    asked: tuple[str, ...]
+    """New permissions and settings, which need consent."""
+    dropped: tuple[str, ...]
+    """Permissions and settings that are no longer needed."""
+    added_exports: tuple[str, ...]
+    removed_exports: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of `plugbay upgrade --json`."""
+        return {
+            "asked": list(self.asked),
+            "dropped": list(self.dropped),
+            "added_exports": list(self.added_exports),
+            "removed_exports": list(self.removed_exports),
+        }
+
+
+def difference(before: PluginSpec, after: PluginSpec) -> Difference:
+    """Compare what two releases ask of the operator."""
+    old, new = asks(before), asks(after)
+    had, has = _exports(before), _exports(after)
+    asked = (*_other_contract(before, after), *_without(new, old), *_moved_permissions(before, after))
+    return Difference(asked, _without(old, new), _without(has, had), _without(had, has))
+
+
+def _other_contract(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
+    """The contract changed, so equal words may mean different things."""
+    return () if before.contract == after.contract else (f"another contract, {after.contract}",)
+
+
+def _moved_permissions(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
+    """Permissions that an export gained, although another export had them before."""
+    had = {(export.kind, export.name): export.capabilities for export in before.exports}
+    return tuple(
+        f"{word} for {export.kind} {export.name}"
+        for export in after.exports
+        for word in export.capabilities
+        if word in before.capabilities and word not in had.get((export.kind, export.name), (word,))
+    )
+
+
+def asks(spec: PluginSpec) -> tuple[str, ...]:
+    """All permissions, settings and secrets that the plugin asks for."""
+    secrets = (spec.settings.secrets_schema or {}).get("properties", {})
+    found = [
+        *spec.capabilities,
+        *(f"may ask for {name}" for name in spec.optional_capabilities),
+        *_sandbox_permissions(spec.sandbox),
+        *(f"variable {name}" for name in spec.env_inherit),
+        *(f"hears {topic}" for topic in (*spec.subscribes, *spec.snapshots)),
+        *(f"publishes {topic}" for topic in spec.publishes),
+        *(f"secret {name}" for name in secrets),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _sandbox_permissions(sandbox: SandboxRequest | None) -> list[str]:
+    """Permissions that the plugin's sandbox section asks for."""
+    if sandbox is None:
+        return ["no sandbox of its own"]
+    return [
+        *(["the host's network"] if sandbox.host_network else []),
+        *(f"reads {path}" for path in sandbox.read),
+        *(f"writes {path}" for path in sandbox.write),
+    ]
+
+
+def _exports(spec: PluginSpec) -> tuple[str, ...]:
+    return tuple(f"{export.kind} {export.name}" for export in spec.exports)
+
+
+def _without(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in others)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A package that may be installed: unpacked, read, and signed by somebody trusted or let in unsigned."""
+    """A package that may be installed: unpacked, and signed by a trusted key or accepted unsigned."""
 
     opened: Opened
     source: str
     key_id: str | None
     before: Installed | None
-    """What would be replaced, as it was when this package was compared with it."""
+    """The installed release at the time of the comparison."""
     difference: Difference | None
 
     @property
@@ -48,19 +160,19 @@ class Candidate:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it is exactly what is installed."""
+        """Whether exactly this package is installed already."""
         return self.before is not None and self.before.current.digest == self.opened.digest
 
 
 class Verified(NamedTuple):
-    """A signature that holds, and the key that made it."""
+    """A valid signature and its trusted key."""
 
     signature: signatures.Signature
     key: TrustedKey
 
 
 def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetime) -> Verified:
-    """Whose a package is, if a key that counts has signed it; else `PackageRefused`, each with its own reason."""
+    """Verify the signature of a package with a trusted key; raises `PackageRefused` with the reason."""
     if data is None:
         hint = "its publisher signs it with plugbay sign; plugbay install --allow-unsigned takes it without"
         raise PackageRefused(Reason.UNSIGNED, f"{package.id} {package.version} has no signature", hint=hint)
@@ -71,7 +183,7 @@ def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetim
 
 
 def signature_of(archive: Path, opened: Opened) -> bytes | None:
-    """The signature that came with an archive: beside it, or inside."""
+    """The signature of an archive: the file beside it, or the one inside."""
     beside = signature_path(archive)
     if not beside.is_file():
         return opened.signature
@@ -80,7 +192,7 @@ def signature_of(archive: Path, opened: Opened) -> bytes | None:
 
 
 class Installer:
-    """Changes one store. `step` is told each step as it is done; it may raise, and it may never return."""
+    """Changes one store. `step` is called after each step; tests make it raise or kill the process."""
 
     def __init__(
         self,
@@ -99,7 +211,7 @@ class Installer:
 
     @contextmanager
     def candidate(self, archive: Path, source: str = "", *, allow_unsigned: bool = False) -> Iterator[Candidate]:
-        """Unpack and verify a package, in a folder that is gone afterwards."""
+        """Unpack and verify a package in a temporary folder."""
         with self.store.staging() as folder:
             self._step("staged")
             opened = open_archive(archive, folder, self._limits, lambda name: self._step("wrote"))
@@ -109,30 +221,31 @@ class Installer:
             if signature is not None or not allow_unsigned:
                 key_id = verify(opened.package, signature, self._trust, self._clock()).key.key_id
             if signature is not None:
-                # So that the installed folder can be verified where it is.
+                # So that the installed folder can be verified later.
                 (opened.package.root / SIGNATURE_NAME).write_bytes(signature)
             self._step("verified")
             before = self.store.find(opened.package.id)
-            yield Candidate(opened, source or archive.name, key_id, before, _compared(before, opened.package))
+            yield Candidate(opened, source or archive.name, key_id, before, _compare(before, opened.package))
 
     def install(self, candidate: Candidate, *, allow_downgrade: bool = False) -> Installed:
-        """Put a candidate where hosts find it; nothing happens when it is there already."""
+        """Install a candidate; does nothing when it is installed already."""
         package, opened = candidate.package, candidate.opened
         with self.store.locked():
             state = self.store.state(package.id)
             before = self.store.find(package.id)
             if before is not None and before.current.digest == opened.digest:
-                # Perhaps since a moment ago, by somebody else. What is missing is put back, what was changed is told.
+                # Perhaps another process has just installed it. `publish` restores missing files and refuses changed
+                # ones.
                 self.store.publish(package.root, opened.digest, package.id)
                 return before
             if before != candidate.before:
-                text = f"{package.id} was changed by somebody else meanwhile"
+                text = f"another process changed {package.id} meanwhile"
                 raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
             _require_unpinned(before)
             _check_version(candidate, state, allow_downgrade)
             self.store.publish(package.root, opened.digest, package.id)
             self._step("published")
-            self.store.record(_following(package.id, state, before, self._release(candidate)))
+            self.store.record(_next_state(package.id, state, before, self._release(candidate)))
             self._step("recorded")
             self.store.switch(package.id, opened.digest)
             self._step("switched")
@@ -141,7 +254,7 @@ class Installer:
             return self._require(package.id)
 
     def rollback(self, plugin_id: str) -> Installed:
-        """Go back to the release before the current one."""
+        """Go back to the previous release."""
         with self.store.locked():
             installed = self._require(plugin_id)
             _require_unpinned(installed)
@@ -152,14 +265,16 @@ class Installer:
             return self._require(plugin_id)
 
     def pin(self, plugin_id: str, pinned: bool) -> Installed:
-        """Keep a plugin at its current release, or let go of it."""
+        """Pin a plugin to its current release, or unpin it."""
         with self.store.locked():
             installed = self._require(plugin_id)
             self.store.record(installed.state.model_copy(update={"pinned": pinned}))
             return self._require(plugin_id)
 
     def uninstall(self, plugin_id: str) -> Installed:
-        """Remove every release of a plugin. Its highest version is remembered: an older one stays a replay."""
+        """Remove all releases of a plugin. Its highest version is kept, so that older versions are still refused as
+        replays.
+        """
         with self.store.locked():
             installed = self._require(plugin_id)
             self.store.unlink(plugin_id)
@@ -186,8 +301,8 @@ class Installer:
         )
 
 
-def _compared(before: Installed | None, package: Package) -> Difference | None:
-    """With the installed release; None when there is none, or when it is no plugin any more."""
+def _compare(before: Installed | None, package: Package) -> Difference | None:
+    """Compare with the installed release; None when there is none, or when it is no longer readable."""
     old = inspect(before.folder.resolve()).spec if before else None
     return difference(old, package.spec) if old else None
 
@@ -199,7 +314,7 @@ def _require_unpinned(installed: Installed | None) -> None:
 
 
 def _check_version(candidate: Candidate, state: State | None, allow_downgrade: bool) -> None:
-    """Never other contents for a known version; never an older one unless the operator says so."""
+    """Refuse a known version with different contents, and an older version unless downgrades are allowed."""
     if state is None:
         return
     package, digest = candidate.package, candidate.opened.digest
@@ -220,8 +335,8 @@ def _check_version(candidate: Candidate, state: State | None, allow_downgrade: b
     raise PackageRefused(Reason.REPLAYED, text, hint=hint)
 
 
-def _following(plugin_id: str, state: State | None, before: Installed | None, release: Release) -> State:
-    """What is remembered once `release` follows the current one; what was rolled back is forgotten."""
+def _next_state(plugin_id: str, state: State | None, before: Installed | None, release: Release) -> State:
+    """The state after `release` becomes current; releases that were rolled back are dropped."""
     kept = [] if before is None else [*before.earlier, before.current]
     releases = [*(item for item in kept if item.digest != release.digest), release][-KEPT_RELEASES:]
     highest = Highest(version=release.version, digest=release.digest)

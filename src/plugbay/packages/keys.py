@@ -1,7 +1,7 @@
-"""Ed25519 keys as files: made for nobody else's eyes, and refused when somebody else could read them.
+"""Ed25519 key files (PKCS 8 and SPKI in PEM, as in openssl), and key ids.
 
-Owns the file forms (PKCS 8 and SPKI in PEM, as openssl has them) and the key id. Knows nothing of packages. The
-library behind it comes with the extra `oci`, and is loaded when a key is used.
+Private keys are created with mode 0600 and refused when others can read them. `cryptography` comes with the extra `oci`
+and is imported only when a key is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_FILE = 16 << 10
-"""Bytes of a key file; an Ed25519 key in PEM has about 120."""
+"""Size limit; an Ed25519 key in PEM has about 120 bytes."""
 
 _WEAK = frozenset(
     bytes.fromhex(text)
@@ -34,7 +34,7 @@ _WEAK = frozenset(
         "ee" + "ff" * 30 + "7f",
     )
 )
-"""Public keys for which anybody can make signatures: the points of small order, without their sign bit."""
+"""Points of small order, without sign bit: public keys for which anybody can forge signatures."""
 
 
 def key_id(public: bytes) -> str:
@@ -43,17 +43,17 @@ def key_id(public: bytes) -> str:
 
 
 def public_of(private: Ed25519PrivateKey) -> bytes:
-    """The raw public key that belongs to a private one."""
+    """The raw public key of a private key."""
     return private.public_key().public_bytes_raw()
 
 
-def weak(public: bytes) -> bool:
-    """Whether signatures of this key prove nothing."""
+def is_weak(public: bytes) -> bool:
+    """Whether signatures of this key can be forged."""
     return bytes([*public[:31], public[31] & 0x7F]) in _WEAK
 
 
 def make(private_path: Path, public_path: Path) -> bytes:
-    """Write a new pair of keys, never over an old one; the raw public key."""
+    """Create a key pair, never over existing files; returns the raw public key."""
     require_library()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -70,7 +70,7 @@ def make(private_path: Path, public_path: Path) -> bytes:
 
 
 def load_private(path: Path) -> Ed25519PrivateKey:
-    """A private key; refused when others could have read it."""
+    """Load a private key; refused when others can read the file."""
     require_library()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -80,7 +80,7 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None  # without its cause, which may hold the key
+        key = None  # the cause may contain the key
     if not isinstance(key, Ed25519PrivateKey):
         text = f"{path} is no Ed25519 private key in PEM, without a password"
         raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="make one with: plugbay keygen NAME")
@@ -91,7 +91,7 @@ def load_private(path: Path) -> Ed25519PrivateKey:
 
 
 def load_public(path: Path) -> bytes:
-    """A raw public key."""
+    """Load a raw public key."""
     require_library()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -108,13 +108,13 @@ def load_public(path: Path) -> bytes:
     return key.public_bytes_raw()
 
 
-def verifies(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether the holder of the key has signed `data`."""
+def verify(public: bytes, signature: bytes, data: bytes) -> bool:
+    """Whether this is a valid signature of `data`."""
     require_library()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if weak(public):
+    if is_weak(public):
         return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
@@ -124,7 +124,7 @@ def verifies(public: bytes, signature: bytes, data: bytes) -> bool:
 
 
 def require_library() -> None:
-    """Say which extra is missing, before anything else is tried."""
+    """Raise `PackageRefused` when `cryptography` is not installed."""
     import importlib.util
 
     if importlib.util.find_spec("cryptography") is None:

@@ -1,6 +1,6 @@
-"""Where a package is in a registry: `oci://host[:port]/repository[:tag][@sha256:…]`.
+"""Reference to a package in a registry: `oci://host[:port]/repository[:tag][@sha256:…]`.
 
-Owns the grammar. Pure; the digest is what counts, a tag is somebody's word for it.
+Pure. The digest is authoritative; a tag may move.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _REFERENCE = re.compile(
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 MAX_REPOSITORY = 255
-"""Characters that every registry takes."""
+"""Characters that every registry accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One artifact, by tag, by digest, or by both."""
+    """One artifact, by tag, digest, or both."""
 
     registry: str
-    """Host, and port if there is one."""
+    """Host, with port if given."""
     repository: str
     tag: str | None = None
     digest: str | None = None
@@ -38,21 +38,21 @@ class Reference:
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for."""
+        """The digest, or else the tag, to request."""
         return self.digest or self.tag or "latest"
 
     @property
     def is_local(self) -> bool:
-        """Whether the registry is on this machine, where nobody listens in between."""
+        """Whether the registry is on loopback, where TLS is not needed."""
         return is_loopback(self.registry.rpartition(":")[0] if re.search(r":\d+$", self.registry) else self.registry)
 
     def pinned(self, digest: str) -> Reference:
-        """The same artifact, by its digest."""
+        """The same artifact by digest."""
         return replace(self, digest=digest)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or by address, is this machine."""
+    """Whether a host name or address is loopback."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -60,12 +60,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Whether this is meant to be in a registry, as opposed to a file."""
+    """Whether the text is a reference, not a file name."""
     return text.startswith(SCHEME)
 
 
 def parse(text: str) -> Reference:
-    """The reference in `text`; `oci://` may be left out where nothing else can be meant."""
+    """Parse a reference; `oci://` may be omitted."""
     found = _REFERENCE.fullmatch(text.removeprefix(SCHEME))
     if found is None or len(found["repository"]) > MAX_REPOSITORY:
         hint = "it looks like oci://registry.example/acme/devkit:1.0.0, the name in lower case"
@@ -74,6 +74,6 @@ def parse(text: str) -> Reference:
 
 
 def tag_of(version: str) -> str:
-    """A version as a tag: build metadata begins with `+`, which tags may not have."""
+    """The tag for a version: `+` is not allowed in tags."""
     tag = re.sub(r"[^A-Za-z0-9._-]", "_", version)[:128]
     return tag if re.match(r"[A-Za-z0-9_]", tag) else f"_{tag[:127]}"

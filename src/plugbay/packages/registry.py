@@ -1,12 +1,11 @@
-"""Carries packages to and from any OCI registry: by digest, over TLS, checked byte by byte as they come.
+"""Pushes packages to and pulls them from any OCI registry.
 
     manifest   artifactType application/vnd.vai.plugin.package.v1, config {}
     layer 0    the archive
     layer 1    its signature, when it has one
 
-Owns the form of the artifact and what is believed of a registry: nothing but the digest that was asked for. The client
-is our own because the ready-made one (oras) checks no digest, caps no size, and waits two minutes before it says that
-a registry cannot be reached. `connection` speaks HTTP.
+A registry is not trusted: every byte is checked against the requested digest and size while it arrives. This is our own
+client because oras checks no digest, limits no size, and takes two minutes to report an unreachable registry.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from plugbay.packages.rules import DEFAULT_LIMITS, Limits
 from plugbay.packages.store import Digest
 
 Progress = Callable[[str, int, int], None]
-"""(what, bytes so far, bytes in all)"""
+"""Called with name, bytes so far, total bytes."""
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 ARTIFACT_TYPE = "application/vnd.vai.plugin.package.v1"
@@ -40,11 +39,11 @@ EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY = b"{}"
 
 MAX_MANIFEST = 1 << 20
-"""Bytes; ours have about 800."""
+"""Size limit; our manifests have about 800 bytes."""
 
 
 class Descriptor(BaseModel):
-    """A blob, as a manifest names it."""
+    """Descriptor of a blob."""
 
     media_type: str = Field(alias="mediaType")
     digest: Digest
@@ -52,7 +51,7 @@ class Descriptor(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a registry keeps under a tag or a digest; of whatever else is in it, nothing is used."""
+    """An image manifest; other fields are ignored."""
 
     schema_version: Literal[2] = Field(alias="schemaVersion")
     media_type: Literal["application/vnd.oci.image.manifest.v1+json"] = Field(alias="mediaType")
@@ -63,16 +62,16 @@ class Manifest(BaseModel):
 
 
 class Pushed(NamedTuple):
-    """What a registry has now."""
+    """A pushed artifact."""
 
     reference: Reference
-    """With the digest of the manifest: what to pull by."""
+    """With the digest of the manifest, for pulling."""
     archive_digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What came from a registry, and was what was asked for."""
+    """A pulled and verified archive."""
 
     reference: Reference
     archive: Path
@@ -88,12 +87,12 @@ def push(
     facts: Mapping[str, str],
     progress: Progress = lambda what, done, total: None,
 ) -> Pushed:
-    """Put an archive, and the signature beside it, under a tag. A tag that holds another archive is never moved."""
+    """Push an archive, and the signature beside it, under a tag. A tag with another archive is never overwritten."""
     beside = signature_path(archive)
     blobs = [(archive.name, archive.read_bytes()), *([(beside.name, beside.read_bytes())] if beside.is_file() else [])]
     kinds = (ARCHIVE_TYPE, SIGNATURE_TYPE)
     layers = [_describe(kind, data) for kind, (_, data) in zip(kinds, blobs, strict=False)]
-    _require_free(connection, reference, layers[0]["digest"])
+    _require_unused_tag(connection, reference, layers[0]["digest"])
     for layer, (name, data) in zip(layers, blobs, strict=True):
         _upload(connection, layer, data, name, progress)
     config = _describe(EMPTY_TYPE, EMPTY)
@@ -119,8 +118,8 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _require_free(connection: Connection, reference: Reference, digest: str) -> None:
-    """A tag may get another signature, never another archive."""
+def _require_unused_tag(connection: Connection, reference: Reference, digest: str) -> None:
+    """Refuse to replace the archive under a tag; its signature may change."""
     data = connection.manifest(reference, MANIFEST_TYPE, MAX_MANIFEST)
     if data is None:
         return
@@ -133,7 +132,7 @@ def _require_free(connection: Connection, reference: Reference, digest: str) -> 
 
 
 def _upload(connection: Connection, descriptor: Mapping[str, Any], data: bytes, what: str, progress: Progress) -> None:
-    """A blob, unless the registry has it already."""
+    """Upload a blob, unless the registry has it."""
     size = len(data)
 
     def pieces() -> Iterator[bytes]:
@@ -154,7 +153,7 @@ def pull(
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress = lambda what, done, total: None,
 ) -> Pulled:
-    """Fetch an archive and its signature. `out` is a file, or a folder for a file named after the reference."""
+    """Pull an archive and its signature. `out` is a file, or a folder for a file named after the reference."""
     data = connection.manifest(reference, MANIFEST_TYPE, MAX_MANIFEST)
     if data is None:
         text = f"there is no {reference}"
@@ -170,7 +169,7 @@ def pull(
     path = out / _file_name(reference, digest) if out.is_dir() else out
     _download(connection, archive, path, limits.packed, progress)
     beside = signature_path(path)
-    beside.unlink(missing_ok=True)  # of another archive that was here before
+    beside.unlink(missing_ok=True)  # belongs to an archive that was here before
     if signature is not None:
         _download(connection, signature, beside, documents.MAX_BYTES, progress)
     kept = beside if signature else None
@@ -191,7 +190,7 @@ def _file_name(reference: Reference, digest: str) -> str:
 
 
 def _download(connection: Connection, blob: Descriptor, path: Path, limit: int, progress: Progress) -> None:
-    """A blob, in its place once every byte of it is right."""
+    """Download a blob; it gets its name once its digest is verified."""
     if blob.size > limit:
         text = f"{path.name} would have {blob.size:,} bytes; at most {limit:,} are taken"
         raise PackageRefused(Reason.TOO_LARGE, text, limit=limit)
@@ -208,7 +207,7 @@ def _download(connection: Connection, blob: Descriptor, path: Path, limit: int, 
 
 
 def _copy(pieces: Iterator[bytes], file: BinaryIO, size: int, progress: Callable[[int], None]) -> str:
-    """The digest of what came; never a byte more than was announced."""
+    """Copy the bytes and return their digest; stops when there are more than announced."""
     digest, done = hashlib.sha256(), 0
     for piece in pieces:
         done += len(piece)

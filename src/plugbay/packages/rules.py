@@ -1,7 +1,7 @@
-"""What a package may contain: which names, how many of them, how many bytes. The same for packing and for unpacking.
+"""Limits and file names of packages, for packing and unpacking alike. Pure.
 
-Pure decisions over text and numbers. A name is refused if any file system that plugbay may meet would read it as
-another one, so that what was verified on one machine is what runs on the next.
+A name is refused if any file system could read it as another name, so that the files verified on one machine are the
+files that run on the next.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ from dataclasses import dataclass
 from plugbay.packages.errors import PackageRefused, Reason
 
 MAX_PATH = 500
-"""Bytes of a whole name; what is left of the 1,024 that macOS allows is for the store's own folders."""
+"""Bytes of a name; macOS allows 1,024 including the store's own folders."""
 
 MAX_PART = 200
 """Bytes of one part; most file systems allow 255, encrypted ones fewer."""
 
 MAX_DEPTH = 32
-"""Folders within folders; a deep tree of node modules has about 20."""
+"""Nesting; a deep node_modules tree has about 20."""
 
 _RESERVED = frozenset(
     "con prn aux nul conin$ conout$".split() + [f"{device}{digit}" for device in ("com", "lpt") for digit in range(10)]
 )
-"""Names that are devices on Windows, whatever their suffix."""
+"""Device names on Windows, with any suffix."""
 
-_ELSEWHERE = frozenset('\\:<>|"?*')
-"""What Windows takes for a separator or a pattern, or does not take at all."""
+_WINDOWS = frozenset('\\:<>|"?*')
+"""Separators, patterns and forbidden characters on Windows."""
 
 _INVISIBLE = frozenset(
     map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180F, 0x3164, 0xFFA0, *range(0x180B, 0x180E)])
 ) | frozenset(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
-"""Characters that Unicode says to ignore, though they count as printable; file systems that ignore case ignore them."""
+"""Default-ignorable characters that count as printable; case-insensitive file systems ignore them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a stranger's package is taken."""
+    """Limits for untrusted packages."""
 
     packed: int = 50 << 20
     """Bytes of the archive."""
     unpacked: int = 200 << 20
-    """Bytes of the tar inside, counted while it is inflated."""
+    """Bytes of the tar, counted while inflating."""
     files: int = 5_000
-    """Entries of the archive, folders too."""
+    """Entries, including folders."""
     ratio: int = 100
-    """Bytes inflated from one packed byte; text reaches 10, generated tables 50."""
+    """Inflated bytes per packed byte; text reaches 10, generated tables 50."""
     unjudged: int = 1 << 20
-    """Bytes that may be inflated before the ratio counts: a few hundred small files are nearly all padding."""
+    """Inflated bytes before the ratio counts: small files are mostly padding."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
 def name_problem(name: str) -> str | None:
-    """Why `name` cannot be the name of a file in a package; None when it can."""
+    """Why a file name is not allowed; None when it is."""
     if not name or name.startswith("/"):
         return "is empty" if not name else "is an absolute path"
-    if not _ELSEWHERE.isdisjoint(name):
+    if not _WINDOWS.isdisjoint(name):
         return 'contains one of \\ : < > | " ? *, which mean something else elsewhere'
     if not name.isprintable() or not _INVISIBLE.isdisjoint(name):
         return "contains characters that cannot be shown"
@@ -82,7 +82,7 @@ def _part_problem(part: str) -> str | None:
 
 
 class Names:
-    """The names of one package, taken one by one; raises `PackageRefused` for the first that cannot be."""
+    """The names of one package; raises `PackageRefused` for the first one that is not allowed."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -92,18 +92,18 @@ class Names:
         return len(self._files) + len(self._folders)
 
     def add(self, name: str) -> None:
-        """A file, and the folders it is in."""
+        """Add a file and its parent folders."""
         self._check(name)
         parts = name.split("/")
         for depth in range(1, len(parts)):
             self._take_folder("/".join(parts[:depth]))
         key = _key(name)
         if key in self._files or key in self._folders:
-            self._twins(name, self._files.get(key) or self._folders[key])
+            self._refuse_duplicate(name, self._files.get(key) or self._folders[key])
         self._files[key] = name
 
     def add_folder(self, name: str) -> None:
-        """A folder that an archive lists; it may be listed more than once."""
+        """Add a folder, which may be listed more than once."""
         self._check(name)
         parts = name.split("/")
         for depth in range(1, len(parts) + 1):
@@ -117,15 +117,15 @@ class Names:
     def _take_folder(self, name: str) -> None:
         key = _key(name)
         if key in self._files:
-            self._twins(name, self._files[key])
+            self._refuse_duplicate(name, self._files[key])
         if self._folders.setdefault(key, name) != name:
-            self._twins(name, self._folders[key])
+            self._refuse_duplicate(name, self._folders[key])
 
-    def _twins(self, name: str, other: str) -> None:
+    def _refuse_duplicate(self, name: str, other: str) -> None:
         text = f"{name!r} is there twice" if name == other else f"{other!r} and {name!r} are one name to some systems"
         raise PackageRefused(Reason.DUPLICATE_NAME, text, file=name)
 
 
 def _key(name: str) -> str:
-    """The same for names that differ in case or in how a character is composed, in any file system's opinion."""
+    """Equal for names that differ only in case or Unicode composition."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -1,7 +1,7 @@
-"""`marketplace.signature.json`: who says that these files are this version of this plugin.
+"""`marketplace.signature.json`: signing a package, and verifying the signature.
 
-Owns the document and the order of its checks; each way to fail has its own reason. The signature is over the hash of
-every file by name, so it holds for a folder, an archive and a download alike. Whose key counts is `trust`'s to say.
+The signature covers the hash of every file by name, so it is valid for a folder, an archive and a download alike. The
+order of the checks is fixed and each failure has its own reason. Whether the key is trusted is decided in `trust`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Text = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Signature(BaseModel):
-    """The document, read or made."""
+    """The signature document."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,16 +46,16 @@ class Signature(BaseModel):
     signature: str
 
     def signed_bytes(self) -> bytes:
-        """What the key has signed: its purpose, then everything else in one form only."""
+        """The signed bytes: the schema name, then the canonical JSON without the signature."""
         return f"{SCHEMA}\n{documents.compact(self.model_dump(by_alias=True, exclude={'signature'}))}".encode()
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The file contents."""
         return documents.pretty(self.model_dump(by_alias=True))
 
 
 def sign(package: Package, key: Ed25519PrivateKey, now: datetime) -> Signature:
-    """The statement of the key's holder about a package."""
+    """Sign a package."""
     statement = Signature.model_validate(
         {
             "schema": SCHEMA,
@@ -80,7 +80,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def read(data: bytes) -> Signature:
-    """The signature in a file; raises `PackageRefused` for what is none."""
+    """Parse a signature file; raises `PackageRefused`."""
     found = documents.read(Signature, data)
     if isinstance(found, list):
         listed: list[Any] = [problem.to_json() for problem in found]
@@ -89,15 +89,15 @@ def read(data: bytes) -> Signature:
 
 
 def check(signature: Signature, public: bytes, package: Package) -> None:
-    """That the key's holder has signed exactly these files; raises `PackageRefused` with what is different."""
-    if not keys.verifies(public, _decoded(signature.signature), signature.signed_bytes()):
+    """Verify signature and files; raises `PackageRefused` with the difference."""
+    if not keys.verify(public, _decode(signature.signature), signature.signed_bytes()):
         text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
         raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint=AGAIN)
     check_contents(signature, package)
 
 
 def check_contents(signature: Signature, package: Package) -> None:
-    """That these are the files it speaks of, whoever may have signed; raises `PackageRefused` like `check`."""
+    """Verify that the files match the signature document, without checking the key; raises `PackageRefused`."""
     stated, found = f"{signature.package_id} {signature.version}", f"{package.id} {package.version}"
     if stated != found:
         text = f"the signature is for {stated}, and the manifest says {found}"
@@ -120,8 +120,8 @@ def _check_files(stated: Mapping[str, str], found: Mapping[str, str]) -> None:
             raise PackageRefused(reason, f"{names[0]!r} {text}{more}", hint=AGAIN, file=names[0])
 
 
-def _decoded(text: str) -> bytes:
-    """The signature's bytes; what is no base64 is no signature either."""
+def _decode(text: str) -> bytes:
+    """Decode the signature; invalid base64 becomes an empty signature."""
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except ValueError:

@@ -1,12 +1,12 @@
-"""The store: every release as an immutable folder named by its digest, and for each plugin one link to the current one.
+"""`Store`: installed releases as immutable folders named by digest, and one link per plugin to the current release.
 
     plugins/<plugin>            -> ../packages/<sha256>/<plugin>     what a host loads: Host.load(store/"plugins")
     packages/<sha256>/<plugin>/    the files of one release, read-only
-    state/<plugin>.json            which releases there are to go back to, the pin, the highest version ever seen
-    tmp/                           what is not there yet, or no longer
+    state/<plugin>.json            releases for rollback, the pin, the highest version ever installed
+    tmp/                           staging, and folders to delete
 
-Owns the layout and that each change is one rename. The link alone says which release is current: what the state lists
-beyond it was rolled back, or never took effect. What may be changed is `installer`'s to decide.
+Every change is one rename. Only the link says which release is current: later releases in the state file were rolled
+back or never took effect. `installer` decides which changes are allowed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from plugbay.model.errors import ConfigInvalid, Problem
-from plugbay.packages import documents, durable, folder
+from plugbay.packages import documents, durable
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.package import folder_name
+from plugbay.packages.package import all_files, folder_name, hash_files
 
 KEPT_RELEASES = 5
-"""Of each plugin, the current one included: enough to go back over a bad week, and no more disk than that."""
+"""Releases kept per plugin, including the current one."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class Release(BaseModel):
-    """One installed version."""
+    """One installed release."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,14 +43,14 @@ class Release(BaseModel):
     version: str
     contract: str
     source: str
-    """Where it came from: a file's name, or `oci://…@sha256:…`."""
+    """Its origin: a file name, or `oci://…@sha256:…`."""
     key_id: str | None
-    """Whose signature it has; None: unsigned, and let in on the operator's word."""
+    """Key of its signature; None: installed unsigned with `--allow-unsigned`."""
     installed_at: str
 
 
 class Highest(BaseModel):
-    """The newest version a store has ever had; an older one is a replay."""
+    """The highest version ever installed; older ones are replays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +59,7 @@ class Highest(BaseModel):
 
 
 class State(BaseModel):
-    """What is remembered about one plugin, also after it was uninstalled."""
+    """State of one plugin; kept after uninstalling."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,13 +72,13 @@ class State(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One plugin and where the link leads."""
+    """An installed plugin and its current release."""
 
     state: State
     position: int
-    """Of the current release in `state.releases`."""
+    """Index of the current release in `state.releases`."""
     folder: Path
-    """What a host loads: `plugins/<plugin>`."""
+    """The folder that hosts load: `plugins/<plugin>`."""
 
     @property
     def id(self) -> str:
@@ -90,12 +90,12 @@ class Installed:
 
     @property
     def earlier(self) -> list[Release]:
-        """What can be gone back to, the nearest last."""
+        """Releases to roll back to, the nearest last."""
         return self.state.releases[: self.position]
 
 
 class Store:
-    """One folder of packages."""
+    """One store on disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -104,10 +104,10 @@ class Store:
         self._states = self.root / "state"
         self._tmp = self.root / "tmp"
 
-    # What there is.
+    # Reading.
 
     def state(self, plugin_id: str) -> State | None:
-        """What is remembered about a plugin; raises `ConfigInvalid` for a file of no use."""
+        """State of a plugin; raises `ConfigInvalid` for an invalid file."""
         return self._read(self._states / f"{folder_name(plugin_id)}.json")
 
     def find(self, plugin_id: str) -> Installed | None:
@@ -116,7 +116,7 @@ class Store:
         return self._installed(state) if state else None
 
     def installed(self) -> list[Installed]:
-        """Every plugin, by id."""
+        """All installed plugins, by id."""
         states = [self._read(path) for path in self._states.glob("[!.]*.json")]
         found = [self._installed(state) for state in states if state]
         return sorted((item for item in found if item), key=lambda item: item.id)
@@ -128,7 +128,7 @@ class Store:
         return None if position is None else Installed(state, position, link)
 
     def _linked(self, link: Path) -> str | None:
-        """The digest of the release that a link leads to."""
+        """The digest that a link points to."""
         try:
             return f"sha256:{Path(os.readlink(link)).parent.name}"
         except OSError:
@@ -146,32 +146,32 @@ class Store:
         return found
 
     def package_folder(self, digest: str, plugin_id: str) -> Path:
-        """Where the files of a release are, or will be."""
+        """The folder of a release."""
         return self._packages / digest.removeprefix("sha256:") / folder_name(plugin_id)
 
-    # Changes. All but `staging` want the lock.
+    # Changes. All except `staging` need the lock.
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time changes a store; the lock goes with its process, however that ends."""
+        """Lock the store against other processes; the kernel releases the lock when the process ends."""
         for place in (self.root, self.plugins, self._packages, self._states, self._tmp):
             place.mkdir(parents=True, exist_ok=True)
-        with _flocked(self.root, wait=True):
+        with _lock(self.root, wait=True):
             yield
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder of one's own that nobody else can look into; gone afterwards, also when the process dies."""
+        """A private temporary folder. A folder whose process died is removed by the next sweep."""
         own = self._tmp / secrets.token_hex(8)
         with ExitStack() as held:
             with self.locked():
                 own.mkdir(0o700)
-                held.enter_context(_flocked(own, wait=True))
+                held.enter_context(_lock(own, wait=True))
             held.callback(_remove, own)
             yield own
 
     def publish(self, staged: Path, digest: str, plugin_id: str) -> None:
-        """Give an unpacked release its place, complete; one that is there already must be the same."""
+        """Move an unpacked release into place; if it exists already, it must be identical."""
         target = self.package_folder(digest, plugin_id)
         if target.is_dir():
             _require_same(staged, target, plugin_id)
@@ -185,12 +185,12 @@ class Store:
         durable.move(parcel, target.parent)
 
     def record(self, state: State) -> None:
-        """Replace what is remembered about a plugin."""
+        """Replace the state of a plugin."""
         path = self._states / f"{folder_name(state.id)}.json"
         durable.write_file(path, documents.pretty(state.model_dump()))
 
     def switch(self, plugin_id: str, digest: str) -> None:
-        """Make a release the current one: the moment at which it is installed."""
+        """Make a release current. This is the moment of installation."""
         release = self.package_folder(digest, plugin_id)
         if not release.is_dir():
             text = f"the files of this release of {plugin_id} are gone from {release}"
@@ -198,34 +198,34 @@ class Store:
         durable.point(self.plugins / release.name, os.path.relpath(release, self.plugins), self._tmp)
 
     def unlink(self, plugin_id: str) -> None:
-        """Take a plugin away from the hosts: the moment at which it is uninstalled."""
+        """Remove the link of a plugin. This is the moment of removal."""
         (self.plugins / folder_name(plugin_id)).unlink(missing_ok=True)
         durable.sync_folder(self.plugins)
 
     def sweep(self) -> None:
-        """Remove what nothing leads to any more, and what processes that died have left.
+        """Remove unused releases and leftovers of dead processes.
 
-        The change itself is done by then, so this never fails: what it has to leave, the next one removes.
+        Never fails, because the change itself is done: the next sweep removes the rest.
         """
         with suppress(OSError, ConfigInvalid):
             releases = [release for item in self.installed() for release in item.state.releases]
             needed = {release.digest.removeprefix("sha256:") for release in releases}
             for package in self._packages.iterdir():
                 if package.name not in needed:
-                    # Out of the way in one step first: a release is there completely or not at all.
+                    # Moved in one step, so that a release is never half deleted.
                     durable.move(package, self._tmp / secrets.token_hex(8))
         self.sweep_leftovers()
 
     def sweep_leftovers(self) -> None:
-        """Remove what processes that died have left. Never fails, like `sweep`."""
+        """Remove leftovers of dead processes. Never fails."""
         with suppress(OSError):
             for leftover in self._tmp.iterdir():
                 _remove_if_abandoned(leftover)
 
 
 def _seal(root: Path) -> None:
-    """Make a release read-only for everybody, and readable whatever the umask: nobody changes by accident what was
-    verified, and Python leaves no bytecode in it.
+    """Make a release read-only, and readable whatever the umask. This prevents accidental changes, and bytecode written
+    by Python.
     """
     for place, _, files in os.walk(root, topdown=False):
         for name in files:
@@ -235,7 +235,7 @@ def _seal(root: Path) -> None:
 
 
 def _remove(root: Path) -> None:
-    """A folder and everything in it, also what is read-only. What cannot be removed stays, for the next sweep."""
+    """Remove a folder, including read-only contents. Anything that cannot be removed stays for the next sweep."""
     for place, _, _ in os.walk(root):
         with suppress(OSError):
             os.chmod(place, 0o700)
@@ -243,8 +243,8 @@ def _remove(root: Path) -> None:
 
 
 def _require_same(staged: Path, target: Path, plugin_id: str) -> None:
-    """What plugins run by root leave in their own folders (bytecode, logs) is none of our business; their files are."""
-    expected, found = (folder.hashes(folder.all_files(root)) for root in (staged, target))
+    """Compare only the files of the package: a plugin run by root may leave bytecode or logs in its folder."""
+    expected, found = (hash_files(all_files(root)) for root in (staged, target))
     changed = [name for name in expected if found.get(name) != expected[name]]
     if changed:
         text = f"{changed[0]!r} of this release was changed in the store, {target}"
@@ -253,8 +253,8 @@ def _require_same(staged: Path, target: Path, plugin_id: str) -> None:
 
 
 @contextmanager
-def _flocked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Raises BlockingIOError when it would have to wait and must not."""
+def _lock(path: Path, *, wait: bool) -> Iterator[None]:
+    """Raises BlockingIOError if the lock is taken and `wait` is False."""
     at = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(at, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -264,12 +264,12 @@ def _flocked(path: Path, *, wait: bool) -> Iterator[None]:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """A staging folder belongs to the process that holds its lock."""
+    """Remove a staging folder unless a process holds its lock."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
     try:
-        with _flocked(path, wait=False):
+        with _lock(path, wait=False):
             _remove(path)
     except (BlockingIOError, FileNotFoundError):
         pass

@@ -1,7 +1,6 @@
-"""The trust store: which keys may sign the plugins of which publisher, until when.
+"""`TrustStore`: which keys may sign the plugins of which publisher, and until when.
 
-Owns the file and every judgement about a key. A key is bound to its publisher's plugins, so one key too many in here
-opens no other publisher's door. A file that cannot be read is an error, never an empty store.
+A key counts only for plugins of its publisher. An unreadable file is an error, never an empty store.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from plugbay.packages import documents, durable, keys
 from plugbay.packages.errors import PackageRefused, Reason
 
 MAX_NAME = 500
-"""Characters of a publisher's name or a plugin's id."""
+"""Characters of a publisher name or plugin id."""
 
 
-def _moment(value: object) -> datetime | None:
-    """A time that is the same everywhere."""
+def _parse_time(value: object) -> datetime | None:
+    """A time with a time zone."""
     found = datetime.fromisoformat(value) if isinstance(value, str) else None
     if value is not None and (found is None or found.tzinfo is None):
         raise ValueError("must be a time with its zone, as 2027-12-31T23:59:00Z")
@@ -36,7 +35,7 @@ def _moment(value: object) -> datetime | None:
 
 
 class _Entry(BaseModel):
-    """One key as the file has it."""
+    """One key in the file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,7 +43,7 @@ class _Entry(BaseModel):
     public_key: str
     publisher: str
     packages: list[str] = []
-    not_after: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    not_after: Annotated[datetime | None, BeforeValidator(_parse_time)] = None
     revoked: bool = False
 
 
@@ -54,17 +53,17 @@ class _Entries(RootModel[list[_Entry]]):
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """One public key, and what its signatures are good for."""
+    """A public key and the plugins it may sign."""
 
     public_key: bytes
     publisher: str
     packages: tuple[str, ...] = ()
-    """Ids it may sign besides: names without a publisher in them."""
+    """Further plugin ids that it may sign: ids without a publisher prefix."""
     not_after: datetime | None = None
     revoked: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what no publisher and no plugin is called: such a key would never count."""
+        """Raises ValueError for impossible names of publishers and plugins: such a key would never match."""
         for what, name in (("publisher", self.publisher), *(("package", name) for name in self.packages)):
             if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
                 text = "is no name: it is empty, too long, or has characters that cannot be shown"
@@ -78,7 +77,7 @@ class TrustedKey:
         return keys.key_id(self.public_key)
 
     def covers(self, package_id: str) -> bool:
-        """Whether the plugin is this publisher's: both `acme/devkit` and `acme.devkit` are acme's."""
+        """Whether the plugin belongs to this publisher: both `acme/devkit` and `acme.devkit` belong to acme."""
         if package_id in self.packages:
             return True
         owner, slash, _ = package_id.partition("/")
@@ -89,7 +88,7 @@ class TrustedKey:
         return not self.revoked and (self.not_after is None or now < self.not_after)
 
     def to_json(self) -> dict[str, Any]:
-        """As in the file, and in `plugbay trust list --json`."""
+        """The entry in the file and in `plugbay trust list --json`."""
         return {
             "key_id": self.key_id,
             "public_key": binascii.b2a_base64(self.public_key, newline=False).decode(),
@@ -101,13 +100,13 @@ class TrustedKey:
 
 
 class TrustStore:
-    """The keys in one file; a file that does not exist holds none."""
+    """The keys in one file; a missing file has none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def keys(self) -> list[TrustedKey]:
-        """Every key, revoked ones too; raises `ConfigInvalid` for a file of no use."""
+        """All keys, including revoked ones; raises `ConfigInvalid` for an invalid file."""
         try:
             found = documents.read(_Entries, self._read())
         except FileNotFoundError:
@@ -122,8 +121,8 @@ class TrustStore:
         return list(known.values())
 
     def add(self, key: TrustedKey) -> None:
-        """Trust a key, or change what it is trusted with. A revoked key stays revoked."""
-        if keys.weak(key.public_key):
+        """Add a key or change its entry. A revoked key stays revoked."""
+        if keys.is_weak(key.public_key):
             raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: anybody can sign with it")
         with self._editing() as known:
             if key.key_id in known and known[key.key_id].revoked:
@@ -131,7 +130,7 @@ class TrustStore:
             known[key.key_id] = key
 
     def revoke(self, key_id: str) -> TrustedKey:
-        """Never believe this key again; it stays in the file, so that nobody adds it by mistake."""
+        """Revoke a key; it stays in the file, so that it cannot be added again by mistake."""
         with self._editing() as known:
             if key_id not in known:
                 text = f"there is no key {key_id} in {self.path}"
@@ -140,7 +139,7 @@ class TrustStore:
             return known[key_id]
 
     def judge(self, key_id: str, package_id: str, now: datetime) -> TrustedKey:
-        """The key, if it may sign this plugin today; else `PackageRefused` says which keys may."""
+        """Return the key if it may sign this plugin now; else raise `PackageRefused` with the keys that may."""
         known = self.keys()
         key = next((item for item in known if item.key_id == key_id), None)
         expected = [item for item in known if item.covers(package_id) and item.is_good(now)]
@@ -159,14 +158,14 @@ class TrustStore:
 
     @contextmanager
     def _editing(self) -> Iterator[dict[str, TrustedKey]]:
-        """The keys by their ids, written back at the end; one process at a time."""
+        """The keys by id, written back at the end, under a lock."""
         with changing(self.path.parent):
             known = {item.key_id: item for item in self.keys()}
             yield known
             durable.write_file(self.path, documents.pretty([item.to_json() for item in known.values()]))
 
     def _read(self) -> bytes:
-        """The file, unless somebody else could have written it."""
+        """Read the file; refused when others can write it."""
         with open(self.path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if mode & 0o022:

@@ -1,32 +1,268 @@
-"""Opens an archive into a folder of its own: new files in a new folder, hashed as they are written.
+"""Unpacks untrusted archives: regular files only, within limits, in little memory, hashed while they are written.
 
-Owns what an unpacked file looks like: 0644, or 0755 where the archive says executable, in folders of 0755, owned by
-whoever unpacks. What may be in an archive is `tar`'s to say.
+`Archive` parses the gzipped tar and refuses everything but files and folders before a byte is written; the standard
+library would accept links, devices, sparse files and headers of any size. Files get mode 0644 or 0755 and belong to the
+unpacking user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.rules import DEFAULT_LIMITS, Limits
-from plugbay.packages.tar import Archive, Member
+from plugbay.packages.rules import DEFAULT_LIMITS, Limits, Names
+
+AGAIN = "get the package from its publisher again; if it is your own, pack it again"
+
+BLOCK = 512
+CHUNK = 64 << 10
+"""Bytes read or inflated at a time."""
+
+MAX_EXTENDED = 16 << 10
+"""Bytes of an extended header; a name has at most 500."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+_LINKS = {b"1": "a hard link", b"2": "a symbolic link"}
+_SPECIAL = {b"3": "a device", b"4": "a device", b"6": "a pipe", b"7": "a contiguous file", b"S": "a sparse file"}
+_ALLOWED_KEYS = frozenset("path atime charset comment ctime gid gname mtime uid uname".split())
+_ALLOWED_PREFIXES = ("LIBARCHIVE.", "SCHILY.")
+"""Keys allowed in extended headers; only the path is used. A size or link target would change the meaning of a file."""
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ARCHIVE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
+class Member(NamedTuple):
+    """One file of an archive. Read its body before the next member; the rest is skipped."""
+
+    name: str
+    size: int
+    executable: bool
+    body: Iterator[bytes]
+
+
+class Archive:
+    """Iterates once over the files of an archive; afterwards `digest` and `size` are those of the packed bytes."""
+
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        self._stream = _Inflater(file, limits)
+        self._limits = limits
+        self._names = Names()
+        self._entries = 0
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._stream.hash.hexdigest()}"
+
+    @property
+    def size(self) -> int:
+        return self._stream.packed
+
+    def __iter__(self) -> Iterator[Member]:
+        longer = ""
+        while header := self._header():
+            kind, size = header[156:157], _number(header[124:136])
+            if kind in b"xgL":
+                found = self._extended(kind, size)
+                if found and longer:
+                    _broken(f"a file has two names, {longer!r} and {found!r}")
+                longer = found or longer
+                continue
+            name, longer = longer or _plain_name(header), ""
+            member = self._member(kind, name, size, executable=bool(_number(header[100:108]) & 0o111))
+            if member is not None:
+                yield member
+                for _ in member.body:  # skip what the caller did not read
+                    pass
+        if longer:
+            _broken(f"a name, {longer!r}, without a file")
+        self._stream.expect_only_zeros()
+
+    def _header(self) -> bytes:
+        """The next header; empty at the end of the archive."""
+        header = self._stream.take(BLOCK)
+        if not header.strip(b"\0"):
+            return b""
+        self._count()
+        stated = _number(header[148:156])
+        if stated != sum(header[:148]) + sum(b" " * 8) + sum(header[156:]):
+            _broken("the checksum of a header is wrong")
+        return header
+
+    def _count(self) -> None:
+        self._entries += 1
+        if self._entries > self._limits.files * 2:  # each file may have an extended header
+            self._too_many()
+
+    def _too_many(self) -> NoReturn:
+        text = f"the archive has more than {self._limits.files:,} files"
+        raise PackageRefused(Reason.TOO_MANY_FILES, text, limit=self._limits.files)
+
+    def _member(self, kind: bytes, name: str, size: int, *, executable: bool) -> Member | None:
+        """The file of a header; None for a folder."""
+        if kind in _LINKS or kind in _SPECIAL:
+            what, reason = (_LINKS[kind], Reason.LINK) if kind in _LINKS else (_SPECIAL[kind], Reason.SPECIAL_FILE)
+            raise PackageRefused(reason, f"{name!r} is {what}; a package has only files", file=name)
+        if kind not in {b"0", b"\0", b"5"}:
+            _broken(f"{name!r} is of an unknown kind, {kind!r}")
+        is_folder = kind == b"5" or name.endswith("/")
+        if is_folder and size:
+            _broken(f"the folder {name!r} has contents")
+        # `tar` writes names below `.` with the prefix `./`.
+        name = name.removeprefix("./").rstrip("/") if is_folder else name.removeprefix("./")
+        if len(self._names) >= self._limits.files:
+            self._too_many()
+        if is_folder:
+            if name not in {"", "."}:
+                self._names.add_folder(name)
+            return None
+        self._names.add(name)
+        return Member(name, size, executable, self._body(size))
+
+    def _body(self, size: int) -> Iterator[bytes]:
+        left = size
+        while left:
+            data = self._stream.take(min(left, CHUNK))
+            left -= len(data)
+            yield data
+        self._stream.take(-size % BLOCK)
+
+    def _extended(self, kind: bytes, size: int) -> str:
+        """The long name in an extended header; empty when it has none."""
+        if size > MAX_EXTENDED:
+            _broken(f"a header has {size:,} bytes; names have at most 500")
+        data = b"".join(self._body(size))
+        if kind == b"L":
+            return _text(data.rstrip(b"\0"))
+        records = list(_records(data))
+        found = dict(records)
+        if len(found) < len(records):
+            _broken("a header says something twice")
+        odd = [key for key in found if key not in _ALLOWED_KEYS and not key.startswith(_ALLOWED_PREFIXES)]
+        if odd or (kind == b"g" and "path" in found):
+            _broken(f"a header sets {', '.join(odd) or 'one path for all files'}, which a package has no use for")
+        return found.get("path", "")
+
+
+class _Inflater:
+    """Inflates a gzip file; counts its bytes and hashes the packed ones."""
+
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        self._file = file
+        self._limits = limits
+        self._inflater = zlib.decompressobj(_GZIP)
+        self._ready = bytearray()
+        self.hash = hashlib.sha256()
+        self.packed = 0
+        self._inflated = 0
+
+    def take(self, size: int) -> bytes:
+        """Return exactly `size` bytes; raises when the archive ends before."""
+        while len(self._ready) < size:
+            if not self._more():
+                _broken("it ends in the middle")
+        data = bytes(self._ready[:size])
+        del self._ready[:size]
+        return data
+
+    def expect_only_zeros(self) -> None:
+        """Read to the end of the file, so that the digest covers all of it."""
+        while True:
+            if self._ready.strip(b"\0"):
+                _broken("something follows its end")
+            self._ready.clear()
+            if not self._more():
+                break
+        if self._inflater.unused_data or self._read():
+            _broken("something follows its end")
+
+    def _more(self) -> bool:
+        """Inflate one chunk; False at the end of the stream."""
+        if self._inflater.eof:
+            return False
+        data = self._inflater.unconsumed_tail or self._read()
+        try:
+            piece = self._inflater.decompress(data, CHUNK)
+        except zlib.error as error:
+            text = "the archive is no gzip file, or is damaged"
+            raise PackageRefused(Reason.BAD_ARCHIVE, text, hint=AGAIN) from error
+        if not data and not piece and not self._inflater.eof:
+            _broken("it ends in the middle")
+        self._inflated += len(piece)
+        self._ready += piece
+        self._check()
+        return True
+
+    def _read(self) -> bytes:
+        data = self._file.read(CHUNK)
+        self.packed += len(data)
+        self.hash.update(data)
+        return data
+
+    def _check(self) -> None:
+        limits = self._limits
+        if self.packed > limits.packed:
+            text = f"the archive has more than {limits.packed:,} bytes"
+            raise PackageRefused(Reason.TOO_LARGE, text, limit=limits.packed)
+        if self._inflated > limits.unjudged and self._inflated > limits.ratio * self.packed:
+            text = f"the archive inflates to more than {limits.ratio} times its size"
+            raise PackageRefused(Reason.BOMB, text, limit=limits.ratio)
+        if self._inflated > limits.unpacked:
+            text = f"the archive has more than {limits.unpacked:,} bytes when it is unpacked"
+            raise PackageRefused(Reason.TOO_LARGE, text, limit=limits.unpacked)
+
+
+def _number(field: bytes) -> int:
+    """An octal number of a tar header. The binary form is only for sizes beyond our limits."""
+    digits = field.strip(b" \0") or b"0"
+    if not all(0x30 <= digit <= 0x37 for digit in digits):
+        _broken(f"{field!r} is no number")
+    return int(digits, 8)
+
+
+def _plain_name(header: bytes) -> str:
+    name = header[:100].split(b"\0")[0]
+    # GNU headers have times where POSIX headers have the prefix of a long name.
+    prefix = header[345:500].split(b"\0")[0] if header[257:263] == b"ustar\0" else b""
+    return _text(prefix + b"/" + name if prefix else name)
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise PackageRefused(Reason.UNSAFE_NAME, f"the name {name!r} is not UTF-8") from None
+
+
+def _records(data: bytes) -> Iterator[tuple[str, str]]:
+    """Records of an extended header: `27 path=a/longer/name\\n`; the number is the length of the record."""
+    while data:
+        length, space, _ = data.partition(b" ")
+        size = int(length) if length.isdigit() and len(length) < 6 else 0
+        record, data = data[:size], data[size:]
+        key, equals, value = record[len(length) + 1 :].partition(b"=")
+        if not (space and equals and record.endswith(b"\n")):
+            _broken("a header has a record that cannot be read")
+        yield _text(key), _text(value[:-1])
+
+
+def _broken(text: str) -> NoReturn:
+    raise PackageRefused(Reason.BAD_ARCHIVE, f"the archive cannot be read: {text}", hint=AGAIN)
+
+
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What an archive was, and held."""
+    """Digest, size and files of an unpacked archive."""
 
     digest: str
-    """Of the packed bytes, as a registry names them: `sha256:…`."""
+    """Digest of the archive: `sha256:…`."""
     size: int
     files: dict[str, str]
     """SHA-256 in hex by name."""
@@ -51,7 +287,7 @@ def unpack(
 ) -> Unpacked:
     """Write the files of an archive below `into`, which must not exist yet.
 
-    After `PackageRefused` there may be files in it; whoever named the folder removes it.
+    After `PackageRefused` the caller removes the folder.
     """
     _make_folder(into)
     archive = Archive(file, limits)
@@ -59,7 +295,7 @@ def unpack(
     for member in archive:
         path = into / member.name
         for folder in reversed(path.parents):
-            # Made by us, in a folder that was not there before: nobody can have put a link in the way.
+            # We created all parent folders, so none of them can be a link.
             if folder not in made and into in folder.parents:
                 _make_folder(folder)
                 made.add(folder)
@@ -70,7 +306,7 @@ def unpack(
 
 def _make_folder(path: Path) -> None:
     os.mkdir(path, 0o755)
-    os.chmod(path, 0o755)  # whatever the umask takes away: another user may run what root installs
+    os.chmod(path, 0o755)  # despite the umask: another user may run a plugin that root installs
 
 
 def _write(path: Path, member: Member) -> str:

@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plugbay.host.host import Host
-from plugbay.mcp_server.bridge import Bridge
-from plugbay.mcp_server.desk import Desk
 from plugbay.mcp_server.http_app import McpApp
-from plugbay.mcp_server.http_rules import Guard
+from plugbay.mcp_server.http_checks import Guard
+from plugbay.mcp_server.questions import QuestionRouter
+from plugbay.mcp_server.server import McpServer
 
 PATH = "/mcp"
 
@@ -28,9 +28,9 @@ async def mount_mcp(app: FastAPI, host: Host, token: str, names: Iterable[str]) 
 
     Clients do not wait for slow plugins: they get a notification when the lists change.
     """
-    desk = Desk()
+    desk = QuestionRouter()
     host.questions = desk.ask
-    async with Bridge(host, desk, patience=0, strict=False) as bridge:
+    async with McpServer(host, desk, patience=0, strict=False) as bridge:
         mcp = McpApp(bridge, Guard(token, frozenset(name.lower() for name in names)))
         closing = asyncio.create_task(_close_with_server(app, mcp))
 

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 
 from plugbay.host.host import Host
 from plugbay.host.ports import CallLog
-from plugbay.mcp_server.http_protocol import BoundedHttp
+from plugbay.mcp_server.http_server import BoundedHttp
 from plugbay.model.errors import PlugbayError
 from plugbay.server.api.middleware import LOOPBACK, HttpSettings
 from plugbay.server.app import create_app

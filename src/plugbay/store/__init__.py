@@ -1,4 +1,4 @@
-"""Records in SQL, one module per aggregate, on SQLite and on PostgreSQL alike.
+"""SQL records on SQLite and PostgreSQL: tables, migrations, and one module of statements per kind of record.
 
-Owns tables, migrations and statements. Decides nothing: who may do what, and what follows from it, is the gateway's.
+No business rules here: authorization and consequences are decided in `server.domain`.
 """

@@ -1,4 +1,4 @@
-"""Rows of what was changed, by whom, on which request. Only ever added to."""
+"""The audit log: changes, with actor and request. Append-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
-from plugbay.store.tables.tenancy import AUDIT
+from plugbay.store.tables import AUDIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ async def page(
     subject_id: str | None = None,
     action: str | None = None,
 ) -> Part[Entry]:
-    """The entries for which all that is given is so."""
+    """Entries that match all given filters."""
     wanted = {"org_id": org_id, "project_id": project_id, "subject_id": subject_id, "action": action}
     query = select(AUDIT).where(*(AUDIT.c[name] == value for name, value in wanted.items() if value is not None))
     return await select_page(tx, query, AUDIT.c.at, AUDIT.c.id, page, _entry)

@@ -1,4 +1,4 @@
-"""Rows of calls of the host's plugins: written many at a time, and no more of them than are kept."""
+"""The call history of the host's plugins: written in batches, and limited in number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.host.ports import CallRecord
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import insert_missing
-from plugbay.store.tables.tenancy import CALLS
+from plugbay.store.tables import CALLS
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """A call that was finished. Tells nothing of inputs, outputs or stderr."""
+    """A finished call, without input, output and stderr."""
 
     id: str
     plugin: str
@@ -31,12 +31,12 @@ class StoredCall:
 
 
 async def insert(tx: AsyncConnection, records: Sequence[CallRecord]) -> None:
-    """Write them down; once, however often: whoever is cancelled while a commit is under way writes them again."""
+    """Insert calls; existing rows are skipped, because a batch cancelled during its commit is written again."""
     await insert_missing(tx, CALLS, [_values(record) for record in records])
 
 
 async def trim(tx: AsyncConnection, kept: int) -> int:
-    """Forget all but the last so many; how many those were."""
+    """Delete all but the newest `kept` calls; returns how many."""
     newest = select(CALLS.c.started_at).order_by(CALLS.c.started_at.desc()).offset(kept).limit(1)
     oldest = (await tx.execute(newest)).scalar()
     if oldest is None:
@@ -59,7 +59,7 @@ async def page(
     since: float | None = None,
     until: float | None = None,
 ) -> Part[StoredCall]:
-    """The calls for which all that is given is so."""
+    """Calls that match all given filters."""
     wanted = {"plugin": plugin, "export": export, "status": status}
     query = select(CALLS).where(*(CALLS.c[name] == value for name, value in wanted.items() if value is not None))
     if since is not None:
@@ -70,7 +70,7 @@ async def page(
 
 
 def shown(record: CallRecord) -> StoredCall:
-    """A call as it will be read once it is written down."""
+    """The record as it will be read back."""
     values = _values(record)
     del values["retryable"]
     return StoredCall(**values)
@@ -79,10 +79,10 @@ def shown(record: CallRecord) -> StoredCall:
 def _values(record: CallRecord) -> dict[str, Any]:
     return {
         "id": record.call_id,
-        "plugin": _kept(record.plugin),
-        "version": _kept(record.version),
+        "plugin": _storable(record.plugin),
+        "version": _storable(record.version),
         "contract": record.contract,
-        "export": _kept(record.export),
+        "export": _storable(record.export),
         "started_at": record.started_at,
         "duration_ms": record.duration_ms,
         "status": record.status,
@@ -91,8 +91,8 @@ def _values(record: CallRecord) -> dict[str, Any]:
     }
 
 
-def _kept(text: str) -> str:
-    """A name as every database keeps it: whoever calls may have made one up that is no text."""
+def _storable(text: str) -> str:
+    """A name that every database can store; callers may pass invalid Unicode."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 

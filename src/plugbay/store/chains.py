@@ -1,4 +1,4 @@
-"""Chains and their blocks. Statements only; there is none that changes or removes a block."""
+"""Chains and their blocks. Blocks are never changed or deleted here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
-from plugbay.store.tables.conversations import BLOCKS, CHAINS
+from plugbay.store.tables import BLOCKS, CHAINS
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """One block as it lies in its chain: `body` is its JSON."""
+    """One block; `body` is its JSON."""
 
     chain_id: str
     sequence: int
@@ -58,7 +58,7 @@ async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Chain | N
 
 
 async def by_compaction(tx: AsyncConnection, compaction_id: str) -> Chain | None:
-    """The chain that a compaction made."""
+    """The chain that a compaction produced."""
     found = await rows.find_all(tx, select(CHAINS).where(CHAINS.c.created_by_compaction_id == compaction_id), Chain)
     return found[0] if found else None
 
@@ -68,36 +68,36 @@ async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Chain]:
-    """Chains of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    """A page of the chains of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (CHAINS.c.session_id.in_(only),)
-    return await rows.page(tx, CHAINS, Chain, part, tenant, said, also)
+    return await rows.page(tx, CHAINS, Chain, part, tenant, filters, also)
 
 
 async def append(tx: AsyncConnection, blocks: Sequence[StoredBlock]) -> None:
-    """Write blocks; raises `IntegrityError` when there is one with its sequence already."""
+    """Insert blocks; raises `IntegrityError` when a sequence number exists already."""
     await rows.insert(tx, BLOCKS, *blocks)
 
 
 async def blocks(
     tx: AsyncConnection, chain_id: str, *, after: int = 0, through: int | None = None, limit: int | None = None
 ) -> list[StoredBlock]:
-    """The blocks of a chain in their order: those after one sequence, up to another."""
+    """Blocks of a chain in order, after one sequence number, up to another."""
     query = select(BLOCKS).where(BLOCKS.c.chain_id == chain_id, BLOCKS.c.sequence > after)
     query = query if through is None else query.where(BLOCKS.c.sequence <= through)
     return await rows.find_all(tx, query.order_by(BLOCKS.c.sequence).limit(limit), StoredBlock)
 
 
 async def last_kind(tx: AsyncConnection, chain_id: str, *, without: Sequence[str]) -> str | None:
-    """The kind of the last block that is of none of these; None: there is no such one."""
+    """Type of the last block that has none of these types; None when there is none."""
     query = select(BLOCKS.c.kind).where(BLOCKS.c.chain_id == chain_id, BLOCKS.c.kind.not_in(without))
     found: str | None = await tx.scalar(query.order_by(BLOCKS.c.sequence.desc()).limit(1))
     return found
 
 
 async def last_of_run(tx: AsyncConnection, chain_id: str, run_id: str) -> int | None:
-    """The sequence of the last block that a run has put into a chain; None: it has put none there."""
+    """Sequence number of the last block that a run added; None when it added none."""
     query = select(func.max(BLOCKS.c.sequence)).where(BLOCKS.c.chain_id == chain_id, BLOCKS.c.run_id == run_id)
     found: int | None = await tx.scalar(query)
     return found

@@ -1,23 +1,23 @@
-"""How far the executions of harnesses have come, so that whoever goes on after a crash can."""
+"""Checkpoints of harness executions, for resuming after a crash."""
 
 from __future__ import annotations
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.host.ports import ResumeState
+from plugbay.host.ports import Journey
 from plugbay.store.statements import upsert
-from plugbay.store.tables.plugins import JOURNEYS
+from plugbay.store.tables import JOURNEYS
 
 
-async def save(tx: AsyncConnection, key: str, journey: ResumeState, at: float) -> None:
-    """It has come as far as this."""
+async def save(tx: AsyncConnection, key: str, journey: Journey, at: float) -> None:
+    """Store the latest checkpoint."""
     values = {"trigger": journey.trigger, "checkpoint": journey.checkpoint, "summary": journey.summary}
     await upsert(tx, JOURNEYS, {"key": key, **values, "updated_at": at})
 
 
-async def load(tx: AsyncConnection, key: str) -> ResumeState | None:
-    """How far it has come; None: nobody knows of it."""
+async def load(tx: AsyncConnection, key: str) -> Journey | None:
+    """The latest checkpoint; None when there is none."""
     columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary)
     found = (await tx.execute(select(*columns).where(JOURNEYS.c.key == key))).first()
-    return None if found is None else ResumeState(*found)
+    return None if found is None else Journey(*found)

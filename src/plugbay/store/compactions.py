@@ -1,4 +1,4 @@
-"""Compactions: chains made shorter. Statements only."""
+"""Compactions of chains."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
 from plugbay.store.statements import insert_new
-from plugbay.store.tables.conversations import COMPACTIONS
+from plugbay.store.tables import COMPACTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def insert(tx: AsyncConnection, compaction: Compaction) -> bool:
-    """False, and nothing happened, when there is one with this id."""
+    """Insert; False when the id exists already."""
     return await insert_new(tx, COMPACTIONS, msgspec.structs.asdict(compaction))
 
 
@@ -56,12 +56,12 @@ async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Compactio
 
 
 async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
-    """It is worked on now; False when it has an end."""
+    """Mark it as running; False when it has ended."""
     return await rows.change(
         tx,
         COMPACTIONS,
         id,
-        COMPACTIONS.c.status.in_(UNENDED),
+        COMPACTIONS.c.status.in_(UNFINISHED),
         status="running",
         started_at=at,
         attempts=COMPACTIONS.c.attempts + 1,
@@ -69,19 +69,19 @@ async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
 
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Put an end to it; False when it has one already."""
-    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNENDED), **values)
+    """Finish it; False when it has ended already."""
+    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[Compaction]:
-    """Every compaction that has no end, the oldest first."""
-    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNENDED))
+async def unfinished(tx: AsyncConnection) -> list[Compaction]:
+    """All unfinished compactions, oldest first."""
+    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNFINISHED))
     return await rows.find_all(tx, query.order_by(COMPACTIONS.c.created_at), Compaction)
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Compaction]:
-    """Compactions of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    """A page of the compactions of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (COMPACTIONS.c.session_id.in_(only),)
-    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, said, also)
+    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, filters, also)

@@ -1,6 +1,6 @@
-"""A connection for as long as somebody needs it, and transactions that have one of their own each.
+"""Database connections, and transactions with one connection each (PostgreSQL).
 
-Owns that what cannot be connected to is `StoreUnavailable`. Refuses to know tables, and what is in a transaction.
+A failure to connect is always `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from plugbay.store.failures import StoreUnavailable
 
 Ended = Callable[[bool | None], None]
-"""Told once when a transaction is over: it is committed, it is not, or (None) nobody knows, or not yet."""
+"""Called once at the end of a transaction: committed (True), rolled back (False), or unknown (None)."""
 
 
 @asynccontextmanager
-async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A connection, given back afterwards."""
-    connection = await opened(engine)
+async def connect(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection for the duration of the block."""
+    connection = await open_connection(engine)
     try:
         yield connection
     finally:
         await connection.close()
 
 
-async def opened(engine: AsyncEngine) -> AsyncConnection:
-    """A connection; raises `StoreUnavailable`."""
+async def open_connection(engine: AsyncEngine) -> AsyncConnection:
+    """Open a connection; raises `StoreUnavailable`."""
     connection = engine.connect()
     try:
         await connection.start()
@@ -38,30 +38,30 @@ async def opened(engine: AsyncEngine) -> AsyncConnection:
     return connection
 
 
-async def discarded(connection: AsyncConnection) -> None:
-    """Close it for good: nobody else should find what it has left open."""
+async def discard(connection: AsyncConnection) -> None:
+    """Close a connection without returning it to the pool, because its state is unknown."""
     with contextlib.suppress(SQLAlchemyError, OSError):
         await connection.invalidate()
         await connection.close()
 
 
-class Alone:
-    """Each transaction has a connection and a commit of its own: a server sees to those that come at the same time."""
+class SingleCommit:
+    """One connection and one commit per transaction; the database server handles concurrency."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     @asynccontextmanager
     async def transaction(self, ended: Ended) -> AsyncIterator[AsyncConnection]:
-        """Everything inside is committed or nothing is."""
+        """Commit everything inside, or nothing."""
         outcome: bool | None = False
         try:
-            async with connected(self._engine) as connection, connection.begin():
+            async with connect(self._engine) as connection, connection.begin():
                 yield connection
-                outcome = None  # whoever is cut off from here on does not learn what the server makes of it
+                outcome = None  # a cancellation from here on leaves the outcome unknown
             outcome = True
         finally:
             ended(outcome)
 
     async def close(self) -> None:
-        """Nothing is kept here."""
+        """Nothing to release."""

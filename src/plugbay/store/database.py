@@ -1,24 +1,31 @@
-"""`Database`: one SQL database, SQLite or PostgreSQL, and how it is written to and read from.
+"""`Database`: one SQLite or PostgreSQL database, its transactions and read views; and `RowCache`.
 
     database = await Database.open("sqlite+aiosqlite:////var/lib/plugbay/plugbay.db")
     async with database.transaction() as tx:
         await orgs.insert(tx, org)
 
-Owns what a transaction is to whoever has one: part of the one around it, if the same task has begun one, so that what a
-request does can be made one change; and with something to be done once it is committed. Knows when settled tables were
-changed (`edition`). How transactions come to their commit is `together`'s on SQLite, where there is one writer at a
-time, and the server's on PostgreSQL. Refuses to know any table.
+A transaction inside another one of the same task is part of it. `after_commit` callbacks run once it is committed. On
+SQLite, concurrent transactions share commits (`sqlite.GroupCommit`).
+
+    cache = RowCache[str, Card](database, 1_000)
+    card = await cache.get("c1", read)       calls read, unless the value is cached
+
+`RowCache` holds rows of settled tables (keys, bindings, packages, org policies), which every request needs and which
+rarely change. It must never return a value older than a confirmed change: while a settled table is being changed,
+nothing is read from or written to the cache, and afterwards it is empty (`Database.edition`). This is safe because a
+server owns its database exclusively (`ownership`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, event, text
@@ -28,45 +35,48 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.sql.dml import UpdateBase
 
 from plugbay.host.disk.sqlite import IN_MEMORY, make_private
-from plugbay.store.connections import Alone, connected
-from plugbay.store.failures import StoreRefused, StoreUnavailable, damaged, passing
+from plugbay.store.connections import SingleCommit, connect
+from plugbay.store.failures import StoreRefused, StoreUnavailable, damage_error, transient_error
 from plugbay.store.metadata import is_settled
 from plugbay.store.migrations import upgrade
 
 if TYPE_CHECKING:
-    from plugbay.store.together import Together
+    from plugbay.store.sqlite import GroupCommit
 
 Tx = AsyncConnection
-"""A transaction, or a view: what every function of the store is given first."""
+"""A transaction or read view: the first argument of every function in the store."""
 
 DRIVERS = {"sqlite": "aiosqlite", "postgresql": "asyncpg"}
-"""The one driver for each kind of database."""
+"""The driver of each kind of database."""
 
 EXTRAS = {"sqlite": "serve", "postgresql": "postgres"}
-"""Which extra of plugbay brings it."""
+"""The extra that installs it."""
 
 PATIENCE = 5.0
-"""Seconds that a transaction waits for its turn, for a lock or for a connection; then it is told to come again."""
+"""Seconds that a transaction waits for its turn, a lock or a connection, before `StoreUnavailable`."""
 
 STATEMENT_TIMEOUT = 30.0
-"""Seconds for one statement on PostgreSQL, which ends it then: far more than any of ours needs."""
+"""Seconds for one statement on PostgreSQL, enforced by the server."""
 
 SILENCE = 60.0
-"""Seconds after which a PostgreSQL that says nothing at all is given up."""
+"""Seconds without any response from PostgreSQL before the connection is dropped."""
 
 CONNECTIONS = 8
-"""Connections kept: on SQLite a thread each, and readers do not wait for the writer."""
+"""Pool size. On SQLite each connection has a thread, and readers do not wait for the writer."""
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=FULL",  # what was committed is there after a power cut
+    "PRAGMA synchronous=FULL",  # committed data survives a power failure
     "PRAGMA foreign_keys=ON",
     f"PRAGMA busy_timeout={round(PATIENCE * 1000)}",
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-class _Unit:
-    """A transaction that is open, whose it is, and what is to be done once it is committed."""
+
+class _Transaction:
+    """An open transaction, its task, and its callbacks."""
 
     connection: AsyncConnection
 
@@ -78,23 +88,23 @@ class _Unit:
 
 
 class Database:
-    """One database. Made by `open`."""
+    """One database. Created by `open`."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        # PostgreSQL would show each statement what was committed just before it; SQLite shows one view by itself.
+        # PostgreSQL needs this for one consistent view; SQLite has it by default.
         view = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
         self._viewing = engine.execution_options(**view)
         self._writer = _writer(engine)
-        self._unit: ContextVar[_Unit | None] = ContextVar("plugbay_unit", default=None)
+        self._unit: ContextVar[_Transaction | None] = ContextVar("plugbay_unit", default=None)
         self._edition = 0
         self._unsettling = 0
-        event.listen(engine.sync_engine, "before_execute", self._said)
+        event.listen(engine.sync_engine, "before_execute", self._before_execute)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
-        """Connect, and bring the tables up to date; raises `StoreRefused` or `StoreUnavailable`."""
-        database = cls(_engine(_checked(url)))
+        """Connect and migrate; raises `StoreRefused` or `StoreUnavailable`."""
+        database = cls(_engine(_parse_url(url)))
         try:
             if migrate:
                 await database.migrate()
@@ -106,7 +116,7 @@ class Database:
         return database
 
     async def migrate(self) -> None:
-        """Bring the tables up to date; raises `StoreRefused` or `StoreUnavailable`."""
+        """Migrate the tables; raises `StoreRefused` or `StoreUnavailable`."""
         async with self.transaction() as tx:
             await tx.run_sync(upgrade)
 
@@ -117,23 +127,23 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file of a SQLite, by its one true name; None: this is none."""
+        """Real path of a SQLite file; None for other databases."""
         return Path(self._engine.url.database or "").resolve() if self.dialect == "sqlite" else None
 
     @property
     def file(self) -> Path | None:
-        """The same, of one that is not in memory."""
+        """The same, if the database is not in memory."""
         return self.path if self.path is not None and _is_file(self._engine.url.database or IN_MEMORY) else None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
-        """Everything inside is committed together or not at all. Part of the one around it, if there is one."""
+        """Commit everything inside, or nothing. Joins an open transaction of the same task."""
         around = self._current()
         if around is not None:
             yield around.connection
             return
-        unit = _Unit()
-        with _Translated():
+        unit = _Transaction()
+        with _TranslateErrors():
             async with self._writer.transaction(partial(self._ended, unit)) as connection:
                 unit.connection = connection
                 token = self._unit.set(unit)
@@ -144,40 +154,40 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tx]:
-        """One view of the data for all statements inside, or what the transaction around it sees."""
+        """A consistent read view, or the open transaction of the same task."""
         around = self._current()
         if around is not None:
             yield around.connection
             return
-        with _Translated():
-            async with connected(self._viewing) as connection:
+        with _TranslateErrors():
+            async with connect(self._viewing) as connection:
                 yield connection
 
     def after_commit(self, act: Callable[[], object]) -> None:
-        """Do something once the transaction of this task is committed; at once if there is none."""
+        """Run a callback after the commit of the current transaction; at once if there is none."""
         around = self._current()
         if around is None:
             act()
         else:
-            # With the context of whoever wants it: it may be called in the name of another of its group.
+            # In the context of the caller: it may run in the task of another member of the group commit.
             around.afterwards.append(partial(copy_context().run, act))
 
     @property
     def edition(self) -> int | None:
-        """Which state of settled tables is the current one; None: somebody is changing them just now."""
+        """Number of the current state of settled tables; None while they are being changed."""
         return None if self._unsettling else self._edition
 
     def forget(self) -> None:
-        """Somebody else may have changed settled tables."""
+        """Invalidate caches: another process may have changed settled tables."""
         self._edition += 1
 
     async def ping(self) -> None:
-        """Raises `StoreUnavailable` when the database does not answer."""
+        """Raises `StoreUnavailable` when the database does not respond."""
         async with self.reading() as tx:
             await tx.execute(text("SELECT 1"))
 
     async def dedicated(self) -> AsyncConnection:
-        """A connection for as long as somebody wants it, on which each statement stands for itself."""
+        """A connection in autocommit mode that the caller closes."""
         connection = self._engine.execution_options(isolation_level="AUTOCOMMIT").connect()
         try:
             await connection.start()
@@ -186,73 +196,73 @@ class Database:
         return connection
 
     async def close(self) -> None:
-        """Give every connection back."""
+        """Close all connections."""
         await self._writer.close()
         await self._engine.dispose()
 
-    def _current(self) -> _Unit | None:
-        """The transaction of this very task: one that was started inside it has a copy of its context, no more."""
+    def _current(self) -> _Transaction | None:
+        """The transaction of this task. A child task has a copy of the context, but no share in the transaction."""
         unit = self._unit.get()
         return unit if unit is not None and unit.task is asyncio.current_task() else None
 
-    def _said(self, connection: Connection, statement: object, *_: object) -> None:
-        """A statement is about to be carried out."""
+    def _before_execute(self, connection: Connection, statement: object, *_: object) -> None:
+        """Hook before each statement."""
         if isinstance(statement, UpdateBase) and is_settled(statement.table):
             unit = self._current()
             if unit is None:
-                raise RuntimeError(f"{statement.table} is settled: only whoever has begun a transaction changes it")
+                raise RuntimeError(f"{statement.table} is a settled table: change it inside Database.transaction()")
             if not unit.unsettles:
                 unit.unsettles = True
                 self._unsettling += 1
 
-    def _ended(self, unit: _Unit, committed: bool | None) -> None:
+    def _ended(self, unit: _Transaction, committed: bool | None) -> None:
         if unit.unsettles and committed is None:
-            # The server may still be at it; by then it has done it, or given it up.
-            asyncio.get_running_loop().call_later(STATEMENT_TIMEOUT, self._settled)
+            # The server may still be executing it; by then it has finished or given up.
+            asyncio.get_running_loop().call_later(STATEMENT_TIMEOUT, self._end_change)
         elif unit.unsettles:
-            self._settled()
+            self._end_change()
         if committed:
             for act in unit.afterwards:
                 act()
 
-    def _settled(self) -> None:
+    def _end_change(self) -> None:
         self._unsettling -= 1
         self._edition += 1
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file that a URL of SQLite names, by its one true name; None: it names none. Raises `StoreRefused`."""
-    parsed = _checked(url)
+    """Real path of the file in a SQLite URL; None when there is none. Raises `StoreRefused`."""
+    parsed = _parse_url(url)
     named = parsed.database if parsed.get_backend_name() == "sqlite" else None
     return Path(named).resolve() if named and _is_file(named) else None
 
 
 def _is_file(named: str) -> bool:
-    """Whether SQLite takes this for the name of a file."""
+    """Whether SQLite treats this as a file name."""
     return named != IN_MEMORY and not named.startswith("file:")
 
 
-def _writer(engine: AsyncEngine) -> Alone | Together:
+def _writer(engine: AsyncEngine) -> SingleCommit | GroupCommit:
     if engine.dialect.name == "postgresql":
-        return Alone(engine)
-    from plugbay.store.together import Together  # its driver is an extra
+        return SingleCommit(engine)
+    from plugbay.store.sqlite import GroupCommit  # its driver is an extra
 
-    return Together(engine, PATIENCE)
+    return GroupCommit(engine, PATIENCE)
 
 
-class _Translated:
-    """What passes by itself leaves as `StoreUnavailable`, a damaged file as `StoreRefused`, wherever it happened."""
+class _TranslateErrors:
+    """Convert transient errors to `StoreUnavailable` and damaged files to `StoreRefused`, wherever they occur."""
 
     def __enter__(self) -> None:
-        """Nothing yet."""
+        """Nothing to do."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        known = passing(error) or damaged(error) if isinstance(error, SQLAlchemyError) else None
+        known = transient_error(error) or damage_error(error) if isinstance(error, SQLAlchemyError) else None
         if known is not None:
             raise known from error
 
 
-def _checked(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -276,31 +286,31 @@ def _engine(url: URL) -> AsyncEngine:
         options["pool_pre_ping"] = True
     elif url.database and _is_file(url.database):
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):  # what is wrong with it, SQLite says
+        with suppress(OSError):  # SQLite reports what is wrong with it
             make_private(Path(url.database))
     try:
         if kind == "sqlite":
             from plugbay.store import sqlite  # its driver is an extra
 
             options["async_creator"] = sqlite.connector(url)
-        engine = create_async_engine(url, json_serializer=_dumped, json_deserializer=msgspec.json.decode, **options)
+        engine = create_async_engine(url, json_serializer=_dump_json, json_deserializer=msgspec.json.decode, **options)
     except (ImportError, NoSuchModuleError):
         hint = f"pip install 'plugbay[{EXTRAS[kind]}]'"
         raise StoreRefused(f"the driver {DRIVERS[kind]} is not installed; {hint}") from None
-    event.listen(engine.sync_engine, "handle_error", _silent)
+    event.listen(engine.sync_engine, "handle_error", _on_error)
     if kind == "sqlite":
-        event.listen(engine.sync_engine, "connect", _prepared)
+        event.listen(engine.sync_engine, "connect", _on_connect)
         event.listen(engine.sync_engine, "begin", _begin)
-        event.listen(engine.sync_engine, "handle_error", _given_up)
+        event.listen(engine.sync_engine, "handle_error", _on_cancel)
     return engine
 
 
-def _dumped(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _prepared(connection: Any, record: object) -> None:
-    """Transactions begin when we say so: the driver itself would begin them late, and take a lock in their middle."""
+def _on_connect(connection: Any, record: object) -> None:
+    """Begin transactions explicitly: the driver would begin them late, and lock in the middle."""
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in _PRAGMAS:
@@ -308,20 +318,58 @@ def _prepared(connection: Any, record: object) -> None:
     cursor.close()
 
 
-def _silent(context: ExceptionContext) -> None:
-    """A server that says nothing, or whose connection breaks: the driver has no error of databases for that."""
-    if isinstance(context.original_exception, OSError):  # which a TimeoutError is, too
+def _on_error(context: ExceptionContext) -> None:
+    """Timeouts and broken connections, for which the driver has no database error."""
+    if isinstance(context.original_exception, OSError):  # includes TimeoutError
         context.is_disconnect = True
         raise StoreUnavailable("it does not answer") from context.original_exception
 
 
-def _given_up(context: ExceptionContext) -> None:
-    """Whoever waits for a statement is cancelled: its connection is as good as before, what comes next waits for it."""
+def _on_cancel(context: ExceptionContext) -> None:
+    """A cancelled statement does not invalidate its connection: the next statement waits for it."""
     if isinstance(context.original_exception, asyncio.CancelledError):
         context.is_disconnect = False
 
 
 def _begin(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
-    if not driver.in_transaction:  # a writer has its lock, and a prepared statement may have been first
+    if not driver.in_transaction:  # a writer has its lock, and a prepared statement may have begun the transaction
         connection.exec_driver_sql("BEGIN")
+
+
+class RowCache(Generic[K, V]):
+    """Values by key, up to a total size, least recently used dropped first. Missing values (None) are not cached."""
+
+    def __init__(self, database: Database, room: int, size: Callable[[V], int] = lambda _: 1) -> None:
+        """`size` is the size of a value in units of `room`."""
+        self._database = database
+        self._room = self._left = room
+        self._size = size
+        self._edition: int | None = None
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+
+    async def get(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
+        """The value of a key; calls `read` when it is not cached."""
+        edition = self._database.edition
+        if edition is None:
+            return await read()
+        if edition != self._edition:
+            self._edition, self._left = edition, self._room
+            self._values.clear()
+        known = self._values.get(key)
+        if known is not None:
+            self._values.move_to_end(key)
+            return known[0]
+        found = await read()
+        if found is not None and key not in self._values and edition == self._database.edition == self._edition:
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: K, value: V) -> None:
+        """Cache a value; drops the least recently used ones. A value larger than the whole room is not kept."""
+        size = self._size(value)
+        self._values[key] = value, size
+        self._left -= size
+        while self._left < 0:
+            _, (_, freed) = self._values.popitem(last=False)
+            self._left += freed

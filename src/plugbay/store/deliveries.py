@@ -1,6 +1,6 @@
-"""Deliveries of events to hooks, and every attempt. Statements only.
+"""Deliveries of events to hooks, and their attempts.
 
-Each change of a delivery names the state it has to be in, so of two who want to change it one finds that it is late.
+Each update names the state that the delivery must be in, so of two concurrent updates one fails.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
 from plugbay.store.statements import new_row
-from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS
+from plugbay.store.tables import DELIVERIES, DELIVERY_ATTEMPTS
 
 _INSERT = new_row(DELIVERIES)
 
 PENDING, DELIVERING, DELIVERED = "pending", "delivering", "delivered"
 FAILED, DEAD_LETTER, DROPPED = "failed", "dead_letter", "dropped"
 INTERRUPTED = "interrupted"
-"""The outcome of an attempt that its server did not live to see."""
+"""Outcome of an attempt whose server died before it ended."""
 ENDED = (DELIVERED, FAILED, DEAD_LETTER, DROPPED)
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one binding, over all attempts."""
+    """One event for one binding, with all attempts."""
 
     id: str
     event_id: str
@@ -46,11 +46,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     completed_at: float | None
     interruptions: int = 0
-    """Attempts whose server ended before the hook answered, since the delivery was made or replayed."""
+    """Attempts that were cut short by the end of a server, since the delivery was created or replayed."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a delivery; without an outcome it is under way, or its server has just been killed."""
+    """One attempt. Without an outcome it is running, or its server was just killed."""
 
     delivery_id: str
     attempt: int
@@ -62,7 +62,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def insert(tx: AsyncConnection, delivery: Delivery) -> bool:
-    """False, and nothing happened, when the binding is to be told of this event already."""
+    """Insert; False when the binding has a delivery of this event already."""
     return bool((await _INSERT.run(tx, msgspec.structs.asdict(delivery))).rows)
 
 
@@ -73,10 +73,10 @@ async def find(tx: AsyncConnection, id: str) -> Delivery | None:
 async def claim(
     tx: AsyncConnection, owner: str, now: float, lease_until: float, horizon: float, limit: int
 ) -> list[Delivery]:
-    """Take what is due; each has its next attempt with that. The longest due first.
+    """Claim due deliveries, longest due first; each claim starts an attempt.
 
-    What seems to be due beyond the horizon was written before the clock was set back, and is due. Whoever else claims
-    at the same time passes over what is being claimed here.
+    A due time beyond the horizon was written before the clock was set back, and counts as due. Concurrent claimers skip
+    locked rows.
     """
     due = (
         select(DELIVERIES.c.id)
@@ -114,7 +114,7 @@ def _over(at: ColumnElement[float], now: float, horizon: float) -> ColumnElement
 
 
 async def release(tx: AsyncConnection, owner: str, now: float) -> None:
-    """Whoever held these is not at them any more."""
+    """Release leases whose holder has stopped."""
     held = (DELIVERIES.c.lease_owner == owner, DELIVERIES.c.status == DELIVERING)
     await tx.execute(DELIVERIES.update().where(*held).values(lease_until=now))
 
@@ -122,10 +122,10 @@ async def release(tx: AsyncConnection, owner: str, now: float) -> None:
 async def interrupt_lost(
     tx: AsyncConnection, now: float, horizon: float, most: int, held: frozenset[str] = frozenset()
 ) -> int:
-    """What nobody holds any more was interrupted: it is due again, and the attempt counts against nobody.
+    """Requeue deliveries whose lease expired; the interrupted attempt does not count as a failure.
 
-    After `most` interruptions it is a dead letter: it may be what ends the servers that tell of it. What is `held` is
-    not lost, even if the clock was set forward beyond its lease.
+    After `most` interruptions a delivery becomes a dead letter, because it may be what kills its servers. Deliveries in
+    `held` are not lost, even if the clock was set forward beyond their lease.
     """
     lost = select(DELIVERIES.c.id).where(
         DELIVERIES.c.status == DELIVERING,
@@ -147,20 +147,20 @@ async def interrupt_lost(
 
 
 async def set_back(tx: AsyncConnection, seconds: float, now: float) -> None:
-    """The clock was set back by so much: what was due in a while is due in the same while."""
+    """Shift due times after the clock was set back."""
     for status, at in ((PENDING, DELIVERIES.c.due_at), (DELIVERING, DELIVERIES.c.lease_until)):
         waiting = (DELIVERIES.c.status == status, at > now)
         await tx.execute(DELIVERIES.update().where(*waiting).values({at: at - seconds}))
 
 
 async def renew(tx: AsyncConnection, owner: str, ids: frozenset[str], lease_until: float) -> None:
-    """Whoever holds these still works on them."""
+    """Extend the leases of these deliveries."""
     held = (DELIVERIES.c.id.in_(ids), DELIVERIES.c.lease_owner == owner, DELIVERIES.c.status == DELIVERING)
     await tx.execute(DELIVERIES.update().where(*held).values(lease_until=lease_until))
 
 
 async def conclude(tx: AsyncConnection, claimed: Delivery, attempt: dict[str, Any], **values: Any) -> bool:
-    """How an attempt ended; False, and nothing happened, when its lease was lost meanwhile."""
+    """Record the outcome of an attempt; False when its lease was lost meanwhile."""
     held = (
         DELIVERIES.c.status == DELIVERING,
         DELIVERIES.c.lease_owner == claimed.lease_owner,
@@ -174,14 +174,14 @@ async def conclude(tx: AsyncConnection, claimed: Delivery, attempt: dict[str, An
 
 
 async def replay(tx: AsyncConnection, id: str, now: float, more: int) -> bool:
-    """It is due again, with so many more attempts; False when it was delivered, or has not ended."""
+    """Replay: make it due again with more attempts; False when it was delivered or has not ended."""
     again = (DELIVERIES.c.status.in_((FAILED, DEAD_LETTER, DROPPED)),)
     values = {"status": PENDING, "reason": None, "due_at": now, "completed_at": None, "interruptions": 0}
     return await rows.change(tx, DELIVERIES, id, *again, **values, attempt_limit=DELIVERIES.c.attempts + more)
 
 
 async def drop(tx: AsyncConnection, binding_id: str, reason: str, since: float, now: float) -> int:
-    """Nobody is told any more of what waits for this binding since that moment or longer."""
+    """Cancel waiting deliveries of this binding up to that time."""
     waiting = (
         DELIVERIES.c.binding_id == binding_id,
         DELIVERIES.c.status == PENDING,
@@ -192,27 +192,27 @@ async def drop(tx: AsyncConnection, binding_id: str, reason: str, since: float, 
 
 
 async def newest(tx: AsyncConnection) -> float | None:
-    """The last moment that is written down about what waits or is being told; None: there is no such thing."""
+    """The latest time stored for waiting or running deliveries; None when there are none."""
     waiting = DELIVERIES.c.status.in_((PENDING, DELIVERING))
     of_attempts = select(func.max(DELIVERY_ATTEMPTS.c.started_at), func.max(DELIVERY_ATTEMPTS.c.ended_at)).where(
         DELIVERY_ATTEMPTS.c.delivery_id.in_(select(DELIVERIES.c.id).where(waiting))
     )
-    made = await tx.scalar(select(func.max(DELIVERIES.c.created_at)).where(waiting))
-    found = [made, *(await tx.execute(of_attempts)).one()]
+    created = await tx.scalar(select(func.max(DELIVERIES.c.created_at)).where(waiting))
+    found = [created, *(await tx.execute(of_attempts)).one()]
     return max((at for at in found if at is not None), default=None)
 
 
 async def next_due(
     tx: AsyncConnection, now: float, due_horizon: float, lease_horizon: float, held: frozenset[str] = frozenset()
 ) -> float | None:
-    """When there is something to do again: a delivery is due, or one that is not `held` was lost; None: never.
+    """When the next delivery is due, or the next lease not in `held` expires; None when there is nothing to do.
 
-    What lies beyond its horizon was written before the clock was set back, and is due now.
+    A time beyond its horizon was written before the clock was set back, and counts as now.
     """
     at, until = DELIVERIES.c.due_at, DELIVERIES.c.lease_until
     pending = DELIVERIES.c.status == PENDING
     leased = (DELIVERIES.c.status == DELIVERING, DELIVERIES.c.id.not_in(held))
-    # One aggregate in each of them: so each is one look into an index.
+    # One aggregate per query, so that each is a single index lookup.
     looks = [
         select(each).where(*which).scalar_subquery()
         for column, which in ((at, (pending,)), (until, leased))
@@ -225,7 +225,7 @@ async def next_due(
 
 
 async def counts(tx: AsyncConnection) -> dict[str, int]:
-    """How many deliveries there are of each status."""
+    """Number of deliveries by status."""
     query = select(DELIVERIES.c.status, func.count().label("number")).group_by(DELIVERIES.c.status)
     return {row.status: row.number for row in (await tx.execute(query)).all()}
 
@@ -235,6 +235,6 @@ async def attempts(tx: AsyncConnection, id: str) -> list[Attempt]:
     return await rows.find_all(tx, query.order_by(DELIVERY_ATTEMPTS.c.attempt), Attempt)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[Delivery]:
-    """Deliveries of a tenant; `said` are columns and their values."""
-    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, said)
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[Delivery]:
+    """A page of the deliveries of a tenant; `filters` are column values."""
+    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, filters)

@@ -1,4 +1,4 @@
-"""Events: what happened that hooks can be told of. Statements only."""
+"""Events that hooks can receive."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
 from plugbay.store.statements import new_row
-from plugbay.store.tables.deliveries import EVENTS
+from plugbay.store.tables import EVENTS
 
 _INSERT = new_row(EVENTS)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened. `cause_id` is the run or the compaction that made it true."""
+    """One event. `cause_id` is the run or compaction that caused it."""
 
     id: str
     org_id: str
@@ -36,7 +36,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def insert(tx: AsyncConnection, event: Event) -> bool:
-    """False, and nothing happened, when its cause has made an event of this type already."""
+    """Insert; False when the cause has an event of this type already."""
     return bool((await _INSERT.run(tx, msgspec.structs.asdict(event))).rows)
 
 
@@ -44,6 +44,6 @@ async def find(tx: AsyncConnection, id: str) -> Event | None:
     return await rows.find(tx, EVENTS, Event, id)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[Event]:
-    """Events of a tenant; `said` are columns and their values."""
-    return await rows.page(tx, EVENTS, Event, part, tenant, said, at="occurred_at")
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[Event]:
+    """A page of the events of a tenant; `filters` are column values."""
+    return await rows.page(tx, EVENTS, Event, part, tenant, filters, at="occurred_at")

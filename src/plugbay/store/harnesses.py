@@ -1,4 +1,4 @@
-"""Executions of harnesses. Statements only."""
+"""Harness executions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
-from plugbay.store.tables.conversations import HARNESS_EXECUTIONS
+from plugbay.store.tables import HARNESS_EXECUTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class HarnessExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution, over all its resumes."""
+    """One execution, including its resumes."""
 
     id: str
     org_id: str
@@ -55,22 +55,22 @@ async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **
 
 
 async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
-    """It is at work now; False when it has an end, or nobody wants it any more."""
+    """Mark it as running; False when it has ended or was cancelled."""
     wanted = (HARNESS_EXECUTIONS.c.status == "queued", HARNESS_EXECUTIONS.c.cancel_requested.is_(False))
     return await rows.change(tx, HARNESS_EXECUTIONS, id, *wanted, status="running", started_at=at)
 
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Put an end to it; False when it has one already."""
-    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNENDED), **values)
+    """Finish it; False when it has ended already."""
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[HarnessExecution]:
-    """Every execution that has no end, the oldest first."""
-    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNENDED))
+async def unfinished(tx: AsyncConnection) -> list[HarnessExecution]:
+    """All unfinished executions, oldest first."""
+    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNFINISHED))
     return await rows.find_all(tx, query.order_by(HARNESS_EXECUTIONS.c.created_at), HarnessExecution)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[HarnessExecution]:
-    """Executions of a tenant; `said` are columns and their values."""
-    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, said)
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[HarnessExecution]:
+    """A page of the executions of a tenant; `filters` are column values."""
+    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, filters)

@@ -1,4 +1,4 @@
-"""Rows of requests that may be repeated, and of what they were answered."""
+"""Requests with an Idempotency-Key, and their responses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.prepared import Prepared
-from plugbay.store.statements import new_row
-from plugbay.store.tables.tenancy import IDEMPOTENCY
+from plugbay.store.statements import Prepared, new_row
+from plugbay.store.tables import IDEMPOTENCY
 
 _OF_KEY = IDEMPOTENCY.c.key == bindparam("of")
 _INSERT = new_row(IDEMPOTENCY)
@@ -21,12 +20,12 @@ _FORGET_RUNNING = Prepared(delete(IDEMPOTENCY).where(_OF_KEY, IDEMPOTENCY.c.stat
 _FORGET_OLD = Prepared(delete(IDEMPOTENCY).where(_OF_KEY, IDEMPOTENCY.c.expires_at <= bindparam("now")))
 
 RUNNING, DONE, UNKNOWN = "running", "done", "unknown"
-"""Being answered; answered; carried out, but what was answered is not known."""
+"""In progress; answered; executed with an unknown response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A request that was made before."""
+    """An earlier request."""
 
     key: bytes
     digest: bytes
@@ -39,7 +38,7 @@ class Repeat:
 
 
 async def insert(tx: AsyncConnection, key: bytes, digest: bytes, created_at: float, expires_at: float) -> bool:
-    """False when it is there already, running or not."""
+    """Insert; False when the key exists already."""
     times = {"created_at": created_at, "expires_at": expires_at}
     answer: dict[str, Any] = dict.fromkeys(("status", "headers", "body"))
     return bool((await _INSERT.run(tx, {"key": key, "digest": digest, "state": RUNNING, **answer, **times})).rows)
@@ -55,7 +54,7 @@ async def finish(tx: AsyncConnection, key: bytes, status: int, headers: dict[str
 
 
 async def lose(tx: AsyncConnection, key: bytes | None = None) -> None:
-    """Nobody will learn any more what the request was answered; None: no request that is running."""
+    """Mark a running request (None: all of them) as executed with an unknown response."""
     running = IDEMPOTENCY.c.state == RUNNING
     which = running if key is None else running & (IDEMPOTENCY.c.key == key)
     await tx.execute(update(IDEMPOTENCY).where(which).values(state=UNKNOWN))
@@ -66,10 +65,10 @@ async def forget(tx: AsyncConnection, key: bytes) -> None:
 
 
 async def retake(tx: AsyncConnection, key: bytes) -> None:
-    """Forget a request that counts as being answered, by whoever knows that nobody is at it."""
+    """Delete a running request that certainly is not being executed."""
     await _FORGET_RUNNING.run(tx, {"of": key, "running": RUNNING})
 
 
 async def expire(tx: AsyncConnection, now: float, key: bytes) -> bool:
-    """Forget a request that is too old to be repeated; whether it was."""
+    """Delete a request past its retention time; whether it was."""
     return bool((await _FORGET_OLD.run(tx, {"of": key, "now": now})).changed)

@@ -1,4 +1,4 @@
-"""Rows of invocations: opened before anything starts, closed once. Knows no plugin and no rule."""
+"""Invocations: inserted before anything starts, closed exactly once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store.pages import Page, Part, select_page
-from plugbay.store.prepared import Prepared
-from plugbay.store.tables.plugins import INVOCATIONS
+from plugbay.store.statements import Prepared
+from plugbay.store.tables import INVOCATIONS
 
 EXACT = tuple(
     "export_kind export_id binding_id package_id package_version project_id session_id chain_id run_id trace_id "
     "execution_id".split()
 )
-"""What a list can be narrowed by, beside status and time."""
+"""Columns that lists can filter by, besides status and time."""
 
 _TIMES = ("started_at", "ended_at")
 
@@ -34,7 +34,7 @@ _LOCK = Prepared(select(INVOCATIONS.c.id).where(*_RUNNING).with_for_update())
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody looks for; `exact` has values for some of `EXACT`."""
+    """Filters of a list; `exact` has values for some of `EXACT`."""
 
     exact: dict[str, str]
     status: str | None = None
@@ -44,30 +44,30 @@ class Wanted:
 
 
 async def open(tx: AsyncConnection, record: InvocationRecord) -> None:
-    """It begins."""
+    """Insert a running invocation."""
     await _INSERT.run(tx, _values(record))
 
 
 async def close(tx: AsyncConnection, record: InvocationRecord) -> bool:
-    """It has ended; False: that was known already, or it never began."""
+    """Close it; False when it was closed already or never existed."""
     values = {name: getattr(record, name) for name in _END} | {"ended_at": _seconds(record.ended_at)}
     return bool((await _CLOSE.run(tx, {"invocation": record.invocation_id, **values})).changed)
 
 
 async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, error_code: str) -> list[str]:
-    """End whatever is still open, and say which."""
+    """Close all open invocations and return them."""
     changes = {"status": status, "status_reason": reason, "error_code": error_code, "ended_at": at}
     statement = update(INVOCATIONS).where(INVOCATIONS.c.status.is_(None)).values(**changes)
     return list((await tx.execute(statement.returning(INVOCATIONS.c.id))).scalars())
 
 
 async def is_open(tx: AsyncConnection, id: str) -> bool:
-    """Whether it runs; on PostgreSQL it cannot be closed before this transaction is over."""
+    """Whether it is running; on PostgreSQL it cannot be closed before the transaction ends."""
     return bool((await _LOCK.run(tx, {"invocation": id})).rows)
 
 
 async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:
-    """The invocation with this id."""
+    """Find an invocation by id."""
     found = (await tx.execute(select(INVOCATIONS).where(INVOCATIONS.c.id == id))).first()
     return None if found is None else _record(found)
 
@@ -75,7 +75,7 @@ async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:
 async def select_part(
     tx: AsyncConnection, org_id: str | None, project_id: str | None, page: Page, wanted: Wanted
 ) -> Part[InvocationRecord]:
-    """A part of the invocations that an org sees, or one of its projects, the newest first."""
+    """A page of the invocations that an org or project can see, newest first."""
     query = select(INVOCATIONS).where(*_conditions(wanted))
     if org_id is not None:
         query = query.where(INVOCATIONS.c.org_id == org_id)
@@ -114,7 +114,7 @@ def _record(row: Row[Any]) -> InvocationRecord:
 
 
 def _text(seconds: float | None) -> str | None:
-    """As it was written: a little more, because what was a whole millisecond may have become a little less."""
+    """The stored time as text; adds 0.1 ms, because a float may be slightly below its whole millisecond."""
     return None if seconds is None else moment(seconds + 0.0001)
 
 

@@ -1,4 +1,4 @@
-"""Rows of API keys. A key itself is never here, only its SHA-256."""
+"""API keys, stored as SHA-256 only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
-from plugbay.store.tables.tenancy import API_KEYS
+from plugbay.store.tables import API_KEYS
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key of an org, or of one of its projects."""
+    """A key of an org or project."""
 
     id: str
     org_id: str
@@ -22,7 +22,7 @@ class ApiKey:
     name: str
     role: str
     hint: str
-    """Its last characters, by which a person knows it again."""
+    """Its last characters, for recognition."""
     created_at: float
     expires_at: float | None
     revoked_at: float | None
@@ -56,13 +56,13 @@ async def by_digest(tx: AsyncConnection, digest: bytes) -> ApiKey | None:
 
 
 async def revoke(tx: AsyncConnection, id: str, at: float) -> bool:
-    """False when it was revoked before, or is not there."""
+    """Revoke a key; False when it was revoked before or does not exist."""
     open_one = (API_KEYS.c.id == id) & API_KEYS.c.revoked_at.is_(None)
     return (await tx.execute(update(API_KEYS).where(open_one).values(revoked_at=at))).rowcount == 1
 
 
 async def page(tx: AsyncConnection, page: Page, *, org_id: str | None, project_id: str | None = None) -> Part[ApiKey]:
-    """The keys of an org or of one of its projects; of everybody when neither is given."""
+    """Keys of an org or project; all keys when neither is given."""
     query = select(API_KEYS)
     if org_id is not None:
         query = query.where(API_KEYS.c.org_id == org_id)

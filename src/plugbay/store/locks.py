@@ -1,7 +1,7 @@
-"""A file that is locked in somebody's name, so that whoever comes second is refused and told who was first.
+"""An exclusive lock file with the process id of its holder.
 
-The system lets go of the lock however its holder ends. Knows nothing of SQL: every command that looks for a server
-comes by here, and should not load a database for it.
+The kernel releases the lock when the process ends. Imports no SQL: every command that looks for a running server uses
+it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from plugbay.model.errors import PlugbayError
 
 
 class InUse(PlugbayError):
-    """Another gateway has it."""
+    """Another server holds the lock."""
 
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """A file that is locked as long as this lasts, in the name of something; raises `InUse`."""
+    """Lock a file for the duration of the block; raises `InUse`, which names `what` and the holder."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

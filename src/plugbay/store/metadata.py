@@ -1,7 +1,4 @@
-"""What every table is made of: one `METADATA`, one type for moments, one for JSON, and which of them are settled.
-
-Refuses to know any table; they are in `tables`.
-"""
+"""`METADATA`, column types, and the marker for settled tables. The tables themselves are in `tables`."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ METADATA = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-"""All tables. Constraints have names, because only what has a name can be dropped again on every database."""
+"""All tables. Constraints are named, because unnamed ones cannot be dropped on every database."""
 
 SETTLED = {"settled": True}
-"""`info` of a table that hardly ever changes and is asked at every request: what was read of it is remembered."""
+"""`info` of a table that rarely changes and is read at every request: its rows are cached (`database.RowCache`)."""
 
 
 def is_settled(table: object) -> bool:
-    """Whether what was read of a table is remembered."""
+    """Whether rows of a table are cached."""
     return isinstance(table, Table) and "settled" in table.info
 
 
 class Instant(TypeDecorator[float]):
-    """A moment: seconds since the epoch, UTC, in Python; whole microseconds in the database, so that equal is equal."""
+    """A time: float seconds since the epoch (UTC) in Python, integer microseconds in the database."""
 
     impl = BigInteger
     cache_ok = True
@@ -46,9 +43,9 @@ class Instant(TypeDecorator[float]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value as it was written; None is SQL's NULL.
+    """A JSON value; None is NULL.
 
-    PostgreSQL keeps it as `json`: `jsonb` would refuse U+0000 inside of texts and forget the order of keys.
+    On PostgreSQL it is `json`: `jsonb` refuses U+0000 in strings and does not keep the order of keys.
     """
 
     impl = JSON(none_as_null=True)

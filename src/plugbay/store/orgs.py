@@ -1,4 +1,4 @@
-"""Rows of orgs and of their projects."""
+"""Orgs and their projects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import insert_new
-from plugbay.store.tables.tenancy import ORGS, PROJECTS
+from plugbay.store.tables import ORGS, PROJECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Org:
     id: str
     name: str
     policy: dict[str, Any]
-    """What no binding of the org can be granted more than; empty: no limit."""
+    """Upper limit of the grants of all bindings; empty: no limit."""
     created_at: float
     updated_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A part of a tenant."""
+    """A project of an org."""
 
     id: str
     org_id: str
@@ -37,7 +37,7 @@ class Project:
 
 
 async def insert(tx: AsyncConnection, org: Org) -> bool:
-    """False when there is one with this id."""
+    """Insert; False when the id exists already."""
     values = {
         "id": org.id,
         "name": org.name,
@@ -54,7 +54,7 @@ async def get(tx: AsyncConnection, id: str) -> Org | None:
 
 
 async def change(tx: AsyncConnection, id: str, **values: Any) -> Org | None:
-    """Put these values in place; None when there is no such org."""
+    """Update; None when there is no such org."""
     row = (await tx.execute(update(ORGS).where(ORGS.c.id == id).values(values).returning(ORGS))).first()
     return None if row is None else _org(row)
 
@@ -66,7 +66,7 @@ async def page(tx: AsyncConnection, page: Page, *, id: str | None = None) -> Par
 
 
 async def insert_project(tx: AsyncConnection, project: Project) -> bool:
-    """False when there is one with this id."""
+    """Insert; False when the id exists already."""
     values = {
         "id": project.id,
         "org_id": project.org_id,
@@ -83,13 +83,13 @@ async def get_project(tx: AsyncConnection, id: str) -> Project | None:
 
 
 async def change_project(tx: AsyncConnection, id: str, **values: Any) -> Project | None:
-    """Put these values in place; None when there is no such project."""
+    """Update; None when there is no such project."""
     row = (await tx.execute(update(PROJECTS).where(PROJECTS.c.id == id).values(values).returning(PROJECTS))).first()
     return None if row is None else _project(row)
 
 
 async def page_of_projects(tx: AsyncConnection, org_id: str, page: Page, *, id: str | None = None) -> Part[Project]:
-    """The projects of an org, or only this one of them."""
+    """Projects of an org, or only this one."""
     query = select(PROJECTS).where(PROJECTS.c.org_id == org_id)
     if id is not None:
         query = query.where(PROJECTS.c.id == id)

@@ -1,9 +1,8 @@
-"""One gateway for each database: whoever comes second is refused, and told who was first.
+"""Exclusive ownership of a database by one server; a second server is refused and told who the owner is.
 
-Owns the lock that says so, for as long as a gateway lives: of SQLite on a file beside the database (`locks`), of
-PostgreSQL in the server, on a connection of its own. The system and the server let go of it however the gateway ends.
-A connection that is lost is made again; only when somebody else has the lock by then, the gateway is told to stop.
-Knows no table: what a gateway does in between is written only where a row still is as that gateway left it.
+SQLite uses a lock file beside the database (`locks`), PostgreSQL an advisory lock on a dedicated connection; both end
+with the server. If that connection breaks, the lock is taken again; only if another server has it by then, this one
+must stop. In between, writes are safe because every update names the state that its row must have.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.connections import discarded
+from plugbay.store.connections import discard
 from plugbay.store.database import PATIENCE, Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.locks import InUse, locked
@@ -27,17 +26,16 @@ from plugbay.store.locks import InUse, locked
 LOG = logging.getLogger("plugbay.store")
 
 LOCK = 0x706C75676F776E
-"""Any number that nobody else takes for a lock in the same database."""
+"""Key of the advisory lock."""
 
-LOOK = 5.0
-"""Seconds between two looks whether the server still knows us; for as long, what is remembered of it may be old where
-another gateway has taken it over."""
+CHECK_SECONDS = 5.0
+"""Seconds between checks of the lock; caches may be stale for that long after another server took over."""
 
-PAUSE = 0.2
-"""Seconds before a lock is tried again: of a gateway that was just killed, the server learns a little later."""
+RETRY_SECONDS = 0.2
+"""Seconds between attempts: the database notices the end of a killed server a little late."""
 
 MAX_NAME = 63
-"""Bytes of a name that PostgreSQL keeps for a connection."""
+"""Bytes that PostgreSQL keeps of an application name."""
 
 _HOLDER = text(
     "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid "
@@ -49,9 +47,9 @@ _HOLDER = text(
 
 @asynccontextmanager
 async def owned(database: Database, lost: Callable[[str], object]) -> AsyncIterator[None]:
-    """The database is ours as long as this lasts; raises `InUse`. `lost` is told who has it if it is not any more."""
+    """Own the database for the duration of the block; raises `InUse`. `lost` is called with the new owner's name."""
     if database.path is None:
-        async with _watched(Claim(database), lost):
+        async with _watch(Claim(database), lost):
             yield
     else:
         with locked(database.path.with_name(f"{database.path.name}.lock"), str(database.path)):
@@ -59,16 +57,16 @@ async def owned(database: Database, lost: Callable[[str], object]) -> AsyncItera
 
 
 @asynccontextmanager
-async def _watched(claim: Claim, lost: Callable[[str], object]) -> AsyncIterator[None]:
+async def _watch(claim: Claim, lost: Callable[[str], object]) -> AsyncIterator[None]:
     async def watch() -> None:
         while True:
-            await asyncio.sleep(LOOK)
-            holder = await claim.confirmed()
+            await asyncio.sleep(CHECK_SECONDS)
+            holder = await claim.confirm()
             if holder is not None:
                 lost(holder)
                 return
 
-    await claim.take()
+    await claim.acquire()
     watching = asyncio.get_running_loop().create_task(watch())
     try:
         yield
@@ -79,23 +77,23 @@ async def _watched(claim: Claim, lost: Callable[[str], object]) -> AsyncIterator
 
 
 class Claim:
-    """Our lock in a PostgreSQL."""
+    """The advisory lock on PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._name = f"plugbay {os.getpid()} on {socket.gethostname()}".encode()[:MAX_NAME].decode(errors="ignore")
         self._connection: AsyncConnection | None = None
 
-    async def take(self) -> None:
-        """It is ours; raises `InUse`, or `StoreUnavailable`."""
+    async def acquire(self) -> None:
+        """Acquire the lock; raises `InUse` or `StoreUnavailable`."""
         ends = asyncio.get_running_loop().time() + PATIENCE
-        while (holder := await self._tried()) is not None:
+        while (holder := await self._try_acquire()) is not None:
             if asyncio.get_running_loop().time() >= ends:
                 raise InUse(f"the database is in use by another plugbay server: {holder}")
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    async def confirmed(self) -> str | None:
-        """Whether it still is ours, taken again if its connection was lost: None. Else who has it."""
+    async def confirm(self) -> str | None:
+        """Check the lock, and take it again if its connection broke. Returns None, or the name of another holder."""
         try:
             if self._connection is not None:
                 await self._connection.execute(text("SELECT 1"))
@@ -104,21 +102,21 @@ class Claim:
             LOG.warning("the connection that holds the database is lost; it is taken again: %s", type(error).__name__)
             await self.release()
         try:
-            holder = await self._tried()
+            holder = await self._try_acquire()
         except StoreUnavailable:
-            return None  # nobody else can be told from here to have it; the next look will
+            return None  # no evidence of another owner; the next check will tell
         finally:
-            self._database.forget()  # meanwhile somebody else may have had it
+            self._database.forget()  # another server may have owned it meanwhile
         return None if holder == self._name else holder
 
     async def release(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await discarded(connection)
+            await discard(connection)
 
-    async def _tried(self) -> str | None:
-        """Who has it, which may be a connection of ours that the server does not know to be lost; None: we do."""
+    async def _try_acquire(self) -> str | None:
+        """Try to acquire; None on success, else the holder, which may be a broken connection of our own."""
         connection = await self._database.dedicated()
         ours = False
         try:
@@ -132,4 +130,4 @@ class Claim:
             raise StoreUnavailable("no connection to it") from error
         finally:
             if not ours:
-                await discarded(connection)
+                await discard(connection)

@@ -1,6 +1,6 @@
-"""Rows of packages: what one is, is written once and never changed.
+"""Packages. The identity of a package is immutable; only its signature, key and status change.
 
-Knows nothing of files and signatures. The empty org stands for all orgs, and is None outside of this module.
+In the table, an empty `org_id` means all orgs; records have None instead.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import insert_new
-from plugbay.store.tables.plugins import PACKAGES
+from plugbay.store.tables import PACKAGES
 
-EVERYBODY = ""
+NO_OWNER = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageRow:
-    """One release of one plugin, as the gateway knows it."""
+    """One release of one plugin."""
 
     id: str
     org_id: str | None
-    """Whose it is; None: everybody may use it."""
+    """Owner; None: available to all orgs."""
     package_id: str
     version: str
     digest: str
-    """Of the archive: `sha256:…`."""
+    """Digest of the archive: `sha256:…`."""
     tree_sha256: str
-    """Of all names and contents in it."""
+    """Hash over all names and contents."""
     manifest: dict[str, Any]
     signature_status: str
     key_id: str | None
@@ -40,34 +40,34 @@ class PackageRow:
 
 
 async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
-    """False: this version of this package is there already."""
+    """Insert; False when this version of this package exists already."""
     values = {name: getattr(row, name) for name in PackageRow.__slots__}
-    return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or EVERYBODY})
+    return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or NO_OWNER})
 
 
 async def get(tx: AsyncConnection, id: str) -> PackageRow | None:
-    """The package with this id of its row."""
+    """Find a package by row id."""
     found = (await tx.execute(select(PACKAGES).where(PACKAGES.c.id == id))).first()
     return None if found is None else _row(found)
 
 
 async def find(tx: AsyncConnection, org_id: str | None, package_id: str, version: str) -> PackageRow | None:
-    """This version, exactly of this owner."""
+    """Find a version with exactly this owner."""
     query = select(PACKAGES).where(
-        PACKAGES.c.org_id == (org_id or EVERYBODY), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
+        PACKAGES.c.org_id == (org_id or NO_OWNER), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
     )
     found = (await tx.execute(query)).first()
     return None if found is None else _row(found)
 
 
 async def judge(tx: AsyncConnection, row: PackageRow) -> None:
-    """Its posture has changed: signature, key and status. What it is never does."""
+    """Update signature, key and status."""
     posture = {name: getattr(row, name) for name in ("signature_status", "key_id", "status")}
     await tx.execute(update(PACKAGES).where(PACKAGES.c.id == row.id).values(posture))
 
 
 async def usable(tx: AsyncConnection, org_id: str | None) -> list[PackageRow]:
-    """Every package that is available to an org, or to anybody for None."""
+    """All packages available to an org, or to everyone (None)."""
     query = _visible(select(PACKAGES).where(PACKAGES.c.status == "available"), org_id)
     rows = (await tx.execute(query.order_by(PACKAGES.c.created_at, PACKAGES.c.id))).all()
     return [_row(row) for row in rows]
@@ -82,7 +82,7 @@ async def select_part(
     version: str | None = None,
     status: str | None = None,
 ) -> Part[PackageRow]:
-    """A part of what an org sees, its own and everybody's; of all there is for None."""
+    """A page of the packages that an org can see, its own and the shared ones; all packages for None."""
     query = _visible(select(PACKAGES), org_id)
     for column, wanted in (("package_id", package_id), ("version", version), ("status", status)):
         query = query if wanted is None else query.where(PACKAGES.c[column] == wanted)
@@ -90,7 +90,7 @@ async def select_part(
 
 
 def _visible(query: Select[Any], org_id: str | None) -> Select[Any]:
-    return query if org_id is None else query.where(PACKAGES.c.org_id.in_((EVERYBODY, org_id)))
+    return query if org_id is None else query.where(PACKAGES.c.org_id.in_((NO_OWNER, org_id)))
 
 
 def _row(row: Row[Any]) -> PackageRow:

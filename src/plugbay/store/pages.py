@@ -1,6 +1,6 @@
-"""A part of a list: so many records, newest first, after the last one that was seen.
+"""Keyset pagination: newest first, after the last record of the previous page.
 
-Owns the order of every list and what a next part begins after. How that is written for a client is `control`'s.
+The API encodes the position as a cursor (`server.api.paging`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part: at most `limit` records, older than `after` (a moment and an id) if that is given."""
+    """At most `limit` records older than `after` (time and id), if given."""
 
     limit: int = 50
     after: tuple[float, str] | None = None
@@ -25,7 +25,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
-    """One part of a list, and what the next one comes after; None: this is the end."""
+    """One page, and the position of the next one; None: this is the last page."""
 
     items: tuple[T, ...]
     after: tuple[float, str] | None = None
@@ -37,9 +37,9 @@ async def select_page(
     at: ColumnElement[float],
     id: ColumnElement[str],
     page: Page,
-    made: Callable[[Row[Any]], T],
+    to_record: Callable[[Row[Any]], T],
 ) -> Part[T]:
-    """The rows of a query that are on this page, newest first by `at` and then by `id`, each `made` a record.
+    """Run a query for one page, ordered by `at` and `id` descending; `to_record` converts each row.
 
     The query must select both columns under their own names.
     """
@@ -49,4 +49,4 @@ async def select_page(
     rows = (await tx.execute(query.order_by(at.desc(), id.desc()).limit(page.limit + 1))).all()
     shown = rows[: page.limit]
     after = (shown[-1]._mapping[at.key], shown[-1]._mapping[id.key]) if len(rows) > page.limit else None
-    return Part(tuple(made(row) for row in shown), after)
+    return Part(tuple(to_record(row) for row in shown), after)

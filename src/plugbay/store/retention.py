@@ -1,9 +1,7 @@
-"""Records that are too old to be kept: finding them, counting them, removing some of them. Statements only.
+"""Finds, counts and deletes records past their retention time.
 
-Owns what "over" means for each kind of record, and what goes together: nothing that has not ended is ever found here,
-and nothing that a record which stays still names. How long each kind is kept is the gateway's.
-
-Rows are found without a lock, and only removed in a transaction that finds each of them once more.
+Only finished records that no remaining record refers to are ever deleted. `server.domain.retention` decides how long
+each kind is kept. Rows are selected without a lock, and checked again in the transaction that deletes them.
 """
 
 from __future__ import annotations
@@ -17,20 +15,31 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.deliveries import DEAD_LETTER, DELIVERED, DROPPED, FAILED
 from plugbay.store.idempotency import RUNNING
-from plugbay.store.tables.conversations import COMPACTIONS, HARNESS_EXECUTIONS, RUNS
-from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS, JOURNEYS, SPENDING, TOKENS
-from plugbay.store.tables.tenancy import AUDIT, CALLS, IDEMPOTENCY
+from plugbay.store.tables import (
+    AUDIT,
+    CALLS,
+    COMPACTIONS,
+    DELIVERIES,
+    DELIVERY_ATTEMPTS,
+    EVENTS,
+    HARNESS_EXECUTIONS,
+    IDEMPOTENCY,
+    INVOCATIONS,
+    JOURNEYS,
+    RUNS,
+    SPENDING,
+    TOKENS,
+)
 
 Cutoffs = Mapping[str, float | None]
-"""By kind: what was over before this moment is too old; None: nothing is."""
+"""Per kind: records finished before this time are deleted; None: none."""
 
 Key = tuple[Any, ...]
-"""A record: the moment by which it is found, and its primary key."""
+"""A record: its time and its primary key."""
 
 
 class Found:
-    """Which rows of each kind may go. With `planned`, as if all that may go before them had gone."""
+    """Conditions per kind. With `planned`, as if the kinds before had been deleted already."""
 
     def __init__(self, cutoffs: Cutoffs, *, planned: bool = False) -> None:
         self._cutoffs = cutoffs
@@ -67,7 +76,7 @@ class Found:
         return and_(self._before(EVENTS.c.occurred_at, "events"), not_(told.exists()))
 
     def invocations(self) -> ColumnElement[bool]:
-        """By their start, which they are found by, and by their end, which is what counts; open ones have none."""
+        """Filtered by start (indexed) and by end (decisive); unfinished rows have no end."""
         over = (
             self._before(INVOCATIONS.c.started_at, "invocations"),
             self._before(INVOCATIONS.c.ended_at, "invocations"),
@@ -81,7 +90,7 @@ class Found:
         return and_(*over, *(not_(naming.exists()) for naming in (attempts, runs, compactions)))
 
     def spending(self) -> ColumnElement[bool]:
-        """What work has used of its limits is known as long as it could go on: with its last record it is over."""
+        """Spending counters are needed as long as their work can continue, so they go with its last record."""
         records = select(INVOCATIONS.c.id).where(INVOCATIONS.c.execution_id == SPENDING.c.execution_id)
         if self._planned:
             records = records.where(not_(self.invocations()))
@@ -91,7 +100,7 @@ class Found:
 
     def _before(self, at: Column[Any], kind: str) -> ColumnElement[bool]:
         moment = self._cutoffs[kind]
-        # Never NULL, so that its opposite is true of what has no such moment.
+        # Never NULL, so that NOT of it is true for rows without this time.
         return false() if moment is None else and_(at.is_not(None), at < moment)
 
     def _staying_deliveries(self) -> tuple[ColumnElement[bool], ...]:
@@ -100,13 +109,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of record: its table, the indexed column by which old ones are found, and which of them may go."""
+    """One kind of record: table, indexed time column, and condition for deletion."""
 
     table: Table
     at: Column[Any]
     may_go: Callable[[Found], ColumnElement[bool]]
     along: Column[Any] | None = None
-    """What names it in the table whose rows are parts of it, and go with it."""
+    """Foreign key of the child table whose rows are deleted with it."""
 
     @property
     def keys(self) -> tuple[Column[Any], ...]:
@@ -125,11 +134,11 @@ KINDS = {
     "tokens": Kind(TOKENS, TOKENS.c.expires_at, Found.tokens),
     "journeys": Kind(JOURNEYS, JOURNEYS.c.updated_at, Found.journeys),
 }
-"""All kinds, in the order in which they go: what is named after what names it."""
+"""All kinds in order of deletion: referring kinds before referenced ones."""
 
 
 def old(kind: str, cutoffs: Cutoffs, limit: int, after: Key | None = None) -> Select[Any]:
-    """The query for so many that may go, the oldest first, after the last one that was seen."""
+    """Query for deletable records, oldest first, after the last one seen."""
     what = KINDS[kind]
     order = (what.at, *what.keys)
     query = select(*order).where(what.may_go(Found(cutoffs))).order_by(*order).limit(limit)
@@ -137,14 +146,14 @@ def old(kind: str, cutoffs: Cutoffs, limit: int, after: Key | None = None) -> Se
 
 
 async def find(tx: AsyncConnection, kind: str, cutoffs: Cutoffs, limit: int, after: Key | None = None) -> list[Key]:
-    """Records that may go: at most so many, the oldest first, after the last one that was seen."""
+    """At most `limit` deletable records, oldest first, after the last one seen."""
     return [tuple(row) for row in (await tx.execute(old(kind, cutoffs, limit, after))).all()]
 
 
 async def remove(tx: AsyncConnection, kind: str, cutoffs: Cutoffs, found: Sequence[Key]) -> int:
-    """Remove those of these that still may go, with all their parts; how many those were.
+    """Delete those of these records that are still deletable, with their children; returns how many.
 
-    Whatever somebody else is changing just now is passed over, and found again another time.
+    Rows locked by another transaction are skipped until the next run.
     """
     what = KINDS[kind]
     still = select(*what.keys).where(_among(what, [key[1:] for key in found]), what.may_go(Found(cutoffs)))
@@ -157,7 +166,7 @@ async def remove(tx: AsyncConnection, kind: str, cutoffs: Cutoffs, found: Sequen
 
 
 async def count(tx: AsyncConnection, kind: str, cutoffs: Cutoffs) -> int:
-    """How many would go, if all kinds went in their order."""
+    """How many records would be deleted if all kinds ran in order."""
     what = KINDS[kind]
     query = select(func.count()).select_from(what.table).where(what.may_go(Found(cutoffs, planned=True)))
     return int(await tx.scalar(query) or 0)

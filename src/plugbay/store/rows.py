@@ -1,7 +1,4 @@
-"""Records that have a field for each column of their table: into a row, and back.
-
-Owns nothing but that; refuses to know any table.
-"""
+"""Maps records with one field per column to rows and back: generic insert, find, update and page."""
 
 from __future__ import annotations
 
@@ -18,40 +15,40 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Tenant(NamedTuple):
-    """Whose rows are meant: None stands for all orgs, and for all projects of the org."""
+    """A filter by tenant: None means all orgs, or all projects of the org."""
 
     org_id: str | None = None
     project_id: str | None = None
 
 
-EVERYBODY = Tenant()
+ALL_TENANTS = Tenant()
 
 
-def made(kind: type[R], row: Row[Any]) -> R:
-    """The record in a row."""
+def to_record(kind: type[R], row: Row[Any]) -> R:
+    """The record of a row."""
     return kind(**row._mapping)
 
 
 async def insert(tx: AsyncConnection, table: Table, *records: msgspec.Struct) -> None:
-    """Write records; raises `IntegrityError` where a rule of the table forbids one."""
+    """Insert records; raises `IntegrityError` when a constraint is violated."""
     if records:
         await tx.execute(table.insert(), [msgspec.structs.asdict(record) for record in records])
 
 
 async def find(tx: AsyncConnection, table: Table, kind: type[R], id: str, *, lock: bool = False) -> R | None:
-    """The record with this id. With `lock`, nobody else changes it before this transaction ends."""
+    """Find a record by id. `lock` locks the row until the transaction ends."""
     query = select(table).where(table.c.id == id)
     row = (await tx.execute(query.with_for_update() if lock else query)).first()
-    return None if row is None else made(kind, row)
+    return None if row is None else to_record(kind, row)
 
 
 async def find_all(tx: AsyncConnection, query: Select[Any], kind: type[R]) -> list[R]:
-    """The records of all rows of a query."""
-    return [made(kind, row) for row in (await tx.execute(query)).all()]
+    """All records of a query."""
+    return [to_record(kind, row) for row in (await tx.execute(query)).all()]
 
 
 async def change(tx: AsyncConnection, table: Table, id: str, *only_if: ColumnElement[bool], **values: Any) -> bool:
-    """Put these values into one row; False when there is no such row, or it is not as it has to be."""
+    """Update one row; False when it does not exist or does not meet `only_if`."""
     result = await tx.execute(table.update().where(table.c.id == id, *only_if).values(**values))
     return bool(result.rowcount)
 
@@ -62,20 +59,20 @@ async def page(
     kind: type[R],
     part: Page,
     tenant: Tenant,
-    said: Mapping[str, str | None],
+    filters: Mapping[str, str | None],
     also: Iterable[ColumnElement[bool]] = (),
     *,
     at: str = "created_at",
 ) -> Part[R]:
-    """Records of a tenant, newest first. `said` are columns and the values they must have; None: any.
+    """A page of records of a tenant, newest first. `filters` are column values; None: any value.
 
-    What belongs to a whole org is there for each of its projects.
+    Records of a whole org are included for each of its projects.
     """
     query = select(table).where(*also)
     if tenant.org_id is not None:
         query = query.where(table.c.org_id == tenant.org_id)
     if tenant.project_id is not None:
         query = query.where(or_(table.c.project_id == tenant.project_id, table.c.project_id.is_(None)))
-    for name, value in said.items():
+    for name, value in filters.items():
         query = query if value is None else query.where(table.c[name] == value)
-    return await select_page(tx, query, table.c[at], table.c.id, part, lambda row: made(kind, row))
+    return await select_page(tx, query, table.c[at], table.c.id, part, lambda row: to_record(kind, row))

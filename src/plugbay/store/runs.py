@@ -1,4 +1,4 @@
-"""Runs, what happened in them, and what they asked of tools. Statements only."""
+"""Runs, their timelines, and their tool executions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
 from plugbay.store.statements import insert_new
-from plugbay.store.tables.conversations import RUN_EVENTS, RUNS, TOOL_EXECUTIONS
+from plugbay.store.tables import RUN_EVENTS, RUNS, TOOL_EXECUTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `request` is what was asked for, as it was understood."""
+    """One run. `request` is the validated request."""
 
     id: str
     org_id: str
@@ -50,7 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a run's timeline."""
+    """One entry of a timeline."""
 
     run_id: str
     sequence: int
@@ -60,7 +60,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool by the model of a run. `status` is None until it has ended."""
+    """One tool call of a run. `status` is None until it has ended."""
 
     id: str
     run_id: str
@@ -80,7 +80,7 @@ class ToolExecution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def insert(tx: AsyncConnection, run: Run) -> bool:
-    """False, and nothing happened, when the chain has a run that has not ended."""
+    """Insert; False when the chain has an unfinished run."""
     return await insert_new(tx, RUNS, msgspec.structs.asdict(run))
 
 
@@ -93,13 +93,13 @@ async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **
 
 
 async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
-    """It is at work now; False when it has an end, or nobody wants it any more."""
+    """Mark it as running; False when it has ended or was cancelled."""
     wanted = (RUNS.c.status == "queued", RUNS.c.cancel_requested.is_(False))
     return await rows.change(tx, RUNS, id, *wanted, status="running", started_at=at)
 
 
 async def add_usage(tx: AsyncConnection, id: str, input: int, output: int, *, turns: int, tools: int) -> None:
-    """What one turn has cost comes on top of the others."""
+    """Add the usage of one turn."""
     used = {
         "input_tokens": RUNS.c.input_tokens + input,
         "output_tokens": RUNS.c.output_tokens + output,
@@ -110,28 +110,28 @@ async def add_usage(tx: AsyncConnection, id: str, input: int, output: int, *, tu
 
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Put an end to a run; False when it has one already."""
-    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNENDED), **values)
+    """Finish a run; False when it has ended already."""
+    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[Run]:
-    """Every run that has no end."""
-    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNENDED)).order_by(RUNS.c.created_at), Run)
+async def unfinished(tx: AsyncConnection) -> list[Run]:
+    """All unfinished runs."""
+    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNFINISHED)).order_by(RUNS.c.created_at), Run)
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Run]:
-    """Runs of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    """A page of the runs of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (RUNS.c.session_id.in_(only),)
-    return await rows.page(tx, RUNS, Run, part, tenant, said, also)
+    return await rows.page(tx, RUNS, Run, part, tenant, filters, also)
 
 
-# The timeline.
+# Timeline.
 
 
 async def note(tx: AsyncConnection, run_id: str, type: str, data: dict[str, Any], at: float) -> int:
-    """Write the next entry of the timeline; its sequence. Tools may end at the same moment: one waits for the other."""
+    """Append to the timeline and return the sequence number. Concurrent appends wait for each other."""
     await tx.execute(select(RUNS.c.id).where(RUNS.c.id == run_id).with_for_update())
     last = await tx.scalar(select(func.max(RUN_EVENTS.c.sequence)).where(RUN_EVENTS.c.run_id == run_id))
     sequence = (last or 0) + 1
@@ -144,7 +144,7 @@ async def timeline(tx: AsyncConnection, run_id: str, *, after: int = 0) -> list[
     return await rows.find_all(tx, query.order_by(RUN_EVENTS.c.sequence), RunEvent)
 
 
-# Tools.
+# Tool executions.
 
 
 async def begin_tools(tx: AsyncConnection, *executions: ToolExecution) -> None:
@@ -152,7 +152,7 @@ async def begin_tools(tx: AsyncConnection, *executions: ToolExecution) -> None:
 
 
 async def end_tool(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Put an end to a tool's execution; False when it has one already."""
+    """Finish a tool execution; False when it has ended already."""
     return await rows.change(tx, TOOL_EXECUTIONS, id, TOOL_EXECUTIONS.c.status.is_(None), **values)
 
 
@@ -161,13 +161,13 @@ async def find_tool(tx: AsyncConnection, id: str) -> ToolExecution | None:
 
 
 async def tools(tx: AsyncConnection, run_id: str) -> list[ToolExecution]:
-    """What a run asked of tools, in the order of its calls."""
+    """Tool executions of a run, in order."""
     query = select(TOOL_EXECUTIONS).where(TOOL_EXECUTIONS.c.run_id == run_id)
     return await rows.find_all(tx, query.order_by(TOOL_EXECUTIONS.c.turn, TOOL_EXECUTIONS.c.position), ToolExecution)
 
 
 async def abandon_tools(tx: AsyncConnection, run_id: str, at: float) -> int:
-    """Whatever of a run's tools has no end ends now, and nobody knows what it did."""
+    """Close all unfinished tool executions of a run with an unknown outcome."""
     where = (TOOL_EXECUTIONS.c.run_id == run_id, TOOL_EXECUTIONS.c.status.is_(None))
     values = {"status": "cancelled", "execution_outcome": "unknown", "error_code": "run.ended", "ended_at": at}
     return (await tx.execute(TOOL_EXECUTIONS.update().where(*where).values(**values))).rowcount

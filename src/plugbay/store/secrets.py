@@ -1,4 +1,4 @@
-"""Rows of secrets, each as its key has sealed it. Refuses to know any key, and what is inside."""
+"""Encrypted secrets. Keys and plaintext never reach this module."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import upsert
-from plugbay.store.tables.plugins import SECRETS
+from plugbay.store.tables import SECRETS
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    """One secret, sealed."""
+    """One encrypted secret."""
 
     id: str
     org_id: str
@@ -23,9 +23,9 @@ class SecretRow:
     """The org, or one of its projects."""
     name: str
     version: int
-    """Grows with each new value."""
+    """Incremented with each new value."""
     key_id: str
-    """Which key opens it."""
+    """Id of the encryption key."""
     nonce: bytes
     sealed: bytes
     created_at: float
@@ -33,25 +33,25 @@ class SecretRow:
 
 
 async def put(tx: AsyncConnection, row: SecretRow) -> None:
-    """The secret as it is from now on."""
+    """Insert or replace a secret."""
     await upsert(tx, SECRETS, {name: getattr(row, name) for name in SecretRow.__slots__})
 
 
 async def get(tx: AsyncConnection, org_id: str, scope: str, name: str) -> SecretRow | None:
-    """The secret with this name."""
+    """Find a secret by name."""
     query = select(SECRETS).where(SECRETS.c.org_id == org_id, SECRETS.c.scope == scope, SECRETS.c.name == name)
     found = (await tx.execute(query)).first()
     return None if found is None else _row(found)
 
 
 async def settle(tx: AsyncConnection) -> None:
-    """Wait until nobody who began before this is still setting a secret; on SQLite there is nobody while we write."""
+    """Wait for transactions that are setting secrets; not needed on SQLite, which has one writer."""
     if tx.dialect.name == "postgresql":
         await tx.execute(text(f"LOCK TABLE {SECRETS.name} IN ACCESS EXCLUSIVE MODE"))
 
 
 async def remove(tx: AsyncConnection, org_id: str, scope: str, name: str) -> bool:
-    """False: there was none."""
+    """Delete; False when there was none."""
     statement = delete(SECRETS).where(SECRETS.c.org_id == org_id, SECRETS.c.scope == scope, SECRETS.c.name == name)
     return bool((await tx.execute(statement)).rowcount)
 
@@ -59,15 +59,15 @@ async def remove(tx: AsyncConnection, org_id: str, scope: str, name: str) -> boo
 async def select_part(
     tx: AsyncConnection, org_id: str | None, scopes: tuple[str, ...] | None, page: Page
 ) -> Part[SecretRow]:
-    """A part of the secrets of an org, or of some of its scopes."""
+    """A page of the secrets of an org, or of some of its scopes."""
     query = select(SECRETS)
     query = query if org_id is None else query.where(SECRETS.c.org_id == org_id)
     query = query if scopes is None else query.where(SECRETS.c.scope.in_(scopes))
     return await select_page(tx, query, SECRETS.c.created_at, SECRETS.c.id, page, _row)
 
 
-async def sealed_otherwise(tx: AsyncConnection, key_id: str, limit: int) -> list[SecretRow]:
-    """Secrets that another key than this one opens; nobody else sets them before this transaction ends."""
+async def encrypted_with_other_key(tx: AsyncConnection, key_id: str, limit: int) -> list[SecretRow]:
+    """Secrets encrypted with another key than this one, locked until the transaction ends."""
     query = select(SECRETS).where(SECRETS.c.key_id != key_id)
     query = query.order_by(SECRETS.c.org_id, SECRETS.c.scope, SECRETS.c.name).limit(limit).with_for_update()
     return [_row(row) for row in (await tx.execute(query)).all()]

@@ -1,4 +1,4 @@
-"""Sessions: what belongs together, whoever works on it. Statements only."""
+"""Sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
-from plugbay.store.tables.conversations import SESSIONS
+from plugbay.store.tables import SESSIONS
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +41,14 @@ async def change(tx: AsyncConnection, id: str, **values: Any) -> bool:
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Session]:
-    """Sessions of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    """A page of the sessions of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (SESSIONS.c.id.in_(only),)
-    return await rows.page(tx, SESSIONS, Session, part, tenant, said, also)
+    return await rows.page(tx, SESSIONS, Session, part, tenant, filters, also)
 
 
 async def children(tx: AsyncConnection, ids: frozenset[str]) -> frozenset[str]:
-    """Sessions that were branched from these."""
+    """Sessions branched from these."""
     query = select(SESSIONS.c.id).where(SESSIONS.c.parent_session_id.in_(ids))
     return frozenset((await tx.execute(query)).scalars())

@@ -1,4 +1,4 @@
-"""Rows of delegated tokens and of what they have spent. Keeps SHA-256s, never a token."""
+"""Delegated tokens, stored as SHA-256 only, and their spending."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.prepared import Prepared
-from plugbay.store.statements import insert_new
-from plugbay.store.tables.plugins import SPENDING, TOKENS
+from plugbay.store.statements import Prepared, insert_new
+from plugbay.store.tables import SPENDING, TOKENS
 
 _ALIVE = TOKENS.c.revoked_at.is_(None)
 _INSERT = Prepared(insert(TOKENS))
@@ -23,7 +22,7 @@ _REVOKE_OF_INVOCATION = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What one token stands for, and until when."""
+    """The scope and expiry of one token."""
 
     digest: bytes
     invocation_id: str
@@ -37,33 +36,33 @@ class TokenRow:
 
 
 async def add(tx: AsyncConnection, row: TokenRow) -> None:
-    """A new token."""
+    """Insert a token."""
     await _INSERT.run(tx, {name: getattr(row, name) for name in TokenRow.__slots__})
 
 
 async def get(tx: AsyncConnection, digest: bytes) -> TokenRow | None:
-    """The token with this SHA-256, whether it still counts or not."""
+    """Find a token by SHA-256, whether or not it is valid."""
     found = (await _GET.run(tx, {"token": digest})).first
     return None if found is None else TokenRow(**found)
 
 
 async def revoke(tx: AsyncConnection, digest: bytes, at: float) -> None:
-    """This token counts no more."""
+    """Revoke a token."""
     await _REVOKE.run(tx, {"token": digest, "revoked_at": at})
 
 
 async def revoke_of_invocation(tx: AsyncConnection, invocation_id: str, at: float) -> None:
-    """None of its tokens counts any more."""
+    """Revoke all tokens of an invocation."""
     await _REVOKE_OF_INVOCATION.run(tx, {"invocation": invocation_id, "revoked_at": at})
 
 
 async def revoke_of_binding(tx: AsyncConnection, binding_id: str, at: float) -> None:
-    """No token of any of its invocations counts any more."""
+    """Revoke all tokens of all invocations of a binding."""
     await _revoke(tx, TOKENS.c.binding_id == binding_id, at)
 
 
 async def revoke_all(tx: AsyncConnection, at: float) -> int:
-    """No token counts any more; how many did."""
+    """Revoke all tokens; returns how many were valid."""
     return await _revoke(tx, TOKENS.c.digest.is_not(None), at)
 
 
@@ -75,7 +74,7 @@ async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) ->
 async def spend(
     tx: AsyncConnection, org_id: str, execution_id: str, what: str, limit: int | None, at: float
 ) -> int | None:
-    """Use one more of something; how much is used then, or None when that would be more than `limit`."""
+    """Spend one unit; returns the new total, or None when that would exceed `limit`."""
     key = {"org_id": org_id, "execution_id": execution_id, "what": what}
     await insert_new(tx, SPENDING, {**key, "spent": 0, "updated_at": at})
     statement = update(SPENDING).where(*(SPENDING.c[name] == value for name, value in key.items()))

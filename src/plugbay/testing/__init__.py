@@ -1,10 +1,10 @@
-"""For people who embed a host and want to test what their application does when plugins misbehave.
+"""Test helpers for applications that embed a host: plugins that misbehave on request.
 
     from plugbay.testing import FakePlugin, answers, bad_plugin, fails, faults, in_turn, replay_plugin
 
-The same comes as pytest fixtures wherever plugbay is installed: `fake_plugin`, `bad_plugin`, `replay_plugin`, and
-`plugbay_host`. Names are loaded when they are used: pytest loads this for everybody, and most use none of it. Who
-writes a plugin wants `plugbay.sdk.testing`.
+Also available as pytest fixtures wherever plugbay is installed: `fake_plugin`, `bad_plugin`, `replay_plugin` and
+`plugbay_host`. Names are imported lazily, because pytest loads this package in every project. Plugin authors use
+`plugbay.sdk.testing`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`bad_plugin`: one of the kit's scripted bad plugins in a folder, ready for a host.
+"""`bad_plugin`: a bad plugin of the conformance kit in a folder, ready for a host.
 
-Owns nothing but the way there: what is wrong with each, how it is called and how that must end is in the catalogue of
-`plugbay.conformance`.
+The catalogue of `plugbay.conformance` describes each one and the expected outcome.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ class BadPlugin:
     what: str
     """What it does wrong."""
     way: str
-    """How it is asked: `call`, `fire`, `compact`, `run`, `render` or `press`."""
+    """How it is called: `call`, `fire`, `compact`, `run`, `render` or `press`."""
     tool: str
-    """The export that is asked for."""
+    """The export to call."""
     input: Any
     expect: str
-    """How that must end, in a word: a failure code, or `succeeded`."""
+    """The expected outcome: a failure code, or `succeeded`."""
 
 
 def bad_plugin(name: str, folder: Path) -> BadPlugin:
-    """The bad plugin called `contract/name`, in a new folder below `folder`."""
+    """Create the bad plugin `contract/name` in a new folder below `folder`."""
     contract, _, called = name.partition("/")
     if contract not in SETUPS:
         raise ValueError(f"{name!r} is no bad plugin: write contract/name, with one of {', '.join(SETUPS)}")

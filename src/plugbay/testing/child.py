@@ -1,7 +1,6 @@
 """The process of a fake plugin: `python -m plugbay.testing.child SCRIPT`.
 
-Owns how each fault is done. What is not faulty goes through the SDK and its wire; a fault is done to the bytes of one
-answer, or to the process. Runs where a host starts it, and nowhere else.
+Implements each fault: it alters the bytes of one answer, or the process. Everything else goes through the SDK.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from plugbay.testing.script import Script, Step
 from plugbay.wire.strict_json import stdlib_codec
 
 HUGE = 17 << 20
-"""Bytes: more than the 16 MiB that the most generous contracts allow."""
+"""Bytes; beyond the limit of 16 MiB of every contract."""
 
-LAST_WORDS = "out of memory: this plugin was told to die"
+DEATH_MESSAGE = "out of memory: this plugin was told to die"
 
 LINE_CONTRACTS = ("rune", "nexo", "kaged", "mcp")
-"""Those whose frames are lines; the others have a header."""
+"""Contracts with line framing; the others use Content-Length."""
 
 
 class FaultyWire(Wire):
-    """A wire on which something may happen to the next answer."""
+    """A wire that can apply a fault to the next answer."""
 
     __slots__ = ("_armed", "_framed", "_stays")
 
@@ -42,12 +41,12 @@ class FaultyWire(Wire):
         self._armed: Callable[[dict[str, Any]], Iterator[bytes]] | None = None
 
     def arm(self, fault: str) -> None:
-        """Do this to the next answer."""
+        """Apply this fault to the next answer."""
         self._armed = getattr(self, f"_{fault}", None)
 
     def write(self, data: bytes) -> None:
         for frame in self._frames(data) if self._armed is not None else [data]:
-            self._pass_on(frame)
+            self._write_frame(frame)
 
     def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
         while self._stays:
@@ -58,7 +57,7 @@ class FaultyWire(Wire):
         if not self._stays:
             super().leave_after(seconds)
 
-    def _pass_on(self, frame: bytes) -> None:
+    def _write_frame(self, frame: bytes) -> None:
         message = self._answer(frame) if self._armed is not None else None
         if message is None or self._armed is None:
             super().write(frame)
@@ -82,50 +81,50 @@ class FaultyWire(Wire):
         return len(head) + 4 + int(head.rpartition(b":")[2])
 
     def _answer(self, frame: bytes) -> dict[str, Any] | None:
-        """The message, when it is the answer to a call."""
+        """The message, if it answers a call."""
         message: dict[str, Any] = json.loads(frame.partition(b"\r\n\r\n")[2] if self._framed else frame)
         return message if message.get("type") == "response" or message.keys() & {"result", "error"} else None
 
     def _frame(self, body: bytes) -> bytes:
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if self._framed else body + b"\n"
 
-    def _written(self, message: dict[str, Any]) -> bytes:
+    def _encode(self, message: dict[str, Any]) -> bytes:
         return self._frame(json.dumps(message).encode())
 
-    # What may happen to an answer.
+    # Faults of answers.
 
     def _never_answers(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield b""
 
     def _garbage_on_stdout(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield b"Loading the model, please wait ...\n"
-        yield self._written(message)
+        yield self._encode(message)
 
     def _not_json(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield self._frame(b'{"half": ')
 
     def _half_an_answer(self, message: dict[str, Any]) -> Iterator[bytes]:
-        frame = self._written(message)
+        frame = self._encode(message)
         yield frame[: len(frame) // 2]
         leave(0)
 
     def _huge_answer(self, message: dict[str, Any]) -> Iterator[bytes]:
-        yield self._written({**message, "padding": "x" * HUGE})
+        yield self._encode({**message, "padding": "x" * HUGE})
 
     def _wrong_id(self, message: dict[str, Any]) -> Iterator[bytes]:
         key = "id" if "id" in message else "request_id"
         id = message[key]
-        yield self._written({**message, key: id + 1_000_000 if isinstance(id, int) else f"{id}0"})
+        yield self._encode({**message, key: id + 1_000_000 if isinstance(id, int) else f"{id}0"})
 
     def _answers_twice(self, message: dict[str, Any]) -> Iterator[bytes]:
-        yield self._written(message) * 2
+        yield self._encode(message) * 2
 
 
 CONFINED = "this fake plugin is confined and cannot write down what it is asked: host it with unconfined=True"
 
 
 class Record:
-    """What this and earlier processes were asked. Where it cannot be written, what counts is this process alone."""
+    """Calls of this and earlier processes. If the file cannot be written, only those of this process count."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -134,20 +133,20 @@ class Record:
             note(CONFINED)
 
     def count(self, tool: str, given: Any) -> int:
-        """How often the tool was called before; keeps that it is called now."""
+        """Record a call; returns the number of earlier calls of the tool."""
         self._asked[tool] = self._asked.get(tool, 0) + 1
         self._add({"tool": tool, "input": given, "pid": os.getpid()})
-        return max(self._kept(tool), self._asked[tool]) - 1
+        return max(self._count_recorded(tool), self._asked[tool]) - 1
 
-    def _add(self, said: dict[str, Any]) -> bool:
+    def _add(self, entry: dict[str, Any]) -> bool:
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(said)}\n")
+                file.write(f"{json.dumps(entry)}\n")
         except OSError:
             return False
         return True
 
-    def _kept(self, tool: str) -> int:
+    def _count_recorded(self, tool: str) -> int:
         try:
             lines = self._path.read_text("utf-8").splitlines()
         except OSError:
@@ -155,8 +154,8 @@ class Record:
         return sum(json.loads(line).get("tool") == tool for line in lines)
 
 
-def plugin_of(script: Script, record: Record, wire: FaultyWire) -> Plugin:
-    """The plugin whose tools do what the script says."""
+def make_plugin(script: Script, record: Record, wire: FaultyWire) -> Plugin:
+    """A plugin with the tools of the script."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name, steps in script.tools.items():
         act = _tool(name, steps, record, wire)
@@ -182,12 +181,12 @@ def _tool(name: str, steps: tuple[Step, ...], record: Record, wire: FaultyWire) 
 
 
 def _die() -> NoReturn:
-    note(LAST_WORDS)
+    note(DEATH_MESSAGE)
     os._exit(3)
 
 
 def _begin(script: Script, wire: Wire) -> None:
-    """What goes wrong before anybody is greeted."""
+    """Apply faults that happen before the greeting."""
     match script.fault:
         case "dies_at_start":
             _die()
@@ -207,7 +206,7 @@ def main(path: Path) -> NoReturn:
     record = Record(path.with_name("record.jsonl"))
     _begin(script, claimed)
     wire = FaultyWire(claimed, script.contract not in LINE_CONTRACTS, script.fault == "never_leaves")
-    plugin, codec = plugin_of(script, record, wire), stdlib_codec()
+    plugin, codec = make_plugin(script, record, wire), stdlib_codec()
     wire.leave(serve_rune(plugin, wire, codec, begin(plugin, wire, codec)), lambda: None)
 
 

@@ -1,7 +1,7 @@
-"""`FakePlugin`: a plugin of any contract in a folder of its own, whose process does what a test says.
+"""`FakePlugin`: a plugin of any contract in its own folder, with a real process that follows a script.
 
-Owns the folder: a manifest that is correct, a script, and a record of what the process was asked. The process is real
-and speaks through the SDK, so that whatever a fault leaves alone is as it should be.
+The folder holds a valid manifest, the script, and a record of calls. The process uses the SDK, so everything that a
+fault does not touch is correct.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from plugbay.contracts.registry import CONTRACTS
 from plugbay.sdk import Plugin, manifests
 from plugbay.sdk.contracts.ainb_names import ainb_name
 from plugbay.testing.faults import Fault
-from plugbay.testing.script import Script, script_of
+from plugbay.testing.script import Script, make_script
 
 SCRIPT, RECORD = "script.json", "record.jsonl"
 
 COMMAND = (sys.executable, "-m", "plugbay.testing.child", SCRIPT)
-"""Started in the plugin's folder, wherever the contract lets a manifest say that."""
+"""Run in the plugin's folder, where the contract's manifest allows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a process of a fake plugin was asked."""
+    """A call of a fake plugin."""
 
     tool: str
     input: Any
@@ -36,7 +36,7 @@ class Call:
 
 
 class FakePlugin:
-    """A plugin that does as it is told: `Host.load(fake.path)`."""
+    """A plugin that follows a script: `Host.load(fake.path)`."""
 
     def __init__(
         self,
@@ -48,25 +48,27 @@ class FakePlugin:
         version: str = "1.0.0",
         fault: Fault | None = None,
     ) -> None:
-        """Made in a new folder below `folder`. What each tool does is a value, or one of the words of a script."""
+        """Create it in a new folder below `folder`. Each tool returns a value, or follows `answers`, `fails`, `in_turn`
+        or a fault.
+        """
         if contract not in CONTRACTS:
             raise ValueError(f"there is no contract {contract!r}; there is {', '.join(CONTRACTS)}")
         self.contract = contract
         self.path = folder / ainb_name(id)
         self.path.mkdir(parents=True)
-        script = script_of(contract, id, version, tools, fault)
+        script = make_script(contract, id, version, tools, fault)
         (self.path / SCRIPT).write_text(json.dumps(script.to_json()), "utf-8")
-        _WRITERS[contract](declared(script), self.path)
+        _WRITERS[contract](declare(script), self.path)
 
     @property
     def calls(self) -> list[Call]:
-        """What was asked so far, over all processes, in order."""
-        return [Call(**said) for said in self._record() if "tool" in said]
+        """All calls so far, over all processes, in order."""
+        return [Call(**entry) for entry in self._record() if "tool" in entry]
 
     @property
     def pids(self) -> list[int]:
-        """Every process that was started, in order."""
-        return [said["pid"] for said in self._record() if "tool" not in said]
+        """Process ids of all processes, in order."""
+        return [entry["pid"] for entry in self._record() if "tool" not in entry]
 
     def _record(self) -> list[dict[str, Any]]:
         try:
@@ -76,8 +78,8 @@ class FakePlugin:
         return [json.loads(line) for line in text.splitlines()]
 
 
-def declared(script: Script) -> Plugin:
-    """The plugin of a script, whose tools do nothing."""
+def declare(script: Script) -> Plugin:
+    """The plugin of a script, for its manifest; its tools do nothing."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name in script.tools:
         plugin.tool(name, description="Does what a test says.", input_schema={"type": "object"})(_nothing)
@@ -85,7 +87,7 @@ def declared(script: Script) -> Plugin:
 
 
 def _nothing(input: Any) -> None:
-    """What it really does is in the script."""
+    """Replaced by the script in the process."""
 
 
 def _rune(plugin: Plugin, folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""Faults by name: what a plugin may do wrong, for `fake_plugin`.
+"""Faults by name, for `fake_plugin`.
 
     fake_plugin({"lookup": faults.dies_mid_call})             when a tool is called
-    fake_plugin({"lookup": 1}, fault=faults.never_greets)     when the plugin starts, or is to leave
+    fake_plugin({"lookup": 1}, fault=faults.never_greets)     when the plugin starts or stops
 
-Owns the names, what each stands for and when it happens; `child` does them. Each holds for every contract. What is
-wrong with one contract's messages in particular is in the kit's catalogue: `bad_plugin("nexo/answer_both")`.
+`child` implements them for every contract. Faults of the messages of one contract are in the conformance kit:
+`bad_plugin("nexo/answer_both")`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CALL, START, END = "call", "start", "end"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong. One that takes time is called with the seconds: `faults.slow(0.2)`."""
+    """A fault. Call one with a duration to set its seconds: `faults.slow(0.2)`."""
 
     name: str
     what: str
@@ -49,4 +49,4 @@ garbage_at_start = Fault("garbage_at_start", "prints a line of text before it gr
 never_leaves = Fault("never_leaves", "goes on when it is asked to leave", END)
 
 ALL: dict[str, Fault] = {name: value for name, value in list(globals().items()) if isinstance(value, Fault)}
-"""Every fault by its name."""
+"""All faults by name."""

@@ -1,12 +1,12 @@
-"""pytest fixtures of everybody who has plugbay installed.
+"""pytest fixtures, available wherever plugbay is installed.
 
-    plugbay_host     a real host over folders of plugins, running, in a thread of its own
-    fake_plugin      a plugin whose process does what a test says
-    bad_plugin       a plugin of the kit that breaks one rule
-    replay_plugin    a recording in the place of a plugin
+    plugbay_host     a real host over folders of plugins, running, in its own thread
+    fake_plugin      a plugin whose process follows a script
+    bad_plugin       a plugin of the conformance kit that breaks one rule
+    replay_plugin    a recording in place of a plugin
 
-Loaded by pytest in projects that use none of it, so nothing is imported here before a fixture is asked for. Owns when
-what a test started is stopped. Needs no loop: whatever runs async tests is not in its way.
+pytest loads this in every project, so it must import nothing before a fixture is used. Works with any async test
+runner.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def plugbay_host(tmp_path: Path) -> Iterator[StartHost]:
-    """`plugbay_host(path, …)`: a running `SyncHost` over plugins, which is stopped when the test is over.
+    """`plugbay_host(path, …)`: a running `SyncHost` over plugins, stopped at the end of the test.
 
-    `toml` is the text of a plugbay.toml; options are those of `Host`. Unless they say otherwise, everything is granted,
-    nothing is confined, and state is kept in the test's own folder.
+    `toml` is the text of a plugbay.toml; options are those of `Host`. By default everything is granted, nothing is
+    confined, and state is stored in the test's own folder.
     """
     from plugbay.host.sync import SyncHost
 
@@ -71,7 +71,7 @@ def plugbay_host(tmp_path: Path) -> Iterator[StartHost]:
 
 @pytest.fixture
 def fake_plugin(tmp_path: Path) -> MakeFake:
-    """`fake_plugin({"tool": what it does})`: a plugin in a folder, `.path`, and what it was asked, `.calls`."""
+    """`fake_plugin({"tool": behaviour})`: a plugin in a folder, `.path`, with the calls it received, `.calls`."""
     from plugbay.testing.fake import FakePlugin
 
     def make(tools: Mapping[str, Any], **options: Any) -> FakePlugin:

@@ -1,7 +1,6 @@
-"""`replay_plugin`: a recording in the place of the program of a plugin.
+"""`replay_plugin`: a recording in place of a plugin's program.
 
-Owns the copy of the plugin's folder in which the manifest leads to `plugbay replay` and to nothing else. What a replay
-answers is the kit's.
+Copies the plugin's folder and points the manifest at `plugbay replay`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from plugbay.link import recording
 
 
 def replay_plugin(file: str | Path, like: str | Path, folder: Path, *, loose: bool = False) -> Path:
-    """A new plugin below `folder` with the manifest of the plugin in `like`, which answers what was recorded in `file`.
+    """Create a plugin below `folder` with the manifest of `like` that answers from the recording `file`.
 
-    Strictly, what is asked must be what was recorded; `loose`, the name is enough. Raises `BadRecording`, and
-    `FileNotFoundError` where there is no manifest of the contract.
+    Requests must equal the recorded ones; with `loose`, an equal name is enough. Raises `BadRecording`, and
+    `FileNotFoundError` when `like` has no manifest of the contract.
     """
     path, like = Path(file).resolve(), Path(like).resolve()
     with path.open("rb") as lines:
@@ -38,11 +37,11 @@ def replay_plugin(file: str | Path, like: str | Path, folder: Path, *, loose: bo
     root = folder / like.name
     shutil.copytree(like, root)
     manifest = root / manifests[0]
-    manifest.write_text(_LEADERS[contract](manifest.read_text("utf-8"), command, root), "utf-8")
+    manifest.write_text(_REDIRECT[contract](manifest.read_text("utf-8"), command, root), "utf-8")
     return root
 
 
-# Each contract has a place for the command.
+# The place of the command in the manifest of each contract.
 
 
 def _rune(text: str, command: Sequence[str], root: Path) -> str:
@@ -67,13 +66,13 @@ def _kaged(text: str, command: Sequence[str], root: Path) -> str:
 
 
 def _ainb(text: str, command: Sequence[str], root: Path) -> str:
-    """The program lies beside the manifest and has the plugin's name."""
+    """The program is beside the manifest and has the plugin's name."""
     _install(root / str(tomlkit.parse(text)["plugin"]["name"]), command)
     return text
 
 
 def _vai(text: str, command: Sequence[str], root: Path) -> str:
-    """The program lies somewhere in the package."""
+    """The program may be anywhere in the package."""
     _install(root / "plugbay-replay", command)
     manifest = tomlkit.parse(text)
     manifest["runtime"]["entrypoint"] = ["./plugbay-replay"]
@@ -91,7 +90,7 @@ def _install(program: Path, command: Sequence[str]) -> None:
     program.chmod(0o755)
 
 
-_LEADERS: dict[str, Callable[[str, Sequence[str], Path], str]] = {
+_REDIRECT: dict[str, Callable[[str, Sequence[str], Path], str]] = {
     "rune": _rune,
     "nexo": _nexo,
     "kaged": _kaged,

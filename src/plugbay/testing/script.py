@@ -1,11 +1,9 @@
-"""What a fake plugin does when its tools are called, as a test says it and as its process reads it.
+"""The behaviour of a fake plugin: what tests write, and the JSON that its process reads.
 
-    answers({"ok": True}, after=0.1)     a value; any JSON value alone says the same
-    fails("no such city", code="…")      an error
-    in_turn(1, 2, fails("enough"))       one after the other; the last is repeated
-    faults.wrong_id                      a fault
-
-Owns that language and its JSON. Refuses to know processes and wires.
+answers({"ok": True}, after=0.1)     a value; any JSON value alone means the same
+fails("no such city", code="…")      an error
+in_turn(1, 2, fails("enough"))       one after the other; the last is repeated
+faults.wrong_id                      a fault
 """
 
 from __future__ import annotations
@@ -19,77 +17,77 @@ from plugbay.testing.faults import ALL, CALL, Fault
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one call leads to."""
+    """The behaviour of one call."""
 
     value: Any = None
-    """What is answered, unless it fails."""
+    """The answer, unless it fails."""
     error: str | None = None
     code: str = "plugin_error"
     after: float = 0.0
-    """Seconds before that."""
+    """Delay in seconds."""
     fault: str | None = None
-    """The name of the fault that happens with it."""
+    """Name of the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Steps for one call after the other."""
+    """Steps for consecutive calls."""
 
     steps: tuple[Step, ...]
 
 
 def answers(value: Any, *, after: float = 0.0) -> Step:
-    """Answer with a JSON value, after so many seconds."""
+    """Answer with a JSON value, after a delay in seconds."""
     return Step(value, after=after)
 
 
 def fails(message: str, *, code: str = "plugin_error", after: float = 0.0) -> Step:
-    """Answer with an error; `code` is the author's own word for it."""
+    """Answer with an error; `code` is the plugin's own error code."""
     return Step(error=message, code=code, after=after)
 
 
 def in_turn(*steps: Any) -> Turns:
-    """Do the first of these in the first call, the second in the second, and so on; the last in all that follow."""
+    """One step per call; the last step is repeated."""
     if not steps:
         raise ValueError("in_turn needs something to do")
-    return Turns(tuple(map(step_of, steps)))
+    return Turns(tuple(map(to_step, steps)))
 
 
-def step_of(said: Any) -> Step:
-    """What a value stands for in a script."""
-    if isinstance(said, Turns):
+def to_step(value: Any) -> Step:
+    """The step for a value in a script."""
+    if isinstance(value, Turns):
         raise TypeError("in_turn cannot be one of the things that are done in turn")
-    if not isinstance(said, Fault):
-        return said if isinstance(said, Step) else Step(said)
-    if said.moment != CALL:
-        raise ValueError(f"faults.{said.name} is not about a call: fake_plugin(…, fault=faults.{said.name})")
-    return Step({"fault": said.name}, after=said.seconds or 0.0, fault=said.name)
+    if not isinstance(value, Fault):
+        return value if isinstance(value, Step) else Step(value)
+    if value.moment != CALL:
+        raise ValueError(f"faults.{value.name} is not about a call: fake_plugin(…, fault=faults.{value.name})")
+    return Step({"fault": value.name}, after=value.seconds or 0.0, fault=value.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Everything a fake plugin does."""
+    """The whole behaviour of a fake plugin."""
 
     contract: str
     id: str
     version: str
     tools: Mapping[str, tuple[Step, ...]]
     fault: str | None = None
-    """What goes wrong beside calls."""
+    """The fault at start or stop, if any."""
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> Script:
-        tools = {name: tuple(Step(**step) for step in steps) for name, steps in said["tools"].items()}
-        return cls(**{**said, "tools": tools})
+    def from_json(cls, value: dict[str, Any]) -> Script:
+        tools = {name: tuple(Step(**step) for step in steps) for name, steps in value["tools"].items()}
+        return cls(**{**value, "tools": tools})
 
 
-def script_of(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
-    """The script for what a test says."""
-    steps = {name: said.steps if isinstance(said, Turns) else (step_of(said),) for name, said in tools.items()}
+def make_script(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
+    """Build the script of a fake plugin."""
+    steps = {name: value.steps if isinstance(value, Turns) else (to_step(value),) for name, value in tools.items()}
     if fault is None:
         return Script(contract, id, version, steps)
     if fault.moment == CALL:

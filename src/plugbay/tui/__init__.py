@@ -1,1 +1,1 @@
-"""What a person sees of plugins in a terminal: their screens, their states, their logs."""
+"""The terminal user interface: screens, states and logs of plugins."""

@@ -1,15 +1,17 @@
-"""`Terminal`: plugins on the left, the screen of one of them on the right, its logs below.
+"""`Terminal`: the Textual app, with the plugin list on the left, a screen on the right and logs below.
 
-Owns the layout, the host's own keys and which plugin is shown. Looks at a running host and never stops it: whoever
-started it does. How a picture gets here is `painter`'s and `canvas`' business.
+Owns layout, key bindings and selection. It shows a running host and never stops it. `HangupDriver` keeps the app alive
+when the terminal disappears: Textual's writer thread ends at the first error and the next write would block the event
+loop for ever.
 """
 
 from __future__ import annotations
 
+import select
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from rich.text import Text
 from textual import events, on
@@ -17,6 +19,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.drivers.linux_driver import LinuxDriver
 from textual.widgets import Static
 
 from plugbay.host.admin import operating
@@ -28,34 +31,75 @@ from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
 from plugbay.tui.canvas import Canvas
-from plugbay.tui.driver import HangupDriver
-from plugbay.tui.footer import KeysFooter
-from plugbay.tui.help import HelpScreen
-from plugbay.tui.logs import LogView
-from plugbay.tui.looks import GREY, INVALID, SIGNS, THEME, kind, safe, words
 from plugbay.tui.painter import Painter
-from plugbay.tui.palette import Offer, offering
-from plugbay.tui.plugin_list import PluginList, Row
-from plugbay.tui.tabs import ScreenTabs
+from plugbay.tui.styles import GREY, INVALID, SIGNS, THEME, safe, state_text, version_text
+from plugbay.tui.widgets import (
+    HelpScreen,
+    KeysFooter,
+    LogView,
+    PaletteCommand,
+    PluginList,
+    Row,
+    ScreenTabs,
+    make_provider,
+)
 
-LOOK_SECONDS = 0.25
-"""Between two looks at states and logs; what matters at once comes as an event of the bus."""
+REFRESH_SECONDS = 0.25
+"""Seconds between refreshes of states and logs; urgent changes arrive as bus events."""
 
 NARROW = 100
-"""Columns; with fewer, a screen that is used gets the room of the list."""
+"""Columns; in a narrower terminal, a screen in use covers the list."""
 
-ENDINGS = frozenset({"crashed", "exited"})
-"""Lifecycle events after which no process is there to draw."""
+END_EVENTS = frozenset({"crashed", "exited"})
+"""Lifecycle events after which no process can draw."""
 
-IN_A_SCREEN = frozenset({"switch", "list", "help", "quit", "notify"})
-"""Actions whose keys do not belong to the plugin that is being used."""
+SCREEN_ACTIONS = frozenset({"switch", "list", "help", "quit", "notify"})
+"""Actions whose keys always belong to the host."""
+
+
+class HangupDriver(LinuxDriver):
+    """The driver of `Terminal`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file = cast(Any, _ErrorIgnoringFile(self._file))
+
+
+class _ErrorIgnoringFile:
+    """A file that ignores write errors of a closed terminal."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        try:
+            self._file.write(text)
+        except OSError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError:
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def is_gone(fileno: int) -> bool:
+    """Whether the terminal of this descriptor was closed."""
+    poll = select.poll()
+    poll.register(fileno, 0)
+    return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
 class Terminal(App[None], inherit_bindings=False):
-    """The terminal in which plugins' screens are used."""
+    """The app for using the screens of plugins."""
 
     TITLE = "plugbay"
-    ENABLE_COMMAND_PALETTE = False  # Textual's own would take Ctrl+P from every plugin; ours opens from the list
+    ENABLE_COMMAND_PALETTE = False  # Textual's palette would take Ctrl+P from plugins; ours opens from the list
     CSS = """
     #top { height: 1; padding: 0 1; background: $panel; }
     #plugins { height: 1fr; padding: 0; scrollbar-size-vertical: 1; }
@@ -93,9 +137,9 @@ class Terminal(App[None], inherit_bindings=False):
         self._broken = [item for item in host.problems if item.errors]
         self._painters: dict[str, Painter] = {}
         self._chosen: dict[str, int] = {}
-        """Of each plugin, which of its screens is shown."""
+        """The chosen screen of each plugin."""
         self._shown: object = ()
-        """What the words around the screen are about."""
+        """What the border titles describe."""
         self._zoomed = False
         self._reloading: set[str] = set()
 
@@ -107,8 +151,8 @@ class Terminal(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self._tabs.display = False
         self._logs.display = False
-        self._look()
-        self.set_interval(LOOK_SECONDS, self._look)
+        self._refresh_all()
+        self.set_interval(REFRESH_SECONDS, self._refresh_all)
         self.run_worker(self._listen(), name="lifecycle")
         self._list.focus()
 
@@ -116,13 +160,13 @@ class Terminal(App[None], inherit_bindings=False):
         async with self.host.subscribe("plugin.lifecycle.>", depth=1024) as stream:
             async for event in stream:
                 if event.source == SOURCE:
-                    self._lived(event)
+                    self._handle_lifecycle(event)
 
     async def on_unmount(self) -> None:
         for painter in self._painters.values():
             await painter.close()
 
-    # What is shown.
+    # Display.
 
     @property
     def _selected(self) -> PluginStatus | Found | None:
@@ -130,8 +174,8 @@ class Terminal(App[None], inherit_bindings=False):
         index = self._list.highlighted
         return entries[index] if index is not None and index < len(entries) else None
 
-    def _look(self) -> None:
-        """Show how everything is now."""
+    def _refresh_all(self) -> None:
+        """Refresh everything."""
         statuses = self.host.plugins()
         rows = [Row(status.spec.id, status.spec.contract, status.state) for status in statuses]
         broken = [Row(found.root.name, found.contract or "?", INVALID) for found in self._broken]
@@ -141,7 +185,7 @@ class Terminal(App[None], inherit_bindings=False):
 
     @on(PluginList.OptionHighlighted)
     def _show(self) -> None:
-        """The selected plugin on the right."""
+        """Show the selected plugin."""
         entry = self._selected
         painter = self._painter(entry) if isinstance(entry, PluginStatus) else None
         self._canvas.painter = painter
@@ -154,12 +198,12 @@ class Terminal(App[None], inherit_bindings=False):
             self._describe(entry, painter)
 
     def _describe(self, entry: PluginStatus | Found | None, painter: Painter | None) -> None:
-        """The words around the screen, and those instead of one."""
+        """Update border titles, or the page that replaces a screen."""
         self._stage.border_title = self._stage.border_subtitle = None
         if isinstance(entry, PluginStatus):
             self._stage.border_title = Text(safe(painter.screen.name if painter else entry.spec.id))
             self._stage.border_subtitle = _subtitle(entry, self._canvas if painter else None)
-            self._text.update("" if painter else pages.about(entry))
+            self._text.update("" if painter else pages.about_page(entry))
         elif entry is not None:
             self._stage.border_title = Text(safe(entry.root.name))
             self._text.update(pages.manifest_problems(entry))
@@ -167,7 +211,7 @@ class Terminal(App[None], inherit_bindings=False):
             self._text.update(pages.NO_PLUGINS)
 
     def _painter(self, status: PluginStatus) -> Painter | None:
-        """The painter of the plugin's chosen screen, and its tabs."""
+        """The painter of the plugin's chosen screen, or None; updates the tabs."""
         screens = [screen for screen in self.host.screens.all() if screen.plugin_id == status.spec.id]
         chosen = self._chosen.get(status.spec.id, 0)
         self._tabs.show([screen.screen for screen in screens], chosen)
@@ -176,7 +220,7 @@ class Terminal(App[None], inherit_bindings=False):
         screen = screens[chosen]
         if screen.name not in self._painters:
             status_now = partial(self._status, screen.plugin_id)
-            self._painters[screen.name] = Painter(self.host.screens, screen, status_now, self._canvas.drawn)
+            self._painters[screen.name] = Painter(self.host.screens, screen, status_now, self._canvas.painter_changed)
         return self._painters[screen.name]
 
     def _status(self, plugin_id: str) -> PluginStatus:
@@ -185,29 +229,29 @@ class Terminal(App[None], inherit_bindings=False):
     def _painters_of(self, plugin_id: str) -> list[Painter]:
         return [painter for painter in self._painters.values() if painter.screen.plugin_id == plugin_id]
 
-    def _lived(self, event: BusEvent) -> None:
-        """A plugin changed its state."""
+    def _handle_lifecycle(self, event: BusEvent) -> None:
+        """Handle a lifecycle event of a plugin."""
         what, facts = event.topic.rpartition(".")[2], event.payload
         for painter in self._painters_of(facts["plugin_id"]):
             if what == "started" and painter.failure is not None:
-                painter.again()
-            elif what in ENDINGS and painter.status().pid is None:
-                painter.lost(_ending(facts))
-        self._look()
+                painter.request_again()
+            elif what in END_EVENTS and painter.status().pid is None:
+                painter.process_ended(_failure_of(facts))
+        self._refresh_all()
 
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether an action makes sense here; the footer shows those that do."""
+        """Whether an action is available; the footer shows available ones."""
         if self.screen is not self.screen_stack[0]:
             return action == "quit" or action not in {"switch", "reload", "logs", "zoom", "turn", "palette", "help"}
         if self._canvas.has_focus:
-            return action in IN_A_SCREEN or (action == "reload" and self._canvas.helpless)
+            return action in SCREEN_ACTIONS or (action == "reload" and self._canvas.without_screen)
         return True
 
     @on(PluginList.OptionSelected)
     def action_open(self) -> None:
-        """Go to the screen of the selected plugin, or to the page about it."""
+        """Focus the screen of the selected plugin, or the page about it."""
         (self._canvas if self._canvas.display else self._page).focus()
 
     def action_list(self) -> None:
@@ -224,13 +268,13 @@ class Terminal(App[None], inherit_bindings=False):
         self.action_open() if self._zoomed else self.action_list()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self._make_room()
+        self._hide_list()
 
     def on_resize(self, event: events.Resize) -> None:
-        self._make_room()
+        self._hide_list()
 
-    def _make_room(self) -> None:
-        """A screen that is used gets the room of the list, when that was asked for or there is little."""
+    def _hide_list(self) -> None:
+        """Hide the list while a screen is in use, if zoomed or if the terminal is narrow."""
         used = self._stage.has_focus_within
         self._list.display = not (used and (self._zoomed or self.size.width < NARROW))
         self.refresh_bindings()
@@ -241,7 +285,7 @@ class Terminal(App[None], inherit_bindings=False):
             self.action_list()
 
     def action_turn(self, step: int) -> None:
-        """Another screen of the same plugin."""
+        """Choose another screen of the same plugin."""
         if self._tabs.names:
             self._choose((self._tabs.chosen + step) % len(self._tabs.names))
 
@@ -276,24 +320,26 @@ class Terminal(App[None], inherit_bindings=False):
             self._reloading.discard(plugin_id)
             for painter in painters:
                 painter.renew()
-        self._look()
+        self._refresh_all()
 
-    # The palette.
+    # Command palette.
 
     def action_palette(self) -> None:
-        self.push_screen(CommandPalette(providers=[offering(self._offers())], placeholder="Commands and screens …"))
+        self.push_screen(
+            CommandPalette(providers=[make_provider(self._commands())], placeholder="Commands and screens …")
+        )
 
-    def _offers(self) -> list[Offer]:
+    def _commands(self) -> list[PaletteCommand]:
         entry = self._selected
-        commands: list[Offer] = []
+        commands: list[PaletteCommand] = []
         if isinstance(entry, PluginStatus):
             plugin_id = entry.spec.id
             commands = [
-                Offer(command, f"a command of {plugin_id}", partial(self._perform, plugin_id, command))
+                PaletteCommand(command, f"a command of {plugin_id}", partial(self._perform, plugin_id, command))
                 for command in entry.spec.commands
             ]
         screens = [
-            Offer(f"screen {screen.name}", "show this screen", partial(self._visit, screen.name))
+            PaletteCommand(f"screen {screen.name}", "show this screen", partial(self._visit, screen.name))
             for screen in self.host.screens.all()
         ]
         own: list[tuple[str, str, Any]] = [
@@ -302,7 +348,7 @@ class Terminal(App[None], inherit_bindings=False):
             ("help", "every key there is", self.action_help),
             ("quit", "stop all plugins and leave", self.exit),
         ]
-        return [*commands, *screens, *(Offer(*each) for each in own)]
+        return [*commands, *screens, *(PaletteCommand(*each) for each in own)]
 
     def _perform(self, plugin_id: str, command: str) -> None:
         if not self.host.screens.act(plugin_id, command):
@@ -310,7 +356,7 @@ class Terminal(App[None], inherit_bindings=False):
             self.notify(text, title=safe(command), severity="warning", markup=False)
 
     def _visit(self, name: str) -> None:
-        """Show this screen, whoever's it is, and use it."""
+        """Show and focus this screen of any plugin."""
         screen = next(screen for screen in self.host.screens.all() if screen.name == name)
         siblings = [other.name for other in self.host.screens.all() if other.plugin_id == screen.plugin_id]
         ids = [status.spec.id for status in self.host.plugins()]
@@ -320,8 +366,8 @@ class Terminal(App[None], inherit_bindings=False):
         self.action_open()
 
 
-def _ending(facts: Mapping[str, Any]) -> Failure:
-    """What a lifecycle event tells about the end of a process."""
+def _failure_of(facts: Mapping[str, Any]) -> Failure:
+    """The failure that a lifecycle event of an ended process describes."""
     text = f"it ended with status {facts['exit_code']}" if facts["exit_code"] >= 0 else "a signal ended it"
     return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})
 
@@ -331,12 +377,12 @@ def _summary(rows: list[Row]) -> Text:
     counts = Counter(row.state for row in rows)
     parts = [Text("plugbay", style="bold"), Text(f"{len(rows)} plugin{'' if len(rows) == 1 else 's'}", style=GREY)]
     signs = [(state, look) for state, look in SIGNS.items() if counts[state]]
-    parts += [Text(f"{look.symbol} {counts[state]} {words(state)}", style=look.colour) for state, look in signs]
+    parts += [Text(f"{look.symbol} {counts[state]} {state_text(state)}", style=look.colour) for state, look in signs]
     return Text("   ").join(parts)
 
 
 def _subtitle(status: PluginStatus, canvas: Canvas | None) -> Text:
-    facts = [kind(status.spec), words(status.state)]
+    facts = [version_text(status.spec), state_text(status.state)]
     if status.pid is not None:
         facts.append(f"pid {status.pid}")
     if canvas is not None:

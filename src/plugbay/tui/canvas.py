@@ -1,7 +1,7 @@
-"""`Canvas`: the part of the terminal that belongs to a plugin.
+"""`Canvas`: the widget that shows a plugin's screen and sends keys and mouse events to it.
 
-Owns that a picture is asked for at exactly this widget's size and drawn cell by cell, and which keys and mouse events
-are the plugin's. What it shows comes from a `Painter`; what the host's own keys do is the app's.
+Frames are requested at exactly the widget's size and drawn cell by cell. A `Painter` provides the frames; keys of the
+host are handled by the app.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from textual.widget import Widget
 
 from plugbay.tui import pages, picture
 from plugbay.tui.keys import EscapeGuard, key_event, mouse_event
-from plugbay.tui.looks import AMBER, GREY, safe
 from plugbay.tui.painter import FRAME_SECONDS, Painter
+from plugbay.tui.styles import AMBER, GREY, safe
 
 LONGEST_PASTE = 64
-"""Characters of one paste that become keys: as many as may wait for a plugin. Files do not arrive by keyboard."""
+"""Characters of one paste that become key events; no more can be queued for a plugin."""
 
 STUCK = " Not answering; its last picture.   r reloads   Esc leaves "
 
@@ -43,7 +43,7 @@ class Canvas(Widget, can_focus=True):
         self._guard = EscapeGuard()
         self._situation: object = None
         self._pressed = False
-        """Whether a button of the mouse went down here and has not come up yet."""
+        """Whether a mouse button went down here and is not up yet."""
         self._page: tuple[object, list[Strip]] = (None, [])
 
     def on_mount(self) -> None:
@@ -52,7 +52,7 @@ class Canvas(Widget, can_focus=True):
     def watch_painter(self, painter: Painter | None) -> None:
         self._guard = EscapeGuard()
         if painter is not None and painter.failure is None:
-            painter.again()
+            painter.request_again()
         self._tick()
 
     def _tick(self) -> None:
@@ -61,18 +61,18 @@ class Canvas(Widget, can_focus=True):
             self._follow(self.painter)
 
     def _follow(self, painter: Painter) -> None:
-        """Draw again what is not in a picture, as soon as there is something else to say."""
+        """Redraw the text page when its content changed."""
         situation = (painter.broken, painter.stuck, painter.status().state if painter.broken else None)
         if situation != self._situation:
             self._situation = situation
             self.refresh()
             self.refresh_bindings()
 
-    def drawn(self, painter: Painter) -> None:
-        """A painter has something else to show."""
+    def painter_changed(self, painter: Painter) -> None:
+        """Redraw after a painter has a new frame or failure."""
         if painter is self.painter:
             if painter.failure is None:
-                self._guard.drawn()
+                self._guard.frame_drawn()
             self.refresh()
 
     # Drawing.
@@ -94,39 +94,39 @@ class Canvas(Widget, can_focus=True):
         return Strip([Segment(STUCK, style)]).adjust_cell_length(self.size.width, style)
 
     def _page_line(self, painter: Painter, y: int) -> Strip:
-        """A line of what stands where there is no picture; laid out once for each thing there is to say."""
+        """One line of the page that replaces a frame; the layout is cached."""
         status, failure = painter.status(), painter.broken
         about = (painter.screen.name, status.state, failure, painter.stuck, painter.held, self.size)
         if self._page[0] != about:
             waiting = Text(_waiting(painter), style=GREY)
-            page = waiting if failure is None else pages.trouble(status, failure, self.size.height)
+            page = waiting if failure is None else pages.failure_page(status, failure, self.size.height)
             self._page = (about, self._laid_out(page))
         lines = self._page[1]
         return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.rich_style)
 
     def _laid_out(self, page: RenderableType) -> list[Strip]:
-        """One column and one line away from the edge."""
+        """With a margin of one column and one line."""
         base, width = self.rich_style, self.size.width
         options = self.app.console.options.update(width=max(1, width - 4), height=None)
         lines = self.app.console.render_lines(page, options, style=base, pad=True)
         strips = [Strip([Segment("  ", base), *line]).adjust_cell_length(width, base) for line in lines]
         return [Strip.blank(width, base), *strips]
 
-    # Keys and the mouse.
+    # Keys and mouse.
 
     @property
-    def helpless(self) -> bool:
-        """Whether there is no plugin to press keys for; some of them are the host's then."""
+    def without_screen(self) -> bool:
+        """Whether there is no screen to send keys to; then some keys belong to the host."""
         return self.painter is not None and (self.painter.broken is not None or self.painter.stuck)
 
     async def on_key(self, event: events.Key) -> None:
-        """Every key but the app's own priority keys ends here, and nearly every one goes to the plugin."""
+        """Handles every key except the app's priority keys; nearly all go to the plugin."""
         event.stop()
         event.prevent_default()
         painter = self.painter
         if painter is None:
             return
-        action = self._hosts(painter, event)
+        action = self._host_action(painter, event)
         if action is not None:
             await self.run_action(action)
         elif painter.broken is None:
@@ -135,17 +135,17 @@ class Canvas(Widget, can_focus=True):
                 painter.press(pressed)
                 self._tick()
 
-    def _hosts(self, painter: Painter, event: events.Key) -> str | None:
-        """What the host does with this key; None: it is the plugin's."""
+    def _host_action(self, painter: Painter, event: events.Key) -> str | None:
+        """The host's action for this key; None: the key goes to the plugin."""
         if event.key == "escape":
-            return "app.list" if self.helpless or self._guard.is_hosts() else None
+            return "app.list" if self.without_screen or self._guard.host_takes() else None
         self._guard.other_key()
         if event.character == "?" and not painter.captures_text:
             return "app.help"
-        return {"r": "app.reload", "q": "app.list"}.get(event.key) if self.helpless else None
+        return {"r": "app.reload", "q": "app.list"}.get(event.key) if self.without_screen else None
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text becomes keys where the plugin says that it takes text."""
+        """Paste text as keys, if the plugin accepts text."""
         event.stop()
         painter = self.painter
         if painter is None or not painter.captures_text:
@@ -168,7 +168,7 @@ class Canvas(Widget, can_focus=True):
             self._use_mouse(event)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """What was pressed elsewhere and let go here is no business of the plugin's."""
+        """A release is sent only if the button was pressed here."""
         self.release_mouse()
         if self._pressed:
             self._pressed = False

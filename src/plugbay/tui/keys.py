@@ -1,7 +1,6 @@
-"""What a person does at the terminal, in the words of a screen: keys, the mouse, and whose an Esc is.
+"""Converts Textual's key and mouse events to those of screens, and decides who gets Esc. Pure.
 
-Owns the way from Textual's names to key and mouse events, and the guard that keeps Esc from being swallowed by a plugin
-that does not care. Pure; knows no widget and no plugin.
+`EscapeGuard` makes sure that Esc leaves a screen that hangs or ignores it.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ SCROLLS: Mapping[type[MouseEvent], str] = {
 PRESSES: Mapping[type[MouseEvent], str] = {MouseDown: "down", MouseUp: "up", MouseMove: "drag"}
 
 UNANSWERED_ESCAPES = 3
-"""Presses of Esc without a new picture; whoever presses it once more wants out of a screen that hangs."""
+"""Presses of Esc without a new frame; the next one goes to the host."""
 
 ESCAPES_IN_A_ROW = 8
-"""Presses of Esc and nothing else; whoever presses it once more wants out of a screen that does not care."""
+"""Consecutive presses of Esc; the next one goes to the host."""
 
 
 def key_event(key: str, character: str | None) -> dict[str, Any] | None:
-    """The event for a key as Textual names it; None for one that screens do not know."""
+    """The event for a key in Textual's naming; None for unknown keys."""
     *held, name = key.split("+")
     modifiers = [modifier for modifier in held if modifier in MODIFIERS]
     if "ctrl" in held and name == "at":
@@ -56,10 +55,9 @@ def key_event(key: str, character: str | None) -> dict[str, Any] | None:
 
 
 def mouse_event(event: MouseEvent, width: int, height: int) -> dict[str, Any] | None:
-    """The event for what the mouse did on a screen of this size; None for what screens are not told.
+    """The event for a mouse action on a screen of this size; None for actions that screens do not receive.
 
-    A drag may leave the screen and end outside of it; the plugin sees it at the edge, for it would otherwise wait for
-    the end of it for ever.
+    A drag that ends outside is reported at the edge: otherwise the plugin would wait for its end for ever.
     """
     kind: dict[str, Any]
     if type(event) in SCROLLS:
@@ -69,22 +67,22 @@ def mouse_event(event: MouseEvent, width: int, height: int) -> dict[str, Any] | 
     else:
         return None
     mods = SHIFT * event.shift | CTRL * event.ctrl | ALT * event.meta
-    return {"kind": kind, "col": _within(event.x, width), "row": _within(event.y, height), "mods": mods}
+    return {"kind": kind, "col": _clamp(event.x, width), "row": _clamp(event.y, height), "mods": mods}
 
 
-def _within(place: int, size: int) -> int:
+def _clamp(place: int, size: int) -> int:
     return max(0, min(place, size - 1))
 
 
 class EscapeGuard:
-    """Decides whose an Esc is: the plugin's, until it is plain that the plugin will not let go."""
+    """Decides whether the plugin or the host gets an Esc."""
 
     def __init__(self) -> None:
         self._unanswered = 0
         self._in_a_row = 0
 
-    def is_hosts(self) -> bool:
-        """Esc was pressed: whether the host takes it. Then it starts counting anew."""
+    def host_takes(self) -> bool:
+        """Whether the host takes this Esc; if so, the counters are reset."""
         if self._unanswered >= UNANSWERED_ESCAPES or self._in_a_row >= ESCAPES_IN_A_ROW:
             self._unanswered = self._in_a_row = 0
             return True
@@ -95,6 +93,6 @@ class EscapeGuard:
     def other_key(self) -> None:
         self._in_a_row = 0
 
-    def drawn(self) -> None:
-        """The plugin answered with a picture."""
+    def frame_drawn(self) -> None:
+        """The plugin drew a new frame."""
         self._unanswered = 0

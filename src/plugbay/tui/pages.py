@@ -1,7 +1,6 @@
-"""Pages of text about a plugin, shown where it has no picture: what it is, what is wrong with it.
+"""Text pages about a plugin, shown when it has no frame: facts, or what is wrong.
 
-Owns their words and their columns. Everything a plugin or a manifest said is shown as it is, never as markup. Pure: a
-status goes in, text comes out; knows no widget.
+Pure. Text of plugins and manifests is never interpreted as markup.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from rich.text import Text
 from plugbay.host.discovery.folders import Found
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure
-from plugbay.tui.looks import AMBER, BLUE, GREEN, GREY, RED, SIGNS, kind, safe, words
+from plugbay.tui.styles import AMBER, BLUE, GREEN, GREY, RED, SIGNS, safe, state_text, version_text
 
 LABEL_COLUMNS = 12
-"""The longest label and a gap."""
+"""Width of the label column."""
 
 STDERR_LINES = 12
-"""Of what a plugin last wrote to stderr: enough for the end of a traceback, and it fits beside the rest."""
+"""Lines of stderr: enough for the end of a traceback."""
 
 OTHER_LINES = 10
-"""Of a page about trouble, without stderr: what is left of the screen is for stderr."""
+"""Lines of the trouble page besides stderr."""
 
 NO_PLUGINS = Text.assemble(
     ("No plugins here\n\n", f"bold {GREY}"),
@@ -33,14 +32,14 @@ NO_PLUGINS = Text.assemble(
 )
 
 
-def about(status: PluginStatus) -> RenderableType:
-    """A plugin without a screen: its facts, its exports, its grants and what was counted."""
+def about_page(status: PluginStatus) -> RenderableType:
+    """Facts, exports, grants and counters of a plugin without a screen."""
     spec = status.spec
     parts: list[RenderableType] = [Text(safe(spec.description or spec.name or spec.id), style="bold"), Text()]
     look = SIGNS[status.state]
     facts = [
-        ("state", Text.assemble((f"{look.symbol} {words(status.state)}", look.colour))),
-        ("contract", Text(kind(spec, ", version "))),
+        ("state", Text.assemble((f"{look.symbol} {state_text(status.state)}", look.colour))),
+        ("contract", Text(version_text(spec, ", version "))),
         ("process", Text(_process(status))),
         ("folder", Text(safe(spec.root))),
     ]
@@ -89,7 +88,7 @@ def _section(title: str, rows: Sequence[tuple[Text, ...]], empty: str) -> list[R
 
 
 def manifest_problems(found: Found) -> RenderableType:
-    """A folder whose manifest cannot be used: every problem in it."""
+    """All problems of an invalid manifest."""
     rows = [
         (Text(f"line {problem.line}" if problem.line else ""), _problem(problem.path, problem.message))
         for problem in found.problems
@@ -102,8 +101,8 @@ def _problem(path: str, message: str) -> Text:
     return Text.assemble((safe(path) + ": " if path else "", "bold"), safe(message))
 
 
-def trouble(status: PluginStatus, failure: Failure, height: int) -> RenderableType:
-    """Why a screen has no picture, and what to do about it, in about `height` lines."""
+def failure_page(status: PluginStatus, failure: Failure, height: int) -> RenderableType:
+    """Why a screen has no frame, and what to do, in about `height` lines."""
     look = SIGNS[status.state]
     parts: list[RenderableType] = [
         Text(_headline(failure), style=f"bold {RED}"),
@@ -111,7 +110,7 @@ def trouble(status: PluginStatus, failure: Failure, height: int) -> RenderableTy
         _fields(
             [
                 ("plugin", Text(safe(status.spec.id))),
-                ("state", Text.assemble((f"{look.symbol} {words(status.state)}", look.colour))),
+                ("state", Text.assemble((f"{look.symbol} {state_text(status.state)}", look.colour))),
                 ("what", Text(f"{failure.code}: {safe(failure.message)}")),
                 *([("hint", Text(safe(failure.detail["hint"])))] if failure.detail.get("hint") else []),
             ]

@@ -1,7 +1,7 @@
-"""`Painter`: one screen of one plugin, its last picture, and when to ask for the next one.
+"""`Painter`: requests the frames of one screen, and keeps the last one.
 
-Owns the pace: at most 30 pictures a second, never two questions at once, a pause after a failure. Asks through the
-host's `Screens`; knows no terminal, and is told its size and the time by whoever shows the picture.
+At most 30 frames per second, one request at a time, and a pause after a failure. Independent of the terminal: size and
+time are arguments.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure
 
 FRAME_SECONDS = 1 / 30
-"""Between two pictures: as often as terminals repaint, and what the contract's own host does."""
+"""Minimum time between frames: the refresh rate of terminals."""
 
 PROBE_SECONDS = 5.0
-"""Until a plugin that did not answer in time is asked again, unless it says something before."""
+"""Until a plugin that timed out is asked again, unless it sends something before."""
 
 RETRY_SECONDS = 1.0
-"""Until a living plugin that answered with an error is asked again, and then only when something changed."""
+"""Until a running plugin that returned an error is asked again, and only if something changed."""
 
 
 class Painter:
-    """Asks for pictures of one screen. `changed` is called whenever there is something else to show."""
+    """Requests frames of one screen. `changed` is called when there is something new to show."""
 
     def __init__(
         self,
@@ -36,35 +36,35 @@ class Painter:
     ) -> None:
         self.screen = screen
         self.status = status
-        """How the plugin is doing now."""
+        """Returns the current status of the plugin."""
         self.frame: Frame | None = None
-        """The last picture; it stays while the plugin hangs."""
+        """The last frame; kept while the plugin hangs."""
         self.failure: Failure | None = None
-        """Why the last question had no answer."""
+        """Why the last request failed."""
         self._screens = screens
         self._changed = changed
         self._asking: asyncio.Task[None] | None = None
         self._size = (0, 0)
         self._wanted = True
         self.held = False
-        """Nothing is asked, because the plugin is being replaced."""
+        """Requests are paused while the plugin is being replaced."""
         self._started = self._ended = float("-inf")
 
     @property
     def stuck(self) -> bool:
-        """Whether the plugin let a picture's time run out and has said nothing since."""
+        """Whether the plugin timed out and has sent nothing since."""
         return self._screens.wedged(self.screen.plugin_id)
 
     @property
     def broken(self) -> Failure | None:
-        """Why there is nothing to look at; None while there is a picture, or one is on its way."""
+        """Why there is no frame; None while there is one, or one is on its way."""
         return None if self.failure is None or self.failure.code == Code.TIMEOUT else self.failure
 
     @property
     def captures_text(self) -> bool:
         return self.frame is not None and self.frame.captures_text
 
-    # What a person does.
+    # Input.
 
     def press(self, key: Mapping[str, Any]) -> bool:
         return self._screens.press(self.screen.name, key)
@@ -72,10 +72,10 @@ class Painter:
     def mouse(self, mouse: Mapping[str, Any]) -> bool:
         return self._screens.mouse(self.screen.name, mouse)
 
-    # Asking.
+    # Requests.
 
     def tick(self, width: int, height: int, now: float) -> None:
-        """Ask for a picture if one is due."""
+        """Request a frame if one is due."""
         size = (width, height)
         if self._asking is None and not self.held and min(size) > 0 and self._due(size, now):
             self._size, self._wanted, self._started = size, False, now
@@ -102,22 +102,22 @@ class Painter:
             self._ended = asyncio.get_running_loop().time()
         self._changed(self)
 
-    # What others know.
+    # State changes.
 
-    def again(self) -> None:
-        """Ask at the next tick, whatever happened before."""
+    def request_again(self) -> None:
+        """Request a frame at the next tick in any case."""
         self._wanted = True
 
     def hold(self) -> None:
-        """Ask nothing and show nothing until `renew`: the plugin is being replaced."""
+        """Pause and show nothing until `renew`."""
         self.held, self.frame, self.failure = True, None, None
         self._changed(self)
 
     def renew(self) -> None:
         self.held, self._wanted = False, True
 
-    def lost(self, failure: Failure) -> None:
-        """The process ended. A question that is open is taken back: it would only wait for the next process."""
+    def process_ended(self, failure: Failure) -> None:
+        """The process ended. Cancel the open request: it would only wait for the next process."""
         if not self.held:
             if self._asking is not None:
                 self._asking.cancel()
@@ -125,7 +125,7 @@ class Painter:
             self._changed(self)
 
     async def close(self) -> None:
-        """Take back the question that is open."""
+        """Cancel the open request."""
         self.held = True
         if self._asking is not None:
             self._asking.cancel()

@@ -1,7 +1,7 @@
-"""A frame as something to look at: coloured text for a terminal, SVG for a page.
+"""Renders a frame as styled text for a terminal, or as SVG.
 
-Owns how a cell looks: its five modifiers, its colours, how many columns its symbol takes. Nothing a plugin draws is
-taken for markup or reaches a terminal as a control character. Imports rich and nothing heavier; knows no plugin.
+Nothing that a plugin draws is interpreted as markup or reaches the terminal as a control character. Imports rich and
+nothing heavier.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from plugbay.host.screens.frames import BLANK, Cell, Frame, cell_width, clean
 Rgb = tuple[int, int, int]
 
 BOLD, DIM, ITALIC, UNDERLINE, REVERSED = 1, 2, 4, 8, 16
-"""The bits of a cell's modifier; all others mean nothing."""
+"""The bits of a cell's modifier; others are ignored."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-"""Stands for a symbol that rich takes for wider than the frame has room for: the rest of the line must not move."""
+"""Replaces a symbol that rich measures wider than the frame allows, so that the rest of the line does not move."""
 
-REMEMBERED = 4096
-"""Styles and symbols kept ready. A frame of 200 by 60 has 12,000 cells and rarely more than a hundred of either."""
+CACHE_SIZE = 4096
+"""Cache size for styles and symbols. A frame of 200 by 60 has 12,000 cells and rarely more than a hundred of either."""
 
 NOTHING = Cell(BLANK, None, None, 0)
-"""What stands where a plugin painted nothing."""
+"""Shown where a plugin drew nothing."""
 
 
 def rich_text(frame: Frame) -> Text:
-    """The whole frame, its blanks included; lines are as wide as the frame."""
+    """The whole frame, including blanks, at full width."""
     text = Text(no_wrap=True, end="")
     for y in range(frame.height):
         if y:
@@ -47,13 +47,13 @@ def rich_text(frame: Frame) -> Text:
 
 
 def row(frame: Frame, y: int) -> list[Segment]:
-    """One line of the frame as runs of equal style, exactly as wide as the frame."""
+    """One line of the frame as runs of equal style, at full width."""
     looks = groupby(_glyphs(frame, y), lambda glyph: (glyph.cell.fg, glyph.cell.bg, glyph.cell.modifier))
     return [Segment("".join(glyph.text for glyph in glyphs), style_of(*look)) for look, glyphs in looks]
 
 
 class _Glyph(NamedTuple):
-    """A symbol and where it stands."""
+    """A symbol and its column."""
 
     x: int
     columns: int
@@ -62,7 +62,7 @@ class _Glyph(NamedTuple):
 
 
 def _glyphs(frame: Frame, y: int) -> Iterator[_Glyph]:
-    """From left to right. A wide symbol hides the cell behind its second half, as it does in a terminal."""
+    """The visible symbols from left to right. A wide symbol hides the next cell, as in a terminal."""
     x = 0
     while x < frame.width:
         cell = frame.cells.get((x, y), NOTHING)
@@ -73,17 +73,17 @@ def _glyphs(frame: Frame, y: int) -> Iterator[_Glyph]:
         x += columns
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def shown(symbol: str) -> tuple[str, int]:
-    """What to show for a symbol, and its columns: 1 or 2, whatever the plugin wrote."""
+    """The symbol to show and its width: 1 or 2 columns."""
     text = clean(symbol)
     columns, width = cell_width(text), cell_len(text)
     return (REPLACEMENT * columns if width > columns else text + BLANK * (columns - width)), columns
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def style_of(fg: Rgb | None, bg: Rgb | None, modifier: int) -> Style:
-    """The style of a cell; what it does not say is the terminal's own."""
+    """The style of a cell; unset colours are the terminal's."""
     return Style(
         color=None if fg is None else Color.from_rgb(*fg),
         bgcolor=None if bg is None else Color.from_rgb(*bg),
@@ -95,20 +95,20 @@ def style_of(fg: Rgb | None, bg: Rgb | None, modifier: int) -> Style:
     )
 
 
-# SVG. Written here because rich gives each run the width of its code points, which squeezes every wide symbol.
+# SVG. Our own, because rich measures runs in code points, which squeezes wide symbols.
 
 FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 FONT_SIZE = 16
 COLUMN = 9.64
-"""Of a column, in pixels: what this size of the first font has. Other fonts are stretched to it."""
+"""Pixels per column: the width of the first font at this size. Other fonts are stretched to it."""
 LINE = 18.6
-"""Of a line, in pixels: the first font's own, at which the lines of boxes meet."""
+"""Pixels per line: the height of the first font, so that box-drawing lines meet."""
 BASELINE = 14.8
-"""From the top of a line to the feet of its letters."""
+"""Pixels from the top of a line to its baseline."""
 EDGE = 12
-"""Of empty space around the picture."""
+"""Pixels of margin."""
 TITLE = 36
-"""Of the bar with the title."""
+"""Pixels of the title bar."""
 
 FOREGROUND, BACKGROUND, BAR = "#d7dce5", "#141821", "#1b202c"
 
@@ -116,7 +116,7 @@ LIGHTS = ("#ff5f57", "#febc2e", "#28c840")
 
 
 def svg(frame: Frame, title: str) -> str:
-    """A picture of the frame in a window with a title; the same bytes for the same frame. It loads nothing."""
+    """A window with a title around the frame. Deterministic, and loads nothing."""
     width = frame.width * COLUMN + 2 * EDGE
     height = frame.height * LINE + TITLE + EDGE
     label = "".join(character if character.isprintable() else REPLACEMENT for character in title)
@@ -145,7 +145,7 @@ def _svg_line(frame: Frame, y: int) -> Iterator[str]:
 
 
 def _same_run(glyph: _Glyph) -> tuple[object, ...]:
-    """Neighbours of one look are drawn together, but a wide symbol alone, for it has its own width."""
+    """Runs of equal style; a wide symbol is a run of its own, because its width differs."""
     cell = glyph.cell
     return cell.fg, cell.bg, cell.modifier, glyph.x if glyph.columns > 1 else None
 
@@ -161,7 +161,7 @@ def _svg_run(place: tuple[float, float], width: float, text: str, cell: Cell) ->
             f'fill="{paper}" shape-rendering="crispEdges"/>'
         )
     if not modifier & UNDERLINE:
-        # Blanks at the ends have nothing to show, and some viewers move what stands behind them.
+        # Blanks at the ends show nothing, and some viewers misplace the text after them.
         text, before = text.rstrip(BLANK), len(text)
         width -= (before - len(text)) * COLUMN
         text, before = text.lstrip(BLANK), len(text)

@@ -12,7 +12,7 @@ from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.host.inbound.questions import Question, ask_user
 from plugbay.model.errors import Code, Failure
-from tests.mcp_server.houses import declare
+from tests.mcp_server.running_servers import declare
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 

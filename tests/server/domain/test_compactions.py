@@ -16,7 +16,7 @@ from plugbay.store import compactions as rows
 from plugbay.store import events as event_rows
 from plugbay.store.compactions import Compaction
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, delegated, settled
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -65,7 +65,7 @@ def test_a_compaction_makes_a_new_chain_and_leaves_the_old_one_alone(run: Run, d
             assert (block["content"], block["lineage"]) == (SEED[0]["content"], ["blk_1"])
             async with talk.database.reading() as tx:
                 assert await chain_rows.blocks(tx, chain.id) == before
-                events = (await event_rows.page(tx, Page(), EVERYBODY)).items
+                events = (await event_rows.page(tx, Page(), ALL_TENANTS)).items
             assert (await talk.conversations.chains.get(CALLER, chain.id)).digest == chain.digest == done.source_digest
             assert [(event.type, event.subject_id, event.summary) for event in events] == [
                 (

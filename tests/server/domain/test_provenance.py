@@ -16,7 +16,7 @@ from plugbay.store import deliveries as delivery_rows
 from plugbay.store import runs as run_rows
 from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from plugbay.store.runs import Run as RunRow
 from tests.support.conversing import (
     CALLER,
@@ -84,7 +84,7 @@ def test_what_a_hook_starts_hangs_on_the_event_it_was_told_of(run: Run, sqlite_u
             depths = []
             for number in range(1, 6):
                 async with talk.database.reading() as tx:
-                    told = (await delivery_rows.page(tx, Page(), EVERYBODY)).items
+                    told = (await delivery_rows.page(tx, Page(), ALL_TENANTS)).items
                 assert len(told) == number
                 depths.append(last.cause_depth)
                 last = await child(talk, chain.id, export_kind="hook", execution_id=told[0].id, trace_id="tr_1")
@@ -92,7 +92,7 @@ def test_what_a_hook_starts_hangs_on_the_event_it_was_told_of(run: Run, sqlite_u
 
             async def latest() -> str:
                 async with talk.database.reading() as tx:
-                    return (await delivery_rows.page(tx, Page(1), EVERYBODY)).items[0].status
+                    return (await delivery_rows.page(tx, Page(1), ALL_TENANTS)).items[0].status
 
             assert await settled(latest, lambda status: status != "pending") == "dropped"
 

@@ -12,7 +12,7 @@ from plugbay.server.domain.runs import NewRun
 from plugbay.store import events as event_rows
 from plugbay.store import runs as rows
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.support.conversing import (
     CALLER,
     STRANGER,
@@ -32,7 +32,7 @@ from tests.support.requirements import requirement
 
 async def happened(talk: Talk) -> list[str]:
     async with talk.database.reading() as tx:
-        return [event.type for event in (await event_rows.page(tx, Page(), EVERYBODY)).items]
+        return [event.type for event in (await event_rows.page(tx, Page(), ALL_TENANTS)).items]
 
 
 @requirement("vai:control-run-completes")
@@ -283,7 +283,7 @@ def test_stopping_the_gateway_closes_what_runs(run: RunLoop, sqlite_url: str) ->
             await until(lambda: bool(talk.server.seen))
         async with conversing(sqlite_url) as talk:
             async with talk.database.reading() as tx:
-                assert await rows.unended(tx) == []
+                assert await rows.unfinished(tx) == []
             done = await talk.conversations.runs.get(CALLER, begun.id)
             assert done.error == {"code": "run.cancelled", "message": "host_shutdown"}
 

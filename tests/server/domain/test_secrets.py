@@ -148,7 +148,7 @@ def test_the_end_of_a_rotation_does_not_forget_the_key_of_the_next_one(
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)
             await gateway.secrets.put(OPERATOR, ORG, "key", VALUE)
-            look, others = rows.sealed_otherwise, list[asyncio.Task[int]]()
+            look, others = rows.encrypted_with_other_key, list[asyncio.Task[int]]()
 
             async def at_the_end(tx: Tx, key_id: str, limit: int) -> list[SecretRow]:
                 found = await look(tx, key_id, limit)
@@ -157,7 +157,7 @@ def test_the_end_of_a_rotation_does_not_forget_the_key_of_the_next_one(
                     await asyncio.sleep(0)
                 return found
 
-            monkeypatch.setattr(rows, "sealed_otherwise", at_the_end)
+            monkeypatch.setattr(rows, "encrypted_with_other_key", at_the_end)
             assert await gateway.secrets.rotate_key(OPERATOR) == 1
             assert await others[0] == 1
             assert await value(gateway, "secret://org_1/key") == VALUE

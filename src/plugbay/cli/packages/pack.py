@@ -31,7 +31,7 @@ def pack(
     """
     from plugbay.packages.archive import SUFFIX
     from plugbay.packages.archive import pack as make
-    from plugbay.packages.folder import would_be_packed
+    from plugbay.packages.package import would_be_packed
 
     found = lookup.find(path)
     if found.spec is None:
@@ -59,7 +59,7 @@ def _warn(found: Found, packed: Packed) -> None:
     """Warn about a manifest that is older than its source, and about a signature of an earlier archive."""
     from plugbay.cli.manifest import drift
     from plugbay.packages.archive import signature_path
-    from plugbay.packages.folder import SIGNATURE_NAME
+    from plugbay.packages.package import SIGNATURE_NAME
 
     for problem in drift.add_warnings(found).problems[len(found.problems) :]:
         output.note(problem.message)

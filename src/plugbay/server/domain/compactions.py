@@ -97,7 +97,7 @@ class Compactions:
     async def start(self) -> None:
         """Restart unfinished compactions, at most `MAX_STARTS` times."""
         async with self._database.reading() as tx:
-            left = await rows.unended(tx)
+            left = await rows.unfinished(tx)
         for compaction in left:
             if compaction.attempts < MAX_STARTS:
                 self._launch(compaction)
@@ -254,7 +254,7 @@ class Compactions:
             source = await chain_rows.find(tx, compaction.chain_id, lock=True)
             current = await rows.find(tx, compaction.id, lock=True)
             assert source is not None and current is not None
-            if current.status not in rows.UNENDED:
+            if current.status not in rows.UNFINISHED:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
             if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:

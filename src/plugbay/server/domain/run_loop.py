@@ -519,7 +519,7 @@ class RunLoop:
             chain = await chain_rows.find(tx, run.chain_id, lock=True)
             now_known = await rows.find(tx, run.id, lock=True)
             assert chain is not None and now_known is not None
-            if now_known.status not in rows.UNENDED:
+            if now_known.status not in rows.UNFINISHED:
                 raise EndedElsewhere(run.id)
             await self._services.chains.append(tx, chain, blocks, run.id)
             await rows.add_usage(tx, run.id, usage.prompt_tokens, usage.completion_tokens, turns=1, tools=tools)

@@ -104,7 +104,7 @@ class Runs:
     async def start(self) -> None:
         """Close runs that a killed gateway left open."""
         async with self._database.transaction() as tx:
-            left = await rows.unended(tx)
+            left = await rows.unfinished(tx)
         for run in left:
             text = "the gateway was restarted while this run was at work"
             ending = _cancelled_ending(USER) if run.cancel_requested else failed_ending("run.host_restarted", text)
@@ -134,7 +134,7 @@ class Runs:
         """Run again on a fork that ends before the model's reply."""
         async with self._database.transaction() as tx:
             before = await self.existing(tx, caller, id)
-            if before.status in rows.UNENDED:
+            if before.status in rows.UNFINISHED:
                 raise conflict("run.not_ended", f"{id} has not ended", retryable=True)
             source = await self._chains.existing(tx, caller, before.chain_id)
             chain = await self._chains.copy(tx, source, through=before.input_through, run_id=id)
@@ -182,7 +182,7 @@ class Runs:
             run = await self.existing(tx, caller, id)
             if caller.kind == "delegated" and not _is_own(caller, run):
                 raise not_found("run", id)
-            if run.status in rows.UNENDED:
+            if run.status in rows.UNFINISHED:
                 await rows.change(tx, id, cancel_requested=True)
                 await self._record(tx, caller, "run.cancel", run)
                 self._database.after_commit(lambda: self._jobs.cancel(id))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Table, inspect
+from sqlalchemy import inspect
 
 from plugbay.store.database import Database
 from plugbay.store.migrations import downgrade
-from plugbay.store.tables import conversations, deliveries
 from tests.support.loops import Run
 
 TABLES = {
-    table.name for area in (conversations, deliveries) for table in vars(area).values() if isinstance(table, Table)
+    "blocks",
+    "chains",
+    "compactions",
+    "harness_executions",
+    "run_events",
+    "runs",
+    "sessions",
+    "tool_executions",
+    "deliveries",
+    "delivery_attempts",
+    "events",
 }
 
 

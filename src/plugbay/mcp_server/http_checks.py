@@ -1,0 +1,218 @@
+"""Checks on HTTP requests before they are handled: host names, origins, the token, and MCP's headers.
+
+Pure functions. Each violation is a `Refusal` with its HTTP status and JSON-RPC error code.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from plugbay.contracts.mcp import errors, messages
+from plugbay.contracts.mcp.machine import MAX_BATCH
+from plugbay.contracts.mcp.messages import MODERN_REVISIONS, REVISIONS, as_object
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+HEADER_MISMATCH = -32020
+"""Headers are missing or contradict the body."""
+
+NAMED = {messages.CALL_TOOL: "name", messages.GET_PROMPT: "name", messages.READ_RESOURCE: "uri"}
+"""Methods whose target is repeated in `Mcp-Name`, and the parameter that holds it."""
+
+PARAM = "x-mcp-header"
+"""Schema keyword: the client must repeat this argument in a header."""
+
+_ENCODED = ("=?base64?", "?=")
+
+STATUSES = {errors.METHOD_NOT_FOUND: 404, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400}
+"""HTTP status by JSON-RPC error code, in stateless MCP."""
+
+_NETLOC = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/\s]+)(:[0-9]*)?", re.IGNORECASE)
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused."""
+
+    status: int
+    message: str
+    code: int = errors.INVALID_REQUEST
+    data: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Decides who may send requests. `Host` and `Origin` are checked against web pages and DNS rebinding."""
+
+    token: str | None
+    """None: the caller has checked authorization already."""
+    hosts: frozenset[str] = field(default=LOOPBACK)
+    """Accepted host names without port; `*`: any."""
+    origins: frozenset[str] = frozenset()
+    """Accepted origins of web pages, besides loopback."""
+
+    def refusal(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Why a request is refused; None when it is accepted."""
+        host = headers.get("host", "")
+        if "*" not in self.hosts and _name(host) not in self.hosts:
+            return Refusal(421, f"this server is not called {host[:100]!r}; allow the name with --allow-host")
+        origin = headers.get("origin")
+        if origin is not None and not self._trusts(origin):
+            return Refusal(403, f"requests of pages from {origin[:100]!r} are not allowed")
+        if self.token is None:
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        is_ours = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        if scheme.lower() != "bearer" or not is_ours:
+            challenge = (("www-authenticate", "Bearer"),)
+            return Refusal(401, "the bearer token is missing or wrong", headers=challenge)
+        return None
+
+    def _trusts(self, origin: str) -> bool:
+        scheme, _, netloc = origin.partition("://")
+        return origin in self.origins or (scheme in ("http", "https") and _name(netloc) in LOOPBACK)
+
+
+def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by lower-case name. Repeated headers are joined: a proxy in front may have used either value."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def _name(netloc: str) -> str:
+    """Host name without port; empty when the text is not exactly a host and a port."""
+    whole = _NETLOC.fullmatch(netloc)
+    return "" if whole is None else whole[1].lower()
+
+
+def accepts(header: str, *types: str) -> bool:
+    """Whether an `Accept` header accepts all of these types."""
+    taken = {part.partition(";")[0].strip().lower() for part in header.split(",")}
+    return all({kind, f"{kind.partition('/')[0]}/*", "*/*"} & taken for kind in types)
+
+
+def check_post(headers: Mapping[str, str]) -> Refusal | None:
+    """Check the headers of a POST before its body is read."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return Refusal(415, "the body must be application/json")
+    if not accepts(headers.get("accept", "*/*"), "application/json", "text/event-stream"):
+        return Refusal(406, "the answer may be application/json or text/event-stream; Accept must name both")
+    version = headers.get("mcp-protocol-version")
+    if version is not None and version not in (*MODERN_REVISIONS, *REVISIONS):
+        data = {"supported": [*MODERN_REVISIONS, *REVISIONS], "requested": version}
+        return Refusal(400, "Unsupported protocol version", errors.UNSUPPORTED_VERSION, data)
+    return None
+
+
+def count_requests(message: Any) -> int | Refusal:
+    """Count the answers that a body waits for; a batch may hold several requests.
+
+    Messages that the machine would ignore are refused here, because nobody would answer them.
+    """
+    items = message if isinstance(message, list) else [message]
+    if not items or not all(isinstance(item, dict) for item in items):
+        return Refusal(400, "the body must be a message, or a batch of messages")
+    if len(items) > MAX_BATCH:
+        return Refusal(400, f"a batch has at most {MAX_BATCH:,} messages")
+    asking = [item for item in items if "method" in item]
+    if not all(isinstance(item["method"], str) and item["method"] for item in asking):
+        return Refusal(400, "method must be a string that is not empty")
+    if not all(type(item.get("id")) in messages.IDS for item in asking):
+        return Refusal(400, "id must be a number or a string")
+    return sum(messages.wants_answer(item["method"], item["id"]) for item in asking if "id" in item)
+
+
+def is_modern(headers: Mapping[str, str], message: Any) -> bool:
+    """Whether a message is stateless MCP, by its header or its body."""
+    meta = as_object(as_object(as_object(message).get("params")).get("_meta"))
+    return messages.VERSION in meta or headers.get("mcp-protocol-version") in MODERN_REVISIONS
+
+
+def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) -> Refusal | None:
+    """Check a stateless request: headers must match the body."""
+    method = as_object(message).get("method")
+    if not isinstance(method, str):
+        return Refusal(400, "the body must be one request or one notification")
+    if "id" not in message:
+        return None
+    params = as_object(message.get("params"))
+    meta = as_object(params.get("_meta"))
+    if not isinstance(meta.get(messages.VERSION), str) or not isinstance(meta.get(messages.CAPABILITIES), dict):
+        needed = f"{messages.VERSION} (a string) and {messages.CAPABILITIES} (an object)"
+        return Refusal(400, f"_meta must hold {needed}", errors.INVALID_PARAMS)
+    expected = {"MCP-Protocol-Version": meta[messages.VERSION], "Mcp-Method": method}
+    if method in NAMED:
+        expected["Mcp-Name"] = params.get(NAMED[method])
+    for name, value in expected.items():
+        problem = _check_header(headers, name, value)
+        if problem is not None:
+            return problem
+    return (
+        _check_arguments(headers, as_object(params.get("arguments")), input_schema)
+        if method == messages.CALL_TOOL
+        else None
+    )
+
+
+def _check_arguments(headers: Mapping[str, str], arguments: dict[str, Any], schema: Any) -> Refusal | None:
+    for name, path in _mirrored_arguments(schema):
+        value: Any = arguments
+        for key in path:
+            value = as_object(value).get(key)
+        header = f"Mcp-Param-{name}"
+        if value is None and header.lower() not in headers:
+            continue
+        problem = _check_header(headers, header, value)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _mirrored_arguments(schema: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Arguments that are repeated in headers: header name, and path in the body."""
+    for key, part in as_object(as_object(schema).get("properties")).items():
+        name = as_object(part).get(PARAM)
+        if isinstance(name, str) and name:
+            yield name, (*path, key)
+        yield from _mirrored_arguments(part, (*path, key))
+
+
+def _check_header(headers: Mapping[str, str], name: str, value: Any) -> Refusal | None:
+    given = headers.get(name.lower())
+    if given is None:
+        return Refusal(400, f"Header mismatch: {name} is missing", HEADER_MISMATCH)
+    decoded = decode_header(given)
+    if decoded is None or not _is_equal(decoded, value):
+        return Refusal(400, f"Header mismatch: {name} is {given[:100]!r}, the body says otherwise", HEADER_MISMATCH)
+    return None
+
+
+def decode_header(given: str) -> str | None:
+    """Decode a header value that may be base64; None when it is invalid."""
+    before, after = _ENCODED
+    if given.startswith(before) and given.endswith(after):
+        try:
+            return base64.b64decode(given[len(before) : -len(after)], validate=True).decode("utf-8")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+    return given if all(" " <= char <= "~" or char == "\t" for char in given) else None
+
+
+def _is_equal(given: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return given == ("true" if value else "false")
+    if isinstance(value, int | float):
+        try:
+            return given == str(value) or float(given) == value  # a float is exact up to 2**53
+        except ValueError:
+            return False
+    return isinstance(value, str) and given == value

@@ -1,0 +1,90 @@
+"""HTTP connections to public addresses only, plus those the operator has opened.
+
+A host name is resolved once, every address is checked by `model.addresses`, and the connection goes to a checked
+address (no DNS rebinding). httpcore calls this for every connection, so redirects and token services are checked too.
+Imports httpx2, so import it only inside functions.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import httpcore2
+import httpx2
+
+from plugbay.model import addresses
+
+MAX_ADDRESSES = 4
+"""Addresses that are tried; all are checked."""
+
+
+class CheckedBackend(httpcore2.SyncBackend):
+    """Opens the sockets of httpcore."""
+
+    def __init__(self, opened: Collection[str]) -> None:
+        """`opened`: non-public `address:port` pairs that may be reached."""
+        self._opened = opened
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for address in self._checked_addresses(host, port)[:MAX_ADDRESSES]:
+            try:
+                stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                problem = error
+                continue
+            self._refuse_own_address(stream, host, address, port)
+            return stream
+        raise problem
+
+    def connect_unix_socket(self, *args: Any, **options: Any) -> httpcore2.NetworkStream:
+        raise httpcore2.ConnectError("no registry is asked over a socket of this machine")
+
+    def _checked_addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of the host; raises when one of them is not allowed."""
+        clean = addresses.clean_host(host)
+        if clean is None:
+            raise httpcore2.ConnectError(f"{host!r} is no host name and no address in its usual form")
+        try:
+            found = [clean] if addresses.is_address(clean) else _resolve(clean, port)
+        except OSError as error:
+            raise httpcore2.ConnectError(f"{host} cannot be resolved: {error.strerror}") from None
+        closed = addresses.closed(found, port, self._opened)
+        if closed is not None:
+            raise _closed(host, port, *closed)
+        return found
+
+    def _refuse_own_address(self, stream: httpcore2.NetworkStream, host: str, address: str, port: int) -> None:
+        """Refuse public addresses of this machine: local services trust connections from here."""
+        pinned = stream.get_extra_info("socket")
+        if addresses.pair(address, port) not in self._opened and pinned.getpeername()[0] == pinned.getsockname()[0]:
+            stream.close()
+            raise _closed(host, port, address, "this machine")
+
+
+class CheckedTransport(httpx2.HTTPTransport):
+    """httpx2's transport over checked connections; ignores proxies of the environment."""
+
+    def __init__(self, opened: Collection[str]) -> None:
+        trust = httpx2.create_ssl_context()
+        super().__init__(trust)
+        self._pool = httpcore2.ConnectionPool(ssl_context=trust, network_backend=CheckedBackend(opened))
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _closed(host: str, port: int, address: str, why: str) -> httpcore2.ConnectError:
+    opener = f'allow_private = ["{addresses.pair(address, port)}"] in [network] of plugbay.toml opens it'
+    return httpcore2.ConnectError(f"{host} is at {address}, which is not a public address ({why}); {opener}")

@@ -1,0 +1,40 @@
+"""A running host with real plugins behind an `McpServer`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.trace import Tracer
+
+from plugbay.host.discovery.folders import discover
+from plugbay.host.host import Host
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.questions import QuestionRouter
+from plugbay.mcp_server.server import McpServer
+from tests.mcp_server import everything
+
+
+def declare(folder: Path, **eras: str) -> Path:
+    """A folder with an `.mcp.json` that declares one `everything` server per name, each with its revision."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = str(Path(everything.__file__))
+    servers = {name: {"command": sys.executable, "args": [program, era]} for name, era in eras.items()}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return folder
+
+
+@asynccontextmanager
+async def running_server(
+    folder: Path, tracer: Tracer | None = None, **options: Any
+) -> AsyncIterator[tuple[Host, McpServer]]:
+    """Serve all plugins in a folder, fully granted, under short names."""
+    questions = QuestionRouter()
+    state = folder.parent / "state"
+    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=questions.ask, tracer=tracer)
+    async with host, McpServer(host, questions, **{"rule": listing.short_name, **options}) as server:
+        yield host, server

@@ -1,0 +1,438 @@
+"""Subscriptions, and the server with real plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.host.discovery.folders import discover
+from plugbay.host.host import Host
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.connection import ClientConnection
+from plugbay.mcp_server.listing import NamesCollide
+from plugbay.mcp_server.server import McpServer, Subscriptions
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import ChangeResource, WatchResource
+from tests.mcp_server.running_servers import declare, running_server
+from tests.support.loops import Run
+from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
+from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
+from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
+
+
+class Client:
+    """A client with the methods that subscriptions use."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.told: list[Any] = []
+
+    def notify(self, op: Any) -> None:
+        self.told.append(op)
+
+
+class Bench:
+    def __init__(self, failure: Failure | None = None) -> None:
+        self.failure = failure
+        self.asked: list[WatchResource] = []
+        self.subscriptions = Subscriptions(self._ask, self._later)
+
+    async def _ask(self, op: WatchResource) -> Failure | None:
+        self.asked.append(op)
+        return self.failure
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        with pytest.raises(StopIteration):  # it waits for nothing
+            work.send(None)
+
+    def change(self, client: Client, uri: str, wanted: bool = True) -> Failure | None:
+        return asyncio.run(self.subscriptions.change(client, WatchResource(uri, wanted)))  # type: ignore[arg-type]
+
+
+@requirement("mcp:serve-resource-updates")
+def test_the_first_watcher_begins_it_and_the_last_one_ends_it() -> None:
+    bench, one, other = Bench(), Client(), Client()
+    bench.change(one, "a://1")
+    bench.change(other, "a://1")
+    bench.change(one, "a://2")
+    assert bench.asked == [WatchResource("a://1"), WatchResource("a://2")]
+    bench.subscriptions.notify_changed("a://1")
+    bench.subscriptions.notify_changed("a://3")
+    assert one.told == other.told == [ChangeResource("a://1")]
+    bench.subscriptions.remove_client(one)  # type: ignore[arg-type]
+    assert bench.asked[2:] == [WatchResource("a://2", False)]
+    bench.change(other, "a://1", False)
+    bench.change(other, "a://1", False)
+    assert bench.asked[3:] == [WatchResource("a://1", False)]
+    assert bench.subscriptions.uris == []
+
+
+def test_a_refused_or_departed_client_has_no_subscription() -> None:
+    refused, client = Bench(Failure(Code.NOT_FOUND, "no")), Client()
+    failure = refused.change(client, "a://1")
+    assert failure is not None and failure.code == Code.NOT_FOUND
+    client.closed = True
+    gone = Bench()
+    assert gone.change(client, "a://1") is None
+    assert refused.subscriptions.uris == gone.subscriptions.uris == []
+
+
+def test_a_new_process_is_asked_again() -> None:
+    bench = Bench()
+    bench.change(Client(), "a://1")
+    bench.subscriptions.resubscribe("a://1")
+    assert bench.asked == [WatchResource("a://1")] * 2
+
+
+class Slow(Bench):
+    """A plugin that answers when the test allows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: asyncio.Queue[Failure | None] = asyncio.Queue()
+        self.tasks: list[asyncio.Future[Any]] = []
+
+    async def _ask(self, op: WatchResource) -> Failure | None:
+        self.asked.append(op)
+        return await self.answers.get()
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    def begin(self, client: Client, wanted: bool = True) -> asyncio.Future[Failure | None]:
+        work = self.subscriptions.change(client, WatchResource("a://1", wanted))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(work)
+        self.tasks.append(task)
+        return task
+
+    async def let(self, *answers: Failure | None) -> None:
+        for answer in answers:
+            self.answers.put_nowait(answer)
+        await until(lambda: self.answers.empty() and all(task.done() for task in self.tasks))
+
+
+BEGUN, ENDED = WatchResource("a://1"), WatchResource("a://1", False)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_a_client_that_subscribes_while_another_leaves_is_notified(run: Run) -> None:
+    async def main() -> None:
+        bench, one, other = Slow(), Client(), Client()
+        bench.begin(one)
+        await bench.let(None)
+        bench.subscriptions.remove_client(one)  # type: ignore[arg-type]
+        bench.begin(other)
+        await bench.let(None, None)
+        assert bench.asked == [BEGUN, ENDED, BEGUN]
+        bench.subscriptions.notify_changed("a://1")
+        assert (one.told, other.told) == ([], [ChangeResource("a://1")])
+
+    run(main)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_a_client_that_subscribes_meanwhile_gets_its_own_answer(run: Run) -> None:
+    async def main() -> None:
+        bench = Slow()
+        refused, taken = bench.begin(Client()), bench.begin(Client())
+        no = Failure(Code.NOT_FOUND, "not now")
+        await bench.let(no, None)
+        assert (refused.result(), taken.result()) == (no, None)
+        assert bench.asked == [BEGUN, BEGUN]
+
+    run(main)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_unsubscribing_before_the_answer_leaves_no_subscription(run: Run) -> None:
+    async def main() -> None:
+        bench, client, gone = Slow(), Client(), Client()
+        bench.begin(client)
+        await bench.begin(client, wanted=False)
+        await bench.let(None, None)
+        bench.begin(gone)
+        gone.closed = True
+        await bench.let(None, None)
+        assert bench.asked == [BEGUN, ENDED] * 2
+        assert bench.subscriptions.uris == []
+
+    run(main)
+
+
+DESCRIBES = """
+def initialize(m):
+    schema = {"type": "object", "properties": {"kind": {"type": "string"}}}
+    tools = [{"name": name, "description": "Make tea.", "input_schema": schema} for name in TOOLS]
+    manifest = {"plugin": {"id": ID, "version": "0.1.0"}}
+    reply(m, {"manifest": manifest, "server_version": "test", "tools": tools})
+"""
+
+
+class McpClient:
+    """A client in this process, with a handshake."""
+
+    def __init__(self, server: McpServer, **capabilities: Any) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self._number = 0
+        self.connection: ClientConnection = server.connect(self)
+        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
+        self.say({"id": 0, "method": "initialize", "params": params})
+
+    def say(self, message: dict[str, Any]) -> None:
+        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        number = self._number
+        self.say({"id": number, "method": method, "params": params})
+        return await self.answer(number)
+
+    async def answer(self, number: Any) -> Any:
+        await until(lambda: any(each.get("id") == number for each in self.heard), 20)
+        answer = next(each for each in self.heard if each.get("id") == number)
+        return answer.get("result", answer.get("error"))
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return await self.ask("tools/call", name=tool, arguments=arguments)
+
+    def told(self, method: str) -> list[Any]:
+        return [each.get("params") for each in self.heard if each.get("method") == method]
+
+    def has_room(self, origin: Any) -> bool:
+        return True
+
+    def send(self, data: bytes, origin: Any) -> None:
+        self.heard += map(json.loads, data.splitlines())
+
+    def drop_answer(self, origin: Any) -> None:
+        pass
+
+
+@requirement("mcp:serve-errors", "mcp:serve-results")
+def test_tools_of_any_contract_are_called_and_their_failures_are_for_the_model(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "echo")
+    write_plugin(tmp_path / "plugins", "broken", script="echo so sorry >&2; exit 3\n")
+    write_plugin(tmp_path / "plugins", "text", tools=[{"name": "t", "input_schema": {"type": "string"}}])
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins", rule=listing.qualified_name) as (host, server):
+            client = McpClient(server)
+            answer = await client.call("echo__t", a=1)
+            assert answer == {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
+            failed = await client.call("broken__t")
+            assert failed["isError"]
+            assert failed["_meta"]["dev.plugbay/failure"]["code"] == Code.CRASHED
+            assert "stderr_tail" not in failed["_meta"]["dev.plugbay/failure"]["detail"]
+            told = (await host.attempt("broken/t")).failure
+            assert told is not None and told.detail["stderr_tail"] == ["so sorry"]
+            wrong = await client.call("text__t", input=7)
+            assert "does not fit t's schema" in wrong["content"][0]["text"]
+            assert (await client.call("text__t", input="plain"))["content"][0]["text"] == "plain"
+            assert (await client.call("nobody"))["code"] == -32602
+
+    run(main)
+
+
+@requirement("mcp:serve-pending")
+def test_plugins_without_grants_are_not_served(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "wants", capabilities=["network"])
+    write_plugin(tmp_path / "plugins", "modest")
+    declare(tmp_path / "plugins" / "servers", all="handshake")
+
+    async def main() -> None:
+        async with (
+            Host(discover([tmp_path / "plugins"]), state_dir=tmp_path / "state") as host,
+            McpServer(host) as server,
+        ):
+            client = McpClient(server)
+            assert [tool["name"] for tool in (await client.ask("tools/list"))["tools"]] == ["modest__t"]
+            assert {name: failure.code for name, failure in server.refused_plugins().items()} == {
+                "wants": Code.CAPABILITY_NOT_ALLOWED,
+                "all": Code.CAPABILITY_NOT_ALLOWED,
+            }
+
+    run(main)
+
+
+@requirement("mcp:serve-names-collide")
+def test_names_that_collide_keep_a_bridge_from_opening(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "one")
+    write_plugin(tmp_path / "plugins", "two")
+
+    async def main() -> None:
+        with pytest.raises(NamesCollide, match="one/t and two/t would both be served as 't'"):
+            async with running_server(tmp_path / "plugins"):
+                pass
+        async with running_server(tmp_path / "plugins", only=["two"]) as (_, server):
+            assert list(server.listing.tools) == ["t"]
+        async with running_server(tmp_path / "plugins", strict=False) as (host, server):
+            assert [entry.full_name for entry in server.listing.tools.values()] == ["one/t"]
+            assert "two/t would both be served" in host.journal.recent("mcp serve")[-1].text
+
+    run(main)
+
+
+@requirement("mcp:serve-schemas")
+def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path / "plugins", "calm", DESCRIBES, tools=["brew"])
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (_, server):
+            (tool,) = server.listing.offer["tools"]
+            assert tool["description"] == "Make tea."
+            assert list(tool["inputSchema"]["properties"]) == ["kind"]
+
+    run(main)
+
+
+@requirement("mcp:serve-list-changed")
+def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all="modern"), patience=0) as (_, server):
+            client = McpClient(server)
+            await until(lambda: bool(client.told("notifications/tools/list_changed")), 20)
+            assert len((await client.ask("tools/list"))["tools"]) == 14
+            assert len((await client.ask("prompts/list"))["prompts"]) == 2
+
+    run(main)
+
+
+@requirement("mcp:serve-list-changed")
+def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(
+            declare(tmp_path / "plugins", one="handshake", two="handshake"), rule=listing.qualified_name
+        ) as served:
+            host, server = served
+            client = McpClient(server)
+            host.publish("plugin.lifecycle.one.gave_up", {"plugin_id": "one"}, source="plugin.supervisor")
+            await until(lambda: len(client.told("notifications/tools/list_changed")) == 1)
+            assert len((await client.ask("tools/list"))["tools"]) == 14
+            await host.reload("one")
+            await client.call("two__echo", text="x")
+            host.publish("plugin.lifecycle.one.started", {"plugin_id": "one"}, source="plugin.supervisor")
+            await until(lambda: len(client.told("notifications/tools/list_changed")) == 2)
+            assert len((await client.ask("tools/list"))["tools"]) == 28
+
+    run(main)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_a_resource_is_subscribed_once_for_all_clients_until_the_last_leaves(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (host, server):
+            one, other, third = McpClient(server), McpClient(server), McpClient(server)
+            for client in (one, other):
+                assert await client.ask("resources/subscribe", uri="memo://one") == {}
+            await third.call("touch", uri="memo://one")
+            await until(lambda: bool(other.told("notifications/resources/updated")))
+            assert one.told("notifications/resources/updated") == [{"uri": "memo://one"}]
+            assert third.told("notifications/resources/updated") == []
+            await one.ask("resources/unsubscribe", uri="memo://one")
+            server.disconnect(other.connection)
+            await until(lambda: not server._subscriptions.uris)
+            missing = await one.ask("resources/subscribe", uri="memo://one")
+            assert missing == {}
+            await host.reload("all")
+            await until(lambda: host.plugins()[0].state != "running")
+            await third.call("echo", text="wakes it up")
+            while len(one.told("notifications/resources/updated")) < 2:
+                await third.call("touch", uri="memo://one")
+
+    run(main)
+
+
+@requirement("mcp:serve-question-over")
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path: Path, era: str) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all=era)) as (_, server):
+            client = McpClient(server, elicitation={})
+            client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
+            await until(lambda: bool(client.told("elicitation/create")))
+            (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
+            client.say({"method": "notifications/cancelled", "params": {"requestId": "call"}})
+            await until(lambda: bool(client.told("notifications/cancelled")))
+            assert [over["requestId"] for over in client.told("notifications/cancelled")] == [question]
+
+    run(main)
+
+
+@requirement("mcp:serve-elicitation")
+def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all="modern")) as (_, server):
+            clients = {name: McpClient(server, elicitation={}) for name in ("Ada", "Bob")}
+            for client in clients.values():
+                client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
+            await until(lambda: all(client.told("elicitation/create") for client in clients.values()))
+            for name, client in clients.items():
+                (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
+                client.say({"id": question, "result": {"action": "accept", "content": {"name": name}}})
+            answers = {name: client.answer("call") for name, client in clients.items()}
+            for name, answer in answers.items():
+                assert name in (await answer)["content"][0]["text"]
+
+    run(main)
+
+
+def test_unknown_names_are_reported(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
+            client = McpClient(server)
+            assert (await client.ask("prompts/get", name="nothing"))["code"] == -32602
+            for reference in ({"type": "ref/prompt", "name": "nothing"}, {"type": "ref/resource", "uri": "memo://x"}):
+                for ref in (reference, {"name": [], "uri": {}, "type": reference["type"]}):
+                    wrong = await client.ask("completion/complete", ref=ref, argument={"name": "a", "value": ""})
+                    assert wrong["code"] == -32602
+            assert (await client.ask("resources/read", uri="memo://nothing"))["code"] == -32002
+
+    run(main)
+
+
+def test_clients_that_make_no_sense_are_noted(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (host, server):
+            McpClient(server).connection.receive(b"?\n")
+            assert host.journal.counts("mcp client") == {"noise": 1}
+
+    run(main)
+
+
+@requirement("mcp:serve-end")
+def test_leaving_ends_what_clients_still_wait_for(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
+            client = McpClient(server)
+            waiting = asyncio.ensure_future(client.call("wait"))
+            await until(lambda: client.connection.busy == 1)
+        assert client.connection.closed
+        assert client.connection.busy == 0
+        waiting.cancel()
+
+    run(main)
+
+
+def test_what_plugins_do_for_a_client_belongs_to_the_trace_it_names(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "echo")
+    spans = Spans()
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins", tracer=spans.tracer) as (_, server):
+            client = McpClient(server)
+            await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": PARENT})
+            await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": "no such thing"})
+            named, unnamed = spans.all()
+            assert (named.name, trace_of(named), parent_of(named)) == ("execute_tool t", TRACE, SPAN)
+            assert unnamed.parent is None
+
+    run(main)
