@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _collections_abc import Mapping
 
 from plugbay.model.operations import (
     AskUser,
@@ -18,25 +19,74 @@ from plugbay.model.operations import (
     Publish,
     RecallMemory,
     SetStored,
+    WriteLog,
 )
+from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.events import completed, event_object
+from plugbay.sdk.io.stdio import note
 from plugbay.sdk.services.cancellation import Cancellation
 from plugbay.sdk.services.host_client import SERVICE_SECONDS, Unconnected
-from plugbay.sdk.services.logs import Log
-from plugbay.sdk.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from plugbay.model.events import CallId
-    from plugbay.sdk.services.brokered import Actions, Files, Http
+    from plugbay.sdk.results import Compaction
+    from plugbay.sdk.services.brokered import Actions, Files, Http, Snapshots
     from plugbay.sdk.services.gateway import Gateway
     from plugbay.sdk.services.host_client import Line
-    from plugbay.sdk.services.snapshots import Snapshots
-    from plugbay.sdk.work import Compaction
+
+MASK = "***"
+"""What is shown of every secret, however long it is."""
+
+
+class Config(Mapping[str, "Any"]):
+    """Settings by name, to be read."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._shown()})"
+
+    def _shown(self) -> dict[str, Any]:
+        return self._values
+
+
+class Secrets(Config):
+    """Settings that are seen one at a time and by name only: printed, logged or formatted, they are masked."""
+
+    __slots__ = ()
+
+    def _shown(self) -> dict[str, Any]:
+        return dict.fromkeys(self._values, MASK)
+
+
+class Settings:
+    """Both, for everybody who shares a conversation; empty until the host has said them."""
+
+    __slots__ = ("config", "secrets")
+
+    def __init__(self) -> None:
+        self.take({}, {})
+
+    def take(self, config: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
+        self.config = Config(config)
+        self.secrets = Secrets(secrets)
 
 
 ASK_SECONDS = 300.0
@@ -198,7 +248,7 @@ class Context:
     @property
     def snapshots(self) -> Snapshots:
         """The last value of each topic."""
-        from plugbay.sdk.services.snapshots import Snapshots
+        from plugbay.sdk.services.brokered import Snapshots
 
         return Snapshots(self._line)
 
@@ -371,9 +421,52 @@ def unconnected(
 
 
 _NOTHING_SET = Settings()
+
 _NEVER = Cancellation()
 
 
 def _text(said: Mapping[str, Any], key: str) -> str | None:
     value = said.get(key)
     return value if isinstance(value, str) else None
+
+
+class Log:
+    """`ctx.log("text")`, or with a level: `ctx.log.warn("text", path=path)`. Keywords are the line's fields."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def __call__(self, *parts: object, **fields: Any) -> None:
+        self._write("info", parts, fields)
+
+    def trace(self, *parts: object, **fields: Any) -> None:
+        self._write("trace", parts, fields)
+
+    def debug(self, *parts: object, **fields: Any) -> None:
+        self._write("debug", parts, fields)
+
+    def info(self, *parts: object, **fields: Any) -> None:
+        self._write("info", parts, fields)
+
+    def warn(self, *parts: object, **fields: Any) -> None:
+        self._write("warn", parts, fields)
+
+    warning = warn
+
+    def error(self, *parts: object, **fields: Any) -> None:
+        self._write("error", parts, fields)
+
+    def _write(self, level: str, parts: tuple[object, ...], fields: dict[str, Any]) -> None:
+        text = " ".join(str(part) for part in parts)
+        try:
+            self._line.tell(WriteLog(level, text, fields or None))
+        except ServiceError:  # it has no log, or cannot be sent these fields
+            note(_on_one_line(level, text, fields))
+
+
+def _on_one_line(level: str, text: str, fields: dict[str, Any]) -> str:
+    """The everyday level needs no word."""
+    named = "".join(f" {key}={value!r}" for key, value in fields.items())
+    return f"{text}{named}" if level == "info" else f"{level}: {text}{named}"

@@ -8,8 +8,8 @@ Owns the table. Loaded by whoever writes manifests, never by a plugin that serve
 
 from __future__ import annotations
 
-from plugbay.sdk.contracts.kaged_names import HOOKS as KAGED_HOOKS
-from plugbay.sdk.contracts.nexo_manifest import nexo_id
+from plugbay.sdk.contracts.kaged import HOOKS as KAGED_HOOKS
+from plugbay.sdk.contracts.nexo import nexo_id
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 
 TYPE_CHECKING = False

@@ -11,10 +11,9 @@ import os
 import sys
 
 from plugbay.sdk.contract_support import CONTRACTS, left_out, why_not
-from plugbay.sdk.contracts.ainb_names import ainb_name
-from plugbay.sdk.contracts.ainb_names import carried_capabilities as ainb_capabilities
-from plugbay.sdk.contracts.kaged_names import carried_capabilities as kaged_capabilities
-from plugbay.sdk.contracts.vai_manifest import permissions_of
+from plugbay.sdk.contracts.ainb import ainb_name
+from plugbay.sdk.contracts.ainb import carried_capabilities as ainb_capabilities
+from plugbay.sdk.contracts.kaged import carried_capabilities as kaged_capabilities
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifests import (
     NEXO_SERVICES,
@@ -23,6 +22,7 @@ from plugbay.sdk.manifests import (
     kaged_manifest,
     mcp_manifest,
     nexo_manifest,
+    permissions_of,
     rune_manifest,
     vai_files,
 )

@@ -14,23 +14,27 @@ to judge who read it: `plugbay inspect` says.
 from __future__ import annotations
 
 from plugbay.contracts.kaged.messages import API_VERSION
-from plugbay.contracts.rune.messages import PROTOCOL
+from plugbay.contracts.rune.messages import PROTOCOL as RUNE_PROTOCOL
+from plugbay.contracts.vai.messages import PROTOCOL as VAI_PROTOCOL
 from plugbay.sdk.contract_support import NEXO_HOOKS, hears
-from plugbay.sdk.contracts.ainb_names import ainb_name, manifest_of
-from plugbay.sdk.contracts.kaged_names import carried_capabilities, carried_hooks, kaged_name
-from plugbay.sdk.contracts.mcp_names import offered, server_name
-from plugbay.sdk.contracts.nexo_manifest import nexo_id, offered_name
-from plugbay.sdk.contracts.vai_manifest import manifest_of as vai_manifest_of
-from plugbay.sdk.contracts.vai_manifest import schemas_of
+from plugbay.sdk.contracts.ainb import ainb_name, manifest_of
+from plugbay.sdk.contracts.kaged import carried_capabilities, carried_hooks
+from plugbay.sdk.contracts.mcp import offered, server_name
+from plugbay.sdk.contracts.nexo import nexo_id, offered_name
+from plugbay.sdk.contracts.vai import COMPACTOR, HARNESS, HOOK, TOOL, offers, package_id
+from plugbay.sdk.io.detect import kaged_name
+from plugbay.sdk.results import RESULT
+from plugbay.sdk.types.handlers import Compactor, Harness, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
+    from plugbay.sdk.contracts.vai import Offer
     from plugbay.sdk.plugin import Plugin
-    from plugbay.sdk.types.handlers import Tool
+
 
 MAX_DESCRIPTION = 200
 """Characters that the contract allows."""
@@ -65,7 +69,7 @@ def rune_manifest(plugin: Plugin, command: Sequence[str]) -> str:
     said = {
         "plugin_id": plugin.id,
         "plugin_version": plugin.version,
-        "protocol_version": PROTOCOL,
+        "protocol_version": RUNE_PROTOCOL,
         "display_name": plugin.name,
         "description": plugin.description,
         "process": {"command": program, "args": args},
@@ -303,3 +307,119 @@ def _inline(value: Any) -> str:
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
+VAI_API_VERSION = "vai.plugin.v1"
+
+SECONDS = {HARNESS: 1_800, TOOL: 20, HOOK: 15, COMPACTOR: 120}
+"""How long an export of each kind may take whose author says nothing; what the contract's own example has."""
+
+SYSTEMS = ("linux", "darwin")
+
+PROCESSORS = ("amd64", "arm64")
+"""Python runs on all of them."""
+
+MAX_LABEL = 128
+"""Characters of what people read in lists."""
+
+
+def vai_manifest_of(plugin: Plugin, entrypoint: Sequence[str]) -> dict[str, Any]:
+    """The manifest as an object; what says nothing is left out."""
+    return {
+        "api_version": VAI_API_VERSION,
+        "package_id": package_id(plugin.id),
+        "version": plugin.version,
+        "name": (plugin.name or plugin.id)[:MAX_LABEL],
+        **_said(description=plugin.description),
+        "runtime": {
+            "protocol": VAI_PROTOCOL,
+            "transport": "stdio",
+            "entrypoint": list(entrypoint),
+            "os": list(SYSTEMS),
+            "arch": list(PROCESSORS),
+        },
+        "exports": [_export(plugin, offer) for offer in offers(plugin).values()],
+    }
+
+
+def schemas_of(plugin: Plugin) -> dict[str, dict[str, Any]]:
+    """Every schema that the manifest names, by its path."""
+    return {
+        path: schema
+        for offer in offers(plugin).values()
+        for path, schema in _schemas(plugin, offer).values()
+        if schema is not None
+    }
+
+
+def _export(plugin: Plugin, offer: Offer) -> dict[str, Any]:
+    terms = offer.handler.terms
+    seconds = SECONDS[offer.kind] if terms.timeout is None else terms.timeout
+    paths = {key: path for key, (path, schema) in _schemas(plugin, offer).items() if schema is not None}
+    config = paths.pop("config_schema", None)
+    return {
+        "id": offer.id,
+        "kind": offer.kind,
+        "display_name": offer.id.replace("_", " ").strip().title() or offer.id,
+        **_said(description=offer.handler.description, execution_class=terms.execution_class),
+        "default_timeout_ms": max(round(seconds * 1000), 1),
+        **_said(max_concurrency=terms.max_concurrency, config_schema=config),
+        "permissions": permissions_of((*plugin.capabilities, *terms.capabilities), plugin.secrets_schema),
+        offer.kind: {**_facts(offer), **paths},
+    }
+
+
+def _facts(offer: Offer) -> dict[str, Any]:
+    match offer.handler:
+        case Harness() as harness:
+            return {"mode": harness.mode, "fidelity": harness.fidelity, "supports": list(harness.supports)}
+        case Tool() as tool:
+            return {"effect_class": tool.effect, "streaming": tool.streaming}
+        case Compactor() as compactor:
+            return {
+                "target_context": compactor.target_context,
+                "supports_pinned_items": compactor.supports_pinned_items,
+            }
+    return {"subscribes_to": list(offer.by_event)}
+
+
+def permissions_of(capabilities: Iterable[str], secrets_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What these words ask for. Scopes need the network, and what may write may read, too."""
+    asked: dict[str, list[str]] = {"network": [], "filesystem": [], "scope": [], "secret": []}
+    for capability in dict.fromkeys(capabilities):
+        name, _, target = capability.partition("=")
+        if name in asked:
+            asked[name].append(target)
+    kinds = [kind for kind in ("scratch", "assets_ro") if kind in asked["filesystem"]]
+    slots = [*asked["secret"], *(secrets_schema or {}).get("properties", {})]
+    return {
+        "network": "egress" if asked["network"] or asked["scope"] else "none",
+        "filesystem": kinds[0] if kinds else "none",
+        "gateway_api_scopes": asked["scope"],
+        "secret_slots": list(dict.fromkeys(slots)),
+    }
+
+
+def _schemas(plugin: Plugin, offer: Offer) -> dict[str, tuple[str, dict[str, Any] | None]]:
+    """The schemas of an export by their key in the manifest, each with its path; None for those it does not have."""
+    own = offer.handler.terms.config_schema
+    found = {"config_schema": ("schemas/config.json", plugin.config_schema)}
+    if own is not None:
+        found["config_schema"] = (f"schemas/{offer.id}_config.json", own)
+    if isinstance(offer.handler, Tool):
+        found["input_schema"] = (f"schemas/{offer.id}_input.json", offer.handler.input_schema)
+        found["output_schema"] = (f"schemas/{offer.id}_output.json", structured(offer.handler.output_schema))
+    return found
+
+
+def structured(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The schema of structured output, which is an object, for a tool that returns what `schema` says."""
+    if schema is None or "object" in schema.get("type", "object"):  # a word, or a list of them
+        return schema
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {name: rule for name, rule in schema.items() if name != "$defs"}
+    return {"type": "object", "properties": {RESULT: inner}, "required": [RESULT], **shared}
+
+
+def _said(**facts: Any) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value not in (None, "")}

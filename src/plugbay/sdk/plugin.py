@@ -21,8 +21,7 @@ import sys
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.declaring import declare, named_after, refuse_function, refuse_unfit, table, texts
 from plugbay.sdk.io.stdio import ATTACH
-from plugbay.sdk.screens.surfaces import Surfaces
-from plugbay.sdk.types.handlers import Compactor, Export, Handler, Harness, Terms, Tool
+from plugbay.sdk.types.handlers import Command, Compactor, Export, Handler, Harness, Listener, Screen, Terms, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     Thing = TypeVar("Thing")
 
 
-class Plugin(Surfaces):
+class Plugin:
     """A plugin: an id, a version, and what it offers.
 
     `manifest` is what a nexo host is shown instead of these few fields; `server_version` names the running program.
@@ -59,7 +58,6 @@ class Plugin(Surfaces):
         eager: bool = False,
         idle_seconds: int | None = None,
     ) -> None:
-        super().__init__(eager=eager, idle_seconds=idle_seconds)
         self.id = id
         self.version = version
         self.name = name
@@ -80,6 +78,17 @@ class Plugin(Surfaces):
         self.channels: dict[str, object] = {}
         self.llm_providers: dict[str, Handler] = {}
         self.vector_backends: dict[str, object] = {}
+        self.eager = eager
+        self.idle_seconds = idle_seconds
+        self.screens: dict[str, Screen] = {}
+        self.keys: list[Listener] = []
+        self.mice: list[Listener] = []
+        self.commands: dict[str, Handler] = {}
+        self.clis: dict[str, Command] = {}
+        self.actions: dict[str, Command] = {}
+        self.snapshots: list[tuple[str | None, Handler]] = []
+        self.latest: list[str] = []
+        self.topics: list[str] = []
         self.welcomes: list[Handler] = []
         self.farewells: list[Handler] = []
         self._host: Context | None = None
@@ -87,7 +96,7 @@ class Plugin(Surfaces):
     @classmethod
     def from_manifest(cls, text: str, *, capabilities: Iterable[str] = (), server_version: str | None = None) -> Plugin:
         """A plugin that is what its `nexo-plugin.toml` says; a tool that is not declared there is refused."""
-        from plugbay.sdk.contracts.nexo_manifest import parse
+        from plugbay.sdk.contracts.nexo import parse
 
         manifest = parse(text)
         table = manifest["plugin"]
@@ -262,6 +271,100 @@ class Plugin(Surfaces):
         """Store vectors: a class, or an instance, with `upsert`, `search` and `delete` of a collection."""
         return self._object(self.vector_backends, "vector_backend", name)
 
+    def screen(self, name: str, *, min_size: tuple[int, int] = (1, 1)) -> Callable[[Function], Function]:
+        """Draw a screen: `def draw(canvas, ctx)` paints cells on a `Canvas` as large as the host's.
+
+        Where there is less room than `min_size` (columns, rows), a word about that is shown instead.
+        """
+        refuse_function("screen", name)
+
+        def register(function: Function) -> Function:
+            declare(self.screens, "screens", name, Screen(function, min_size))
+            return function
+
+        return register
+
+    def on_key(self, screen: str, *names: str, releases: bool = False) -> Callable[[Function], Function]:
+        """Hear the keys of a screen, or those with these names: `def key(key, ctx)`.
+
+        Names are `a`, `A`, `space`, `enter`, `esc`, `page_up`, `f5`, with `ctrl+`, `alt+`, `shift+` or `super+` before
+        them. That a key was let go is heard with `releases` only.
+        """
+        refuse_function("on_key", screen)
+
+        def register(function: Function) -> Function:
+            self.keys.append(Listener(function, screen, names, releases))
+            return function
+
+        return register
+
+    def on_mouse(self, screen: str) -> Callable[[Function], Function]:
+        """Hear what the mouse does on a screen: `def mouse(mouse, ctx)`."""
+        refuse_function("on_mouse", screen)
+
+        def register(function: Function) -> Function:
+            self.mice.append(Listener(function, screen))
+            return function
+
+        return register
+
+    def on_action(self, name: str) -> Callable[[Function], Function]:
+        """Offer a command of the host's palette: `def command(payload, ctx)`; nobody waits for an answer."""
+        refuse_function("on_action", name)
+
+        def register(function: Function) -> Function:
+            declare(self.commands, "commands", name, Handler(function))
+            return function
+
+        return register
+
+    def cli(self, namespace: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
+        """Answer a command line: `def command(argv, ctx)`.
+
+        What it prints, and what it writes to `ctx.out` and `ctx.err`, is the output. Return a text, bytes, an exit
+        code, a `CliResult` or nothing; `sys.exit` ends it. With `concurrent` it may run beside other handlers.
+        """
+        refuse_function("cli", namespace)
+
+        def register(function: Function) -> Function:
+            declare(self.clis, "command lines", namespace, Command(function, concurrent))
+            return function
+
+        return register
+
+    def action(self, name: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
+        """Do something for other plugins: `def act(data, ctx)` takes bytes and returns bytes, a text or JSON.
+
+        With `concurrent` it may run beside other handlers.
+        """
+        refuse_function("action", name)
+
+        def register(function: Function) -> Function:
+            declare(self.actions, "actions", name, Command(function, concurrent))
+            return function
+
+        return register
+
+    def on_snapshot(self, topic: str | None = None, *, latest: bool = False) -> Callable[[Function], Function]:
+        """Hear what is published under a topic: `def seen(snapshot, ctx)`. The SDK subscribes to it.
+
+        Without a topic, hear everything that arrives, and subscribe to nothing. `latest`: only the newest matters, so
+        the host may stop an idle plugin that waits for it.
+        """
+        refuse_function("on_snapshot", topic)
+
+        def register(function: Function) -> Function:
+            self.snapshots.append((topic, Handler(function)))
+            if latest and topic is not None and topic not in self.latest:
+                self.latest.append(topic)
+            return function
+
+        return register
+
+    def publishes(self, *topics: str) -> None:
+        """Say which snapshots this plugin publishes, where hosts want to know that beforehand."""
+        self.topics += [topic for topic in dict.fromkeys(topics) if topic not in self.topics]
+
     def on_ready(self, function: Function) -> Function:
         """Run the function once the host has greeted us.
 
@@ -297,7 +400,7 @@ class Plugin(Surfaces):
         """A host turns away a plugin that offers what its manifest does not declare; better to hear it now."""
         if self.manifest is None:
             return
-        from plugbay.sdk.contracts.nexo_manifest import declared_tools, offered_name
+        from plugbay.sdk.contracts.nexo import declared_tools, offered_name
 
         offered = offered_name(self.manifest["plugin"]["id"], tool)
         if offered not in declared_tools(self.manifest):

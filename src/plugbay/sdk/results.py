@@ -9,18 +9,18 @@ Owns those shapes. Knows no threads and no wire.
 
 from __future__ import annotations
 
+import os
+import stat
+
 from plugbay.model.values import Value
 from plugbay.sdk.errors import INTERNAL, HandlerError, ToolError, ToolExecutionFailed, ToolUnavailable
-from plugbay.sdk.services.artifacts import refer_to
 from plugbay.sdk.types.handlers import Pieces
-from plugbay.wire.strict_json import Unencodable, stdlib_codec
+from plugbay.wire.strict_json import Malformed, Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
-
-    from plugbay.sdk.work import Compaction
 
     Content = str | Iterable[str | Mapping[str, Any]]
 
@@ -264,3 +264,196 @@ def _harness_result(value: Any) -> HarnessResult:
 
 def checkpoint_of(fidelity: str, data: Any) -> dict[str, Any]:
     return {"kind": fidelity, "data": data}
+
+
+RESUME = "resume"
+
+
+class Compaction(Value):
+    """How short a conversation has to become, what has to stay, and which conversation it is.
+
+    `target` has `max_input_tokens` and `target_model`, `policy` has `retain_system` and `retain_open_tasks`; both are
+    as the host said them.
+    """
+
+    __slots__ = ("chain_id", "id", "pinned", "policy", "target", "token_estimate")
+
+    def __init__(
+        self,
+        id: str,
+        chain_id: str | None,
+        target: dict[str, Any],
+        policy: dict[str, Any],
+        pinned: list[Any],
+        token_estimate: int | None,
+    ) -> None:
+        self.id = id
+        """The same in every try to make this conversation shorter."""
+        self.chain_id = chain_id
+        self.target = target
+        self.policy = policy
+        self.pinned = pinned
+        self.token_estimate = token_estimate
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How long the result may be; the host counts."""
+        most = self.target.get("max_input_tokens")
+        return most if isinstance(most, int) else None
+
+
+def read_compaction(request: Mapping[str, Any], scratch: str | None) -> tuple[list[Any], Compaction]:
+    """The blocks of a conversation, and what to do with them; raises `ArtifactInvalid`."""
+    source = request["source"]
+    projection = source.get("projection")
+    said = projection if isinstance(projection, dict) else {}
+    content = _file(said, scratch) if said.get("transport") == "artifact" else said
+    estimate = said.get("token_estimate")
+    compaction = Compaction(
+        request["compaction_id"],
+        source.get("chain_id"),
+        request["target"],
+        request["policy"],
+        _list(content, "pinned_items"),
+        estimate if type(estimate) is int else None,
+    )
+    return _list(content, "blocks"), compaction
+
+
+def _file(projection: Mapping[str, Any], scratch: str | None) -> dict[str, Any]:
+    ref = projection.get("artifact")
+    data = read_artifact(scratch, ref if isinstance(ref, dict) else {})
+    try:
+        content = stdlib_codec().decode(data)
+    except Malformed as error:
+        raise ArtifactInvalid(f"the conversation cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ArtifactInvalid("the conversation cannot be read: it is no object")
+    return content
+
+
+def _list(content: Mapping[str, Any], name: str) -> list[Any]:
+    items = content.get(name, [])
+    return items if isinstance(items, list) else []
+
+
+class Run(Value):
+    """What a harness is asked to do, or to go on with.
+
+    `target` has `session_id`, `chain_id` and `execution_id`, `trigger` what set it off, `policy` its limits, all as the
+    host said them. `checkpoint` is the data that was kept last; None at the start.
+    """
+
+    __slots__ = ("checkpoint", "mode", "policy", "target", "trigger")
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        kept = request.get("checkpoint")
+        self.mode: str = request["mode"]
+        self.target: dict[str, Any] = request["target"]
+        self.trigger: dict[str, Any] = request["trigger"]
+        self.policy: dict[str, Any] = request["policy"]
+        self.checkpoint: Any = kept.get("data") if isinstance(kept, dict) else None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it goes on after a break."""
+        return self.mode == RESUME
+
+    @property
+    def input(self) -> list[Any]:
+        """What was said to set it off, as items of content."""
+        return _list(self.trigger, "input")
+
+    @property
+    def text(self) -> str:
+        """The texts of the input."""
+        return "\n".join(
+            item["text"] for item in self.input if isinstance(item, dict) and isinstance(item.get("text"), str)
+        )
+
+
+CHUNK = 1 << 20
+"""Bytes of a file that are looked at in one go."""
+
+
+class ArtifactInvalid(HandlerError):
+    """A file is not what its reference says, or not where references may lead."""
+
+    kind = "artifact_invalid"
+
+
+def read_artifact(scratch: str | None, ref: Mapping[str, Any]) -> bytes:
+    """The bytes that a reference stands for; raises `ArtifactInvalid` when they are others."""
+    path, size = ref.get("path"), ref.get("size_bytes")
+    if scratch is None or not isinstance(path, str):
+        raise ArtifactInvalid("there is a reference, but no file that it could be of")
+    with _opened(scratch, path) as file:
+        if os.fstat(file.fileno()).st_size != size:
+            raise ArtifactInvalid(f"{path} does not have the {size} bytes that its reference says")
+        data: bytes = file.read()
+    if _sha256(data).hexdigest() != ref.get("sha256"):
+        raise ArtifactInvalid(f"{path} does not have the sha256 that its reference says")
+    return data
+
+
+def refer_to(scratch: str | None, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A reference to a file in the folder, given by its path in there or by its whole path."""
+    if scratch is None:
+        raise ArtifactInvalid("this call has no scratch folder, so there can be no artifacts")
+    inside = os.path.relpath(os.path.join(scratch, path), scratch)
+    digest, size = _sha256(), 0
+    with _opened(scratch, inside) as file:
+        while data := file.read(CHUNK):
+            digest.update(data)
+            size += len(data)
+    return {"path": inside, "media_type": _media_type(inside), "size_bytes": size, "sha256": digest.hexdigest()}
+
+
+def _opened(scratch: str, path: str) -> Any:
+    """The plain file at a path that stays in the folder, whatever links lie there."""
+    root = os.path.realpath(scratch)
+    whole = os.path.join(root, path)
+    if os.path.isabs(path) or os.path.realpath(whole) != whole:
+        raise ArtifactInvalid(f"{path} leads out of the scratch folder, or is written in a roundabout way")
+    try:
+        descriptor = os.open(whole, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtifactInvalid(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ArtifactInvalid(f"{path} is no plain file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _sha256(data: bytes = b"") -> Any:
+    from hashlib import sha256
+
+    return sha256(data)
+
+
+def _media_type(path: str) -> str:
+    from mimetypes import guess_type
+
+    return guess_type(path)[0] or "application/octet-stream"
+
+
+def block(reason: str, *, do_not_reply_again: bool = False) -> dict[str, Any]:
+    """Stop what is about to happen. Some hosts read `abort`, some `decision`: both are said."""
+    answer: dict[str, Any] = {"abort": True, "reason": reason, "decision": "block"}
+    return {**answer, "do_not_reply_again": True} if do_not_reply_again else answer
+
+
+def transform(body: str, *, reason: str | None = None) -> dict[str, Any]:
+    """Let it happen with another message body."""
+    answer: dict[str, Any] = {"abort": False, "decision": "transform", "transformed_body": body}
+    return answer if reason is None else {**answer, "reason": reason}
+
+
+def inject(text: str) -> dict[str, Any]:
+    """Have the agent told something; a hook of a session may return the text alone."""
+    return {"inject": text}
+
+
+def override(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Let it happen with these keys of the event changed."""
+    return {"abort": False, "decision": "allow", "override": dict(changes)}

@@ -92,7 +92,7 @@ def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
     """The contract the host speaks, and everything it has said so far."""
 
     def owns(method: str) -> bool:
-        from plugbay.sdk.contracts.kaged_names import is_own_method
+        from plugbay.sdk.io.detect import is_own_method
 
         return is_own_method(plugin, method)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, get_ident
@@ -17,13 +19,15 @@ from plugbay.contracts.nexo.messages import Identity
 from plugbay.model.errors import Code, Failure
 from plugbay.sdk.errors import ToolError
 from plugbay.sdk.io.stdio import Wire
+from plugbay.sdk.runtime import executor
 from plugbay.sdk.runtime.connection import Exchange
 from plugbay.sdk.runtime.dispatch import Duty
-from plugbay.sdk.runtime.executor import Crew
-from plugbay.sdk.runtime.turns import Turns
+from plugbay.sdk.runtime.executor import KEYS, MAX_IN_A_ROW, MOUSE, REST, Crew, Tally, Turn, Turns, Workers
 from plugbay.sdk.types.handlers import QUICK_SECONDS, Handler
 from plugbay.wire.strict_json import stdlib_codec
 from tests.sdk.processes import running
+from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 
 
 class Outcomes:
@@ -202,3 +206,184 @@ def test_what_is_done_alone_is_waited_for_but_not_for_ever(crew: Crew) -> None:
 def test_a_refusal_is_worth_another_try(crew: Crew) -> None:
     refusal = crew.refusal()
     assert (refusal.code, refusal.retryable, refusal.retry_after_ms) == (Code.OVERLOADED, True, 1_000)
+
+
+def test_jobs_run_on_other_threads_at_the_same_time_up_to_a_limit_and_then_wait_and_then_are_refused() -> None:
+    pool, held, running = Workers(size=2, waiting=1), Event(), SimpleQueue[int]()
+
+    def job() -> None:
+        running.put(get_ident())
+        held.wait()
+
+    assert pool.submit(job)
+    assert pool.submit(job)
+    threads = {running.get(), running.get()}
+    assert len(threads) == 2
+    assert get_ident() not in threads
+    assert pool.submit(job)
+    assert not pool.submit(job)
+    assert running.empty()
+    held.set()
+    assert running.get() in threads
+
+
+def test_a_thread_is_used_again() -> None:
+    pool, ran = Workers(size=8), SimpleQueue[int]()
+    assert pool.submit(lambda: ran.put(get_ident()))
+    first = ran.get()
+    while pool._open:  # the job is over, its thread may not know yet
+        pass
+    assert pool.submit(lambda: ran.put(get_ident()))
+    assert ran.get() == first
+
+
+def test_a_system_without_threads_refuses_and_one_with_a_few_makes_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    def wait() -> None:
+        held.wait()
+        ran.put("first")
+
+    pool, held, ran = Workers(), Event(), SimpleQueue[str]()
+    assert pool.submit(wait)
+    monkeypatch.setattr(executor, "start_new_thread", no_thread)
+    assert not Workers().submit(lambda: None)
+    assert pool.submit(lambda: ran.put("second"))
+    held.set()
+    assert [ran.get(), ran.get()] == ["first", "second"]
+
+
+def test_waiting_for_nothing_ends_when_the_last_thing_does() -> None:
+    tally, pool = Tally(), Workers()
+    assert tally.wait(0) == 0
+    tally.begin()
+    tally.begin()
+    assert tally.wait(0) == 2
+    pool.submit(tally.end)
+    pool.submit(tally.end)
+    assert tally.wait(60) == 0
+
+
+def test_a_pool_that_is_stopped_ends_its_threads_after_what_they_do() -> None:
+    before = _thread._count()
+    pool, held, ran = Workers(size=2), Event(), SimpleQueue[int]()
+
+    def job() -> None:
+        held.wait()
+        ran.put(1)
+
+    assert pool.submit(job) and pool.submit(job)
+    pool.stop()
+    held.set()
+    assert [ran.get(), ran.get()] == [1, 1]
+    while _thread._count() > before:  # they have nothing more to do
+        pass
+
+
+class Stage:
+    """Turns that note their names, behind one that waits until everything is queued."""
+
+    def __init__(self, under_test: Turns) -> None:
+        self.turns = under_test
+        self.done: SimpleQueue[str] = SimpleQueue()
+        self.dropped: list[str] = []
+        self._curtain = threading.Event()
+        begun = threading.Event()
+
+        def hold() -> None:
+            begun.set()
+            self._curtain.wait(PATIENCE)
+
+        assert self.turns.submit(Turn(hold))
+        begun.wait(PATIENCE)
+
+    def add(self, name: str, lane: int = REST, *, may_drop: bool = True, weight: int = 0) -> bool:
+        drop: Callable[[], None] | None = (lambda: self.dropped.append(name)) if may_drop else None
+        return self.turns.submit(Turn(lambda: self.done.put(name), drop, weight), lane)
+
+    def played(self, count: int) -> list[str]:
+        self._curtain.set()
+        return [self.done.get(timeout=PATIENCE) for _ in range(count)]
+
+
+@requirement("ainb:sdk-keys-first")
+def test_keys_overtake_the_mouse_and_both_overtake_the_rest_each_in_its_order() -> None:
+    stage = Stage(Turns())
+    for name, lane in (("e1", REST), ("m1", MOUSE), ("k1", KEYS), ("e2", REST), ("k2", KEYS), ("m2", MOUSE)):
+        assert stage.add(name, lane)
+    assert stage.played(6) == ["k1", "k2", "m1", "m2", "e1", "e2"]
+
+
+@requirement("ainb:sdk-keys-first")
+def test_a_key_that_is_held_down_does_not_keep_everything_else_waiting_for_ever() -> None:
+    stage = Stage(Turns(urgent=1000))
+    stage.add("picture")
+    stage.add("next picture")
+    for _ in range(3 * MAX_IN_A_ROW):
+        stage.add("key", KEYS)
+    played = stage.played(3 * MAX_IN_A_ROW + 2)
+    assert [at for at, name in enumerate(played) if name != "key"] == [MAX_IN_A_ROW, 2 * MAX_IN_A_ROW + 1]
+
+
+@requirement("ainb:sdk-bounded")
+@pytest.mark.parametrize("lane", [KEYS, MOUSE])
+def test_of_too_many_keys_the_oldest_give_way(lane: int) -> None:
+    stage = Stage(Turns(urgent=2))
+    for name in ("1", "2", "3", "4"):
+        assert stage.add(name, lane)
+    assert stage.add("other")
+    assert stage.dropped == ["1", "2"]
+    assert stage.played(3) == ["3", "4", "other"]
+
+
+@requirement("ainb:sdk-bounded")
+def test_of_what_nobody_waits_for_the_oldest_gives_way_to_what_somebody_does() -> None:
+    stage = Stage(Turns(waiting=2))
+    assert stage.add("call 1", may_drop=False)
+    assert stage.add("event 1")
+    assert stage.add("event 2")
+    assert stage.dropped == ["event 1"]
+    assert stage.add("call 2", may_drop=False)
+    assert stage.dropped == ["event 1", "event 2"]
+    assert not stage.add("call 3", may_drop=False), "there is nothing left that could give way"
+    assert stage.add("event 3"), "it gave way itself, and said so"
+    assert stage.dropped[-1] == "event 3"
+    assert stage.played(2) == ["call 1", "call 2"]
+
+
+@requirement("ainb:sdk-bounded")
+def test_bytes_that_wait_are_bounded_too_but_one_thing_may_always_wait() -> None:
+    stage = Stage(Turns(waiting_bytes=10))
+    assert stage.add("huge", weight=100)
+    assert stage.add("first", weight=6)
+    assert stage.add("second", weight=4)
+    assert stage.add("third", weight=1)
+    assert stage.dropped == ["huge", "first"]
+    assert stage.played(2) == ["second", "third"]
+
+
+def test_room_is_given_back_by_what_was_done() -> None:
+    under_test = Turns(waiting=1, waiting_bytes=1)
+    for number in range(5):
+        stage = Stage(under_test)
+        assert stage.add(str(number), may_drop=False, weight=1)
+        assert stage.played(1) == [str(number)]
+
+
+def test_a_system_without_threads_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(executor, "start_new_thread", refuse)
+    assert not Turns().submit(Turn(lambda: None))
+
+
+def test_turns_that_are_stopped_end_their_thread() -> None:
+    before, ran = _thread._count(), SimpleQueue[None]()
+    under_test = Turns()
+    assert under_test.submit(Turn(lambda: ran.put(None)))
+    ran.get(timeout=PATIENCE)
+    under_test.stop()
+    while _thread._count() > before:  # it has nothing more to do
+        pass

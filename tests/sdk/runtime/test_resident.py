@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.processes import THOUGHT_QUICK, Plugin, gate, open_gate, running
+from tests.sdk.processes import THOUGHT_QUICK, PluginProcess, gate, open_gate, running
 from tests.support.requirements import requirement
 
 PLUGIN = """
@@ -82,11 +82,11 @@ def source(request: pytest.FixtureRequest) -> str:
     return f"{PLUGIN}\n{request.param}"
 
 
-def shutdown(plugin: Plugin) -> int:
+def shutdown(plugin: PluginProcess) -> int:
     return plugin.request("shutdown", reason="test")
 
 
-def tool(plugin: Plugin, name: str) -> int:
+def tool(plugin: PluginProcess, name: str) -> int:
     return plugin.request("tool.invoke", tool_name=f"p_{name}")
 
 
@@ -242,7 +242,7 @@ def test_a_host_that_does_not_read_an_answer_is_still_heard(tmp_path: Path) -> N
 @requirement("nexo:sdk-overload")
 def test_a_host_that_asks_too_much_at_once_is_told_and_events_are_dropped(tmp_path: Path) -> None:
     gates = [gate(tmp_path, name) for name in ("first", "second", "third")]  # two readers of one would share its end
-    small = "import plugbay.sdk.runtime.workers as w; w.Workers.__init__.__defaults__ = (2, 1)"
+    small = "import plugbay.sdk.runtime.executor as w; w.Workers.__init__.__defaults__ = (2, 1)"
     with running(tmp_path, f"{PLUGIN}\n{small}") as plugin:
         held = [plugin.request("tool.invoke", tool_name="p_held_at", args={"name": path.name}) for path in gates]
         refused = tool(plugin, "held")

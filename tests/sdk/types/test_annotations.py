@@ -6,9 +6,11 @@ import collections.abc
 import dataclasses
 import datetime
 import enum
+import pathlib
 import subprocess
 import sys
 import typing
+import uuid
 from pathlib import Path
 from typing import (
     Annotated,
@@ -28,8 +30,8 @@ import pytest
 
 import plugbay
 from plugbay.sdk import Field
-from plugbay.sdk.types.annotations import Names, Reader, annotations_of, names_of
-from plugbay.sdk.types.shapes import ANYTHING, Problems, Shape, whole_schema
+from plugbay.sdk.types.annotations import Namespace, Reader, annotations_of, formatted, names_of
+from plugbay.sdk.types.shapes import ANYTHING, Definitions, Problems, Shape, whole_schema
 from tests.support.patience import PATIENCE
 
 TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -90,13 +92,15 @@ class Point(NamedTuple):
 
 
 UserId = NewType("UserId", int)
+
 T = typing.TypeVar("T")
+
 N = typing.TypeVar("N", bound=int)
 
 
 def shape(annotation: Any) -> Shape:
     reader = Reader()
-    found = reader.shape(annotation, Names(globals()))
+    found = reader.shape(annotation, Namespace(globals()))
     assert reader.notes == []
     return found
 
@@ -214,7 +218,7 @@ def test_an_enum_is_made_of_its_value_and_written_as_it() -> None:
 )
 def test_what_cannot_be_understood_fits_anything_and_is_noted(annotation: Any, why: str) -> None:
     reader = Reader()
-    assert reader.shape(annotation, Names(globals())) is ANYTHING
+    assert reader.shape(annotation, Namespace(globals())) is ANYTHING
     assert len(reader.notes) == 1
     assert reader.notes[0].startswith(why)
 
@@ -222,7 +226,7 @@ def test_what_cannot_be_understood_fits_anything_and_is_noted(annotation: Any, w
 def test_a_field_that_cannot_be_understood_spoils_nothing_else() -> None:
     made = dataclasses.make_dataclass("Made", [("a", "Nowhere"), ("b", int)])
     reader = Reader()
-    schema = whole_schema(reader.shape(made, Names(globals())))
+    schema = whole_schema(reader.shape(made, Namespace(globals())))
     assert (schema["properties"], schema["required"]) == ({"a": {}, "b": WHOLE}, ["a", "b"])
     assert len(reader.notes) == 1
 
@@ -280,11 +284,11 @@ class Parent:
 BARE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from plugbay.sdk.types.annotations import Names, Reader
+from plugbay.sdk.types.annotations import Namespace, Reader
 from plugbay.sdk.types.shapes import whole_schema
 reader = Reader()
 for text in sys.argv[2:]:
-    print(whole_schema(reader.shape(text, Names(globals()))))
+    print(whole_schema(reader.shape(text, Namespace(globals()))))
 print(reader.notes, {"typing", "dataclasses", "inspect", "re", "enum", "collections"} & set(sys.modules))
 """
 
@@ -304,3 +308,45 @@ def test_names_of_typing_mean_the_same_where_nobody_has_imported_it() -> None:
     command = [sys.executable, "-I", "-S", "-c", BARE, str(Path(plugbay.__file__).parents[1]), *texts]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.splitlines() == [*map(str, texts.values()), "[] set()"], done.stderr
+
+
+FORMAT_ROWS: list[tuple[type, str, str, Any]] = [
+    (
+        datetime.datetime,
+        "date-time",
+        "2026-05-17T16:00:00+00:00",
+        datetime.datetime(2026, 5, 17, 16, tzinfo=datetime.UTC),
+    ),
+    (datetime.date, "date", "2026-05-17", datetime.date(2026, 5, 17)),
+    (datetime.time, "time", "16:00:00", datetime.time(16)),
+    (uuid.UUID, "uuid", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6", uuid.UUID("f81d4fae-7dec-41d0-a765-00a0c91e6bf6")),
+    (pathlib.Path, "path", "notes/tea.md", pathlib.Path("notes/tea.md")),
+    (pathlib.PurePath, "path", "a", pathlib.PurePath("a")),
+]
+
+
+@pytest.mark.parametrize(("own", "format", "text", "value"), FORMAT_ROWS)
+def test_a_text_becomes_what_it_stands_for_and_back(own: type, format: str, text: str, value: Any) -> None:
+    shape = formatted(own)
+    assert shape is not None
+    problems = Problems()
+    assert (shape.read(text, None, problems), problems.count) == (value, 0)
+    assert shape.write(value) == text
+    assert shape.write("as it is") == "as it is"
+    assert shape.schema(Definitions()) == {"type": "string", "format": format}
+    assert shape.made(shape.example) is not None
+
+
+@pytest.mark.parametrize(("own", "format", "text", "value"), FORMAT_ROWS[:4])
+def test_another_text_is_refused_with_an_example(own: type, format: str, text: str, value: Any) -> None:
+    shape, problems = formatted(own), Problems()
+    assert shape is not None
+    assert shape.read("someday", ((None, "items"), 2), problems) is None
+    assert str(problems) == f"items[2]: must be a {format} such as {shape.example}, not 'someday'"
+
+
+def test_a_class_of_anybody_elses_has_no_such_form() -> None:
+    class Path: ...
+
+    assert formatted(Path) is None
+    assert formatted(int) is None

@@ -7,7 +7,7 @@ and the reader is free for the host's answers. The conversation itself is the re
 from __future__ import annotations
 
 from plugbay.contracts.ainb.machine import AinbMachine
-from plugbay.contracts.ainb.messages import Identity
+from plugbay.contracts.ainb.messages import ABI_VERSION, CAPABILITIES, Identity
 from plugbay.contracts.base import Role
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
@@ -22,38 +22,34 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     UseMouse,
 )
-from plugbay.sdk.context import Context
-from plugbay.sdk.contracts.ainb_names import ainb_name, manifest_of, subscribed, tool_namespaces
+from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.io.stdio import note
-from plugbay.sdk.payloads import as_bytes
 from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duty
+from plugbay.sdk.runtime.dispatch import Duty, ToolDuty
+from plugbay.sdk.runtime.executor import KEYS, MOUSE, Turns
 from plugbay.sdk.runtime.resident import Resident
-from plugbay.sdk.runtime.turns import KEYS, MOUSE, Turns
 from plugbay.sdk.screens import inputs
 from plugbay.sdk.screens.canvas import Canvas, Picture
+from plugbay.sdk.services.brokered import Snapshot, as_bytes
 from plugbay.sdk.services.host_client import MODELS, PEOPLE, STORAGE
-from plugbay.sdk.services.snapshots import Snapshot
-from plugbay.sdk.settings import Settings
 from plugbay.sdk.types.handlers import Handler
+from plugbay.wire.strict_json import Malformed, Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn, Protocol
 
     from plugbay.model.operations import Operation
-    from plugbay.sdk.contracts.ainb_names import Named
     from plugbay.sdk.io.stdio import Wire
     from plugbay.sdk.runtime.connection import Heard, Sink
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
-    from plugbay.sdk.screens.surfaces import Command, Listener, Screen
-    from plugbay.sdk.types.handlers import Tool
+    from plugbay.sdk.types.handlers import Command, Listener, Screen, Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Named, Protocol):
-        """What is served."""
+    class Plugin(Protocol):
+        """The plugin that is served."""
 
         @property
         def tools(self) -> Mapping[str, Tool]: ...
@@ -74,6 +70,28 @@ if TYPE_CHECKING:
         @property
         def farewells(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
+        @property
+        def id(self) -> str: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def description(self) -> str: ...
+        @property
+        def capabilities(self) -> tuple[str, ...]: ...
+        @property
+        def topics(self) -> Sequence[str]: ...
+        @property
+        def snapshots(self) -> Sequence[tuple[str | None, Handler]]: ...
+        @property
+        def latest(self) -> Sequence[str]: ...
+        @property
+        def knobs(self) -> Mapping[str, Mapping[str, Any]]: ...
+        @property
+        def eager(self) -> bool: ...
+        @property
+        def idle_seconds(self) -> int | None: ...
 
 
 FAREWELL_SHARE = 0.6
@@ -214,8 +232,6 @@ class AinbDuties:
         """One of the author's command lines, or the one that tools are behind."""
         command = self._plugin.clis.get(op.namespace)
         if command is None:
-            from plugbay.sdk.contracts.tool_line import tool_line
-
             return tool_line(self._plugin.tools, op.argv)
         from plugbay.sdk.screens.command_lines import CliDuty
 
@@ -301,3 +317,168 @@ def _unknown(what: str, name: str, known: Mapping[str, object]) -> Failure:
 
 def _refused(why: str) -> Failure:
     return Failure(Code.INVALID_INPUT, why, origin=Origin.PLUGIN)
+
+
+KINDS = {"path": "path", "text": "string", "multiline": "string", "boolean": "bool", "enum": "enum", "int_range": "int"}
+"""What a knob of each type is as a setting; there is none for the others."""
+
+
+def ainb_name(id: str) -> str:
+    """An id as the name of a folder and of the program in it."""
+    return "".join("-" if char in "/\\" or not char.isprintable() else char for char in id).lstrip(".")
+
+
+def tool_namespaces(plugin: Plugin) -> list[str]:
+    """The command line that all tools are behind, since ainb has none; not where its name is taken."""
+    name = "-".join(ainb_name(plugin.id).split()).lstrip("-")
+    return [name] if plugin.tools and name not in {*plugin.clis, *plugin.actions} else []
+
+
+def subscribed(plugin: Plugin) -> list[str]:
+    """The topics that handlers are declared for."""
+    return list(dict.fromkeys(topic for topic, _ in plugin.snapshots if topic is not None))
+
+
+def carried_capabilities(capabilities: Iterable[str]) -> dict[str, bool | list[str]]:
+    """Those that ainb knows, as grants: `network` asks for all of it, `network=HOST` for that only."""
+    grants: dict[str, bool | list[str]] = {}
+    for capability in capabilities:
+        name, narrowed, target = capability.partition("=")
+        if name not in CAPABILITIES:
+            continue
+        grant = grants.setdefault(name, [])
+        if not narrowed:
+            grants[name] = True
+        elif isinstance(grant, list) and target not in grant:
+            grant.append(target)
+    return grants
+
+
+def manifest_of(plugin: Plugin) -> dict[str, Any]:
+    """The manifest as an object; sections that say nothing are left out."""
+    known = {"name": ainb_name(plugin.id), "version": plugin.version, "abi_version": ABI_VERSION}
+    description = plugin.description or plugin.name
+    sections: dict[str, Any] = {
+        "plugin": {**known, **({"description": description} if description else {})},
+        "capabilities": carried_capabilities(plugin.capabilities),
+        "provides": _said(
+            screens=list(plugin.screens),
+            commands=list(plugin.commands),
+            # Hosts find who does an action among those who have a command line of that name.
+            cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)])),
+            snapshots=list(plugin.topics),
+        ),
+        "subscribes": _said(snapshots=subscribed(plugin), latest_state=list(plugin.latest)),
+        "lifecycle": {
+            **({"spawn": "eager"} if plugin.eager else {}),
+            **({} if plugin.idle_seconds is None else {"idle_reap_secs": plugin.idle_seconds}),
+        },
+        "config": [_setting(name, facts) for name, facts in plugin.knobs.items() if facts["type"] in KINDS],
+    }
+    return {name: section for name, section in sections.items() if section}
+
+
+def _said(**lists: list[str]) -> dict[str, list[str]]:
+    return {name: items for name, items in lists.items() if items}
+
+
+def _setting(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A knob; its default is a text, whatever it is."""
+    default = facts.get("default")
+    text = str(default).lower() if isinstance(default, bool) else str(default)
+    return {
+        "key": str(facts["binds_to"]).removeprefix("config."),
+        "kind": KINDS[facts["type"]],
+        "label": facts["label"],
+        **({} if default is None else {"default": text}),
+        **({"choices": list(facts["values"])} if "values" in facts else {}),
+    }
+
+
+DONE, FAILED, MISUSED = 0, 1, 2
+"""How such a command ends: with a result, with an error of the tool, or without a tool having run."""
+
+
+def tool_line(tools: Mapping[str, Tool], argv: Sequence[str]) -> Duty:
+    """What to do about a command line. Whatever happens, there is an exit code in the end."""
+    if not argv:
+        return _saying(_listed(tools), DONE)
+    name, *rest = argv
+    tool = tools.get(name)
+    if tool is None:
+        return _saying(
+            _error(Code.TOOL_NOT_EXPOSED, f"there is no tool {name!r}; there is {', '.join(tools)}"), MISUSED
+        )
+    keywords = _arguments(tool, rest)
+    if isinstance(keywords, Failure):
+        return _saying(_error(keywords.code, keywords.message), MISUSED)
+    return ToolLine(tool, keywords)
+
+
+def _listed(tools: Mapping[str, Tool]) -> str:
+    width = max(map(len, tools))
+    return "".join(f"{name:{width}}  {tool.description}".rstrip() + "\n" for name, tool in tools.items())
+
+
+def _arguments(tool: Tool, words: Sequence[str]) -> dict[str, Any] | Failure:
+    if len(words) > 1:
+        return _refused(f"{tool.name} takes its input as one JSON value, not as {len(words)} words")
+    try:
+        given = stdlib_codec().decode(words[0].encode()) if words else None
+    except (Malformed, UnicodeEncodeError) as error:
+        return _refused(f"the input of {tool.name} is no JSON: {error}")
+    return tool.arguments(given, {})
+
+
+class ToolLine(Duty):
+    """A tool to run, and its result or its error to be written out. Tools run beside one another everywhere."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, tool: Tool, keywords: dict[str, Any]) -> None:
+        super().__init__(tool, concurrent=True)
+        self._inner = ToolDuty(tool, keywords=keywords, stop=self.stop)
+
+    def call(self, context: MakeContext, send: Send) -> Any:
+        try:
+            return self._inner.call(context, send)
+        except BaseException as error:  # SystemExit too
+            return self.failure(error)
+
+    def settle(self, value: Any, send: Send) -> dict[str, Any]:
+        try:
+            return _written(value if isinstance(value, Failure) else self._inner.settle(value, send))
+        except BaseException as error:
+            return _written(self.failure(error))
+
+    async def settle_later(self, value: Any, send: Send) -> dict[str, Any]:
+        try:
+            return _written(value if isinstance(value, Failure) else await self._inner.settle_later(value, send))
+        except BaseException as error:
+            return _written(self.failure(error))
+
+
+def _written(value: Any) -> dict[str, Any]:
+    """A result, or a `Failure`, as the output of a command."""
+    if isinstance(value, Failure):
+        text = _error(value.code, value.message).encode("utf-8", "backslashreplace")
+        return _output(b"", text, FAILED)
+    try:
+        return _output(stdlib_codec().encode(value) + b"\n", b"", DONE)
+    except Unencodable as error:
+        return _written(Failure(Code.PLUGIN_ERROR, f"the result cannot be sent: {error}", origin=Origin.PLUGIN))
+
+
+def _error(code: str, message: str) -> str:
+    return f"{code}: {message}\n"
+
+
+def _output(stdout: bytes, stderr: bytes, exit_code: int) -> dict[str, Any]:
+    return {"stdout": stdout, "stderr": stderr, "exit_code": exit_code}
+
+
+def _saying(text: str, exit_code: int) -> Duty:
+    """Something to say at once: of what went well on stdout, of anything else on stderr."""
+    said = text.encode("utf-8", "backslashreplace")
+    output = _output(said, b"", DONE) if exit_code == DONE else _output(b"", said, exit_code)
+    return Duty(Handler(lambda: output), concurrent=True)

@@ -11,20 +11,19 @@ from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import Identity, topic
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import Publish, RunHook
-from plugbay.sdk.context import Context
-from plugbay.sdk.contracts.kaged_names import PRE_COMPACT, carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import INTERNAL, ServiceError
-from plugbay.sdk.hooks import inject
+from plugbay.sdk.io.detect import kaged_name
+from plugbay.sdk.results import inject
 from plugbay.sdk.runtime.connection import BlockingLine, Exchange
 from plugbay.sdk.runtime.dispatch import Duties, Duty, hook_answer
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
-from plugbay.sdk.settings import Settings
 from plugbay.sdk.types.handlers import Handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn, Protocol
 
     from plugbay.model.events import CallId
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
         def compaction(self) -> Handler | None: ...
 
     class Plugin(Compacting, Protocol):
-        """What is served."""
+        """The plugin that is served."""
 
         @property
         def id(self) -> str: ...
@@ -183,3 +182,22 @@ def _compacted(value: Any) -> dict[str, Any]:
     if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
         raise TypeError("a compactor returns a list of messages, or None to leave it to the host")
     return {"messages": value}
+
+
+PRE_COMPACT = "pre_compact"
+
+HOOKS = ("on_session_start", "on_session_idle", PRE_COMPACT, "post_compact")
+"""Every hook there is, in the order of a session's life."""
+
+GRANTS = ("read:fs:", "write:fs:", "exec:", "net:", "kaged:storage:")
+"""How its capabilities begin; other contracts have others, which a host of kaged would refuse."""
+
+
+def carried_hooks(plugin: Plugin) -> tuple[str, ...]:
+    """The hooks that are offered; compacting happens in one of them."""
+    declared = {*plugin.hooks, *((PRE_COMPACT,) if plugin.compaction is not None else ())}
+    return tuple(hook for hook in HOOKS if hook in declared)
+
+
+def carried_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
+    return tuple(capability for capability in capabilities if capability.startswith(GRANTS))

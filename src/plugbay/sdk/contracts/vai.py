@@ -7,35 +7,39 @@ deadline. The conversation itself is the resident loop's.
 from __future__ import annotations
 
 from _thread import allocate_lock
+from time import monotonic, time
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.vai.machine import VaiMachine
 from plugbay.contracts.vai.messages import Identity
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, Publish, RunHarness, RunHook
-from plugbay.sdk.contracts.vai_dispatch import CompactorInvocation, HarnessInvocation, Order, of_hook, of_tool
-from plugbay.sdk.contracts.vai_names import offers, package_id
-from plugbay.sdk.invocation import Setting
+from plugbay.sdk.context import Context, Settings
+from plugbay.sdk.io.detect import VAI
+from plugbay.sdk.results import Deltas, Run, checkpoint_of, harness_result, read_compaction, seed_result
 from plugbay.sdk.runtime.connection import Exchange
-from plugbay.sdk.runtime.dispatch import local_deadline
+from plugbay.sdk.runtime.dispatch import Duty, Streamed, local_deadline
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.cancellation import Cancellation
-from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
+from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE, Unconnected
+from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import Any, NoReturn, Protocol
 
     from plugbay.model.operations import Operation
-    from plugbay.sdk.contracts.vai_names import Named
     from plugbay.sdk.io.stdio import Wire
-    from plugbay.sdk.runtime.dispatch import Duty
-    from plugbay.sdk.types.handlers import Handler
+    from plugbay.sdk.results import Compaction
+    from plugbay.sdk.runtime.dispatch import MakeContext, Send
+    from plugbay.sdk.services.gateway import Gateway
+    from plugbay.sdk.types.handlers import Compactor, Export, Handler, Harness, Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Named, Protocol):
-        """What is served."""
+    class Plugin(Protocol):
+        """The plugin that is served."""
 
         @property
         def version(self) -> str: ...
@@ -43,6 +47,16 @@ if TYPE_CHECKING:
         def welcomes(self) -> Sequence[Handler]: ...
         @property
         def farewells(self) -> Sequence[Handler]: ...
+        @property
+        def id(self) -> str: ...
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
+        @property
+        def hooks(self) -> Mapping[str, Export]: ...
+        @property
+        def compaction(self) -> Compactor | None: ...
+        @property
+        def harnesses(self) -> Mapping[str, Harness]: ...
 
 
 FAREWELL_SHARE = 0.8
@@ -146,3 +160,377 @@ def _export(op: InvokeTool | RunHook | Compact | RunHarness) -> str:
         case Compact():
             return op.compactor
     return op.harness
+
+
+MAX_CHECKPOINT = 256 * 1024
+"""Bytes of a checkpoint: what hosts keep. It says where a program is, not what it found."""
+
+
+class Order:
+    """One request: what came along with it, whether it is to stop, and what frees its place among those that run."""
+
+    __slots__ = ("cancellation", "plugin_id", "release", "setting")
+
+    def __init__(
+        self, plugin_id: str, setting: Setting, cancellation: Cancellation, release: Callable[[], None]
+    ) -> None:
+        self.plugin_id = plugin_id
+        self.setting = setting
+        self.cancellation = cancellation
+        self.release = release
+
+
+class Invocation(Duty):
+    """Something to do under a deadline. What is cancelled before its turn is never begun."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, order: Order, handler: Handler, *arguments: Any, keywords: dict[str, Any] | None = None) -> None:
+        super().__init__(handler, *arguments, keywords=keywords, stop=order.cancellation)
+        self.order = order
+
+    def call(self, context: MakeContext, send: Send) -> Any:
+        return super().call(lambda said, stop: self.context(send), send)
+
+    def context(self, send: Send, compaction: Compaction | None = None) -> InvocationContext:
+        order = self.order
+        return InvocationContext(
+            order.plugin_id,
+            order.setting,
+            order.cancellation,
+            send=send,
+            keep=self.keep,
+            awaitable=self.handler.is_async,
+            compaction=compaction,
+        )
+
+    def keep(self, data: Any) -> dict[str, Any]:
+        raise TypeError("only a harness has checkpoints")
+
+    def failure(self, error: BaseException) -> Failure:
+        return _outcome(super().failure(error))
+
+    def over(self) -> None:
+        super().over()
+        self.order.release()
+
+
+def _outcome(failure: Failure) -> Failure:
+    """How the work ended. To refuse a request is not for handlers, whatever they raise."""
+    if failure.code in (Code.TOOL_NOT_EXPOSED, Code.OVERLOADED, Code.FRAME_TOO_LARGE):
+        return Failure(
+            Code.PLUGIN_ERROR,
+            failure.message,
+            origin=failure.origin,
+            detail=failure.detail,
+            retryable=failure.retryable,
+            retry_after_ms=failure.retry_after_ms,
+        )
+    return failure
+
+
+class ToolInvocation(Invocation, Streamed):
+    """A tool. What it yields is told as it comes. `promises`: it has an output schema, for every result to meet."""
+
+    __slots__ = ("promises", "tool")
+
+    def __init__(self, order: Order, tool: Tool, keywords: dict[str, Any]) -> None:
+        super().__init__(order, tool, keywords=keywords)
+        self.tool = tool
+        self.promises = tool.output_schema is not None
+
+    def collector(self, send: Send) -> Deltas:
+        return Deltas(send, self.stop.check, self.tool.written, self.promises)
+
+
+def of_tool(order: Order, tool: Tool, given: Any) -> Invocation | Failure:
+    keywords = tool.arguments(given, order.setting.context)
+    return keywords if isinstance(keywords, Failure) else ToolInvocation(order, tool, keywords)
+
+
+class HookInvocation(Invocation):
+    """A hook; that it returned is all that a host wants to know."""
+
+    __slots__ = ()
+
+    def settle(self, value: Any, send: Send) -> None:
+        return None
+
+
+def of_hook(order: Order, hooks: Mapping[str, Export], op: RunHook) -> Invocation | Failure:
+    """The handler of an event, among those that are one export."""
+    kind = op.event.get("type")
+    hook = hooks.get(kind) if isinstance(kind, str) else None
+    if hook is None:
+        what = f"the hook {op.hook} has no handler of {kind!r:.100}; it has {', '.join(hooks)}"
+        return Failure(Code.NOT_FOUND, what, detail={"plugin_code": "hook.unknown_event"})
+    return HookInvocation(order, hook, op.event)
+
+
+class CompactorInvocation(Invocation):
+    """A compactor. The conversation is read when its turn comes: it may be a large file."""
+
+    __slots__ = ("_blocks", "_compaction", "_request")
+
+    _blocks: list[Any]
+    _compaction: Compaction
+
+    def __init__(self, order: Order, compactor: Compactor, op: Compact) -> None:
+        super().__init__(order, compactor)
+        self._request = op.request
+
+    def call(self, context: MakeContext, send: Send) -> Any:
+        self._blocks, self._compaction = read_compaction(self._request, self.order.setting.scratch)
+        self.arguments = (list(self._blocks),)
+        return super().call(context, send)
+
+    def context(self, send: Send, compaction: Compaction | None = None) -> InvocationContext:
+        return super().context(send, self._compaction)
+
+    def settle(self, value: Any, send: Send) -> dict[str, Any]:
+        return seed_result(value, self._blocks, self._compaction)
+
+
+class HarnessInvocation(Invocation):
+    """A harness. However it ends, the last place that it could go on from is told."""
+
+    __slots__ = ("_fidelity", "_kept")
+
+    def __init__(self, order: Order, harness: Harness, op: RunHarness) -> None:
+        super().__init__(order, harness, Run(op.request))
+        self._fidelity = harness.fidelity
+        self._kept: Any = None
+
+    def keep(self, data: Any) -> dict[str, Any]:
+        checkpoint = checkpoint_of(self._fidelity, data)
+        size = len(stdlib_codec().encode(checkpoint))
+        if size > MAX_CHECKPOINT:
+            raise ValueError(f"a checkpoint of {size:,} bytes is more than the {MAX_CHECKPOINT:,} that hosts keep")
+        self._kept = data
+        return checkpoint
+
+    def settle(self, value: Any, send: Send) -> dict[str, Any]:
+        return harness_result(value, self._fidelity, self._kept, self.order.setting.scratch)
+
+    def failure(self, error: BaseException) -> Failure:
+        failure = super().failure(error)
+        if self._kept is None:
+            return failure
+        return failure.with_detail(result={"checkpoint": checkpoint_of(self._fidelity, self._kept)})
+
+
+TOOL, HOOK, COMPACTOR, HARNESS = "tool", "hook", "compactor", "harness"
+
+LOCAL = "local"
+"""The publisher of what has none."""
+
+LONGEST = 64
+"""Characters of a publisher, of a name and of an export."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+_DIGITS = "0123456789"
+
+
+def package_id(id: str) -> str:
+    """An id as a publisher and a name, in lower case, with `-` for what is not in vai's alphabet."""
+    publisher, slash, name = id.partition("/")
+    return f"{_part(publisher)}/{_part(name)}" if slash else f"{LOCAL}/{_part(id)}"
+
+
+def _part(text: str) -> str:
+    return _spelt(text, "._-", "-").lstrip("._-")[:LONGEST] or "x"
+
+
+def export_id(name: str) -> str:
+    """A name as an export has it: lower case, a letter first, and `_` for what is not in vai's alphabet."""
+    spelt = _spelt(name, "_", "_")
+    return (spelt if spelt[:1] in set(_LETTERS) else f"x{spelt}")[:LONGEST]
+
+
+def _spelt(text: str, marks: str, otherwise: str) -> str:
+    known = frozenset(_LETTERS + _DIGITS + marks)
+    return "".join(char if char in known else otherwise for char in text.lower())
+
+
+class Offer:
+    """One export: its kind, who does it, and for a hook, who does it for each event."""
+
+    __slots__ = ("by_event", "handler", "id", "kind")
+
+    def __init__(self, kind: str, handler: Export) -> None:
+        self.id = export_id(handler.name)
+        self.kind = kind
+        self.handler = handler
+        self.by_event: dict[str, Export] = {}
+
+
+def offers(plugin: Plugin) -> dict[str, Offer]:
+    """Every export by its id; raises ValueError when two have one."""
+    found: dict[str, Offer] = {}
+    for offer in (*_offers(plugin), *_hooks(plugin)):
+        other = found.setdefault(offer.id, offer)
+        if other is not offer:
+            raise ValueError(f"a {other.kind} and a {offer.kind} of {plugin.id} are both called {offer.id!r} under vai")
+    return found
+
+
+def _offers(plugin: Plugin) -> list[Offer]:
+    compactors = () if plugin.compaction is None else (plugin.compaction,)
+    kinds: tuple[tuple[str, Iterable[Export]], ...] = (
+        (HARNESS, plugin.harnesses.values()),
+        (TOOL, plugin.tools.values()),
+        (COMPACTOR, compactors),
+    )
+    return [Offer(kind, handler) for kind, handlers in kinds for handler in handlers]
+
+
+def _hooks(plugin: Plugin) -> list[Offer]:
+    found: dict[str, Offer] = {}
+    for event, hook in plugin.hooks.items():
+        if "." in event:
+            found.setdefault(export_id(hook.name), Offer(HOOK, hook)).by_event[event] = hook
+    return list(found.values())
+
+
+HIDDEN = "gateway"
+"""The part of the context that a handler never sees as it is: the token is in it."""
+
+
+class Setting:
+    """What the host sent along with one request."""
+
+    __slots__ = (
+        "_gateway",
+        "attempt",
+        "context",
+        "deadline",
+        "delivery_id",
+        "scratch",
+        "settings",
+        "tool_execution_id",
+    )
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        context = _object(said, "context")
+        self._gateway = _object(context, HIDDEN)
+        self.context = {name: value for name, value in context.items() if name != HIDDEN}
+        self.deadline = _deadline(self.context.get("deadline_at"))
+        """When it has to be over, by the monotonic clock."""
+        self.scratch = text(self.context, "scratch_dir")
+        self.settings = Settings()
+        self.settings.take(_object(said, "config"), _object(said, "secrets"))
+        self.tool_execution_id = text(said, "tool_execution_id")
+        self.delivery_id = text(said, "delivery_id")
+        self.attempt: int | None = said.get("attempt")
+
+    def remaining(self) -> float | None:
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    def gateway(self, awaitable: bool) -> Gateway | None:
+        """The client of this call, if it was given a token."""
+        base_url, token = text(self._gateway, "base_url"), text(self._gateway, "delegation_token")
+        if not (base_url and token and token.isascii() and token.isprintable()):
+            return None  # an error about a token that is no header would show it
+        from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
+
+        scopes = self._gateway.get("scopes")
+        make = AwaitableGateway if awaitable else Gateway
+        return make(
+            base_url,
+            token,
+            tuple(scopes) if isinstance(scopes, list) else (),
+            text(self.context, "invocation_id") or "",
+            self.remaining,
+        )
+
+
+class InvocationContext(Context):
+    """`ctx` under vai."""
+
+    __slots__ = (
+        "_gateway",
+        "_keep",
+        "_send",
+        "_setting",
+        "attempt",
+        "chain_id",
+        "compaction",
+        "deadline_at",
+        "delivery_id",
+        "invocation_id",
+        "org_id",
+        "run_id",
+        "tool_execution_id",
+        "trace_id",
+    )
+
+    def __init__(
+        self,
+        plugin_id: str,
+        setting: Setting,
+        cancellation: Cancellation,
+        *,
+        send: Callable[[Any], None],
+        keep: Callable[[Any], dict[str, Any]],
+        awaitable: bool,
+        compaction: Compaction | None = None,
+    ) -> None:
+        """`keep` takes the data of a checkpoint, and returns it as a host is told."""
+        said = setting.context
+        super().__init__(Unconnected(VAI), plugin_id, said, setting.settings, cancellation)
+        self._setting = setting
+        self._send = send
+        self._keep = keep
+        self._gateway = setting.gateway(awaitable)
+        self.invocation_id = text(said, "invocation_id")
+        self.trace_id = text(said, "trace_id")
+        self.org_id = text(said, "org_id")
+        self.chain_id = text(said, "chain_id")
+        self.run_id = text(said, "run_id")
+        self.deadline_at = text(said, "deadline_at")
+        self.tool_execution_id = setting.tool_execution_id
+        self.delivery_id = setting.delivery_id
+        self.attempt = setting.attempt
+        self.compaction = compaction
+
+    def progress(self, message: str = "", **more: Any) -> None:
+        self._send({"type": "progress", "message": message, **more})
+
+    def checkpoint(self, data: Any) -> None:
+        self._send({"type": "checkpoint", "checkpoint": self._keep(data)})
+
+    @property
+    def scratch(self) -> Path | None:
+        if self._setting.scratch is None:
+            return None
+        from pathlib import Path
+
+        return Path(self._setting.scratch)
+
+    @property
+    def gateway(self) -> Gateway | None:
+        return self._gateway
+
+
+def text(said: Mapping[str, Any], name: str) -> str | None:
+    value = said.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _object(said: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = said.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _deadline(said: Any) -> float | None:
+    """A time of the wall clock as one of the monotonic clock, which nobody sets; None for what is no time."""
+    if not isinstance(said, str):
+        return None
+    from _datetime import datetime  # type: ignore[import-not-found]  # `datetime` is 3 ms of start-up
+
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else float(monotonic() + at.timestamp() - time())

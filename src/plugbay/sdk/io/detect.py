@@ -19,12 +19,23 @@ from plugbay.wire.strict_json import Malformed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
 
     from plugbay.wire.strict_json import Codec
 
     Owns = Callable[[str], bool]
+
+    class Named(Protocol):
+        """The part of a plugin that has names under kaged."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def tools(self) -> Mapping[str, object]: ...
+        @property
+        def methods(self) -> Mapping[str, object]: ...
+
 
 RUNE, NEXO, KAGED, AINB, VAI, MCP = "rune", "nexo", "kaged", "ainb", "vai", "mcp"
 
@@ -42,6 +53,7 @@ MAX_NAME = 64
 
 NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
+KAGED_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 KAGED_GREETING = ("daemon_version", "plugin_name")
 KAGED_METHODS = ("initialized", "health.check", "ping")
 KAGED_HOOK = "kaged.hook."
@@ -133,3 +145,14 @@ def _is_mcp(message: dict[str, Any]) -> bool:
         return True
     meta = said.get("_meta")
     return "/" in method or (isinstance(meta, dict) and any(key.startswith(MCP_META) for key in meta))
+
+
+def kaged_name(id: str) -> str:
+    """An id in kaged's alphabet: lower case, and `-` for whatever else is not in it."""
+    return "".join(char if char in KAGED_ALPHABET else "-" for char in id.lower())
+
+
+def is_own_method(plugin: Named, method: str) -> bool:
+    """Whether only a host of kaged would ask this plugin for `method`."""
+    name, _, tool = method.partition(".")
+    return method in plugin.methods or (name == kaged_name(plugin.id) and tool in plugin.tools)

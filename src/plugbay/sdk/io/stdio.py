@@ -12,6 +12,15 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from _signal import (  # type: ignore[import-not-found]
+    SIG_DFL,
+    SIGINT,
+    SIGTERM,
+    default_int_handler,
+    getsignal,
+    set_wakeup_fd,
+    signal,
+)
 from _thread import start_new_thread
 from time import sleep
 
@@ -64,8 +73,6 @@ class Wire:
 
     def attend(self, conversation: Attended) -> None:
         """Have it end when this process is asked to, or when nobody is left at the other end."""
-        from plugbay.sdk.io.signals import on_signals
-
         on_signals(lambda: conversation.leave_soon("this process was asked to end"))
         when_alone(self, lambda: conversation.leave_soon("the host is gone"))
 
@@ -231,3 +238,44 @@ def _is_pipe(fd: int) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def on_signals(call: Callable[[], None]) -> None:
+    """Have the function called when the process is asked to end, instead of ending it."""
+    hear, ring = os.pipe()
+    os.set_blocking(ring, False)
+    try:
+        set_wakeup_fd(ring)
+    except ValueError:  # not on the main thread, where alone signals can be arranged
+        os.close(hear)
+        os.close(ring)
+        return
+    for number in (SIGTERM, SIGINT):
+        signal(number, _nothing_more)
+    try:
+        start_new_thread(_wait, (hear, call))
+    except RuntimeError:  # no thread to be had: the signals keep their default effect
+        _restore_signals()
+        os.close(hear)
+        os.close(ring)
+        return
+    os.register_at_fork(after_in_child=_restore_signals)
+
+
+def _wait(hear: int, call: Callable[[], None]) -> None:
+    """Every signal that Python handles is a byte here, the author's own too."""
+    while os.read(hear, 1)[0] not in (SIGTERM, SIGINT):
+        pass
+    call()
+
+
+def _restore_signals() -> None:
+    """What a process does that nobody has arranged anything for; what the author has arranged stays."""
+    set_wakeup_fd(-1)
+    for number, usual in ((SIGTERM, SIG_DFL), (SIGINT, default_int_handler)):
+        if getsignal(number) is _nothing_more:
+            signal(number, usual)
+
+
+def _nothing_more(number: int, frame: object) -> None:
+    """The byte in the pipe says it all."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.runtime.connection import Exchange, Heard
     from plugbay.sdk.services.cancellation import Cancellation
 
-    Job = Callable[[], Coroutine[Any, Any, None]]
+    AsyncJob = Callable[[], Coroutine[Any, Any, None]]
 
 MAX_TASKS = 1_024
 """Async handlers in flight. They cost little, but not nothing, and a host may ask without end."""
@@ -39,13 +39,13 @@ class Bridge:
         self._lock = allocate_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
-        self._early: list[Job] = []
+        self._early: list[AsyncJob] = []
         """Jobs that came while the loop was being started."""
         self._open = 0
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, job: AsyncJob) -> bool:
         """Have the coroutine run soon; False when too many do already, or the loop cannot be started."""
         with self._lock:
             if self._open >= MAX_TASKS or not (self._started or self._start()):
@@ -87,7 +87,7 @@ class Bridge:
                 failure_of(error)
         _wind_up(loop)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: AsyncJob) -> None:
         assert self._loop is not None
         task = self._loop.create_task(job())
         self._tasks.add(task)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
+    from plugbay.sdk.context import Settings
     from plugbay.sdk.runtime.connection import Exchange
-    from plugbay.sdk.runtime.turns import Turns
-    from plugbay.sdk.settings import Settings
+    from plugbay.sdk.runtime.executor import Turns
     from plugbay.sdk.types.handlers import Handler
 
     class Duties(Protocol):
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         def about(self, op: Operation) -> Sequence[Duty]: ...
 else:
     from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
-
 
 FINISH_SHARE = 0.5
 """Of the time that handlers have to finish: after that, those that can be cancelled are."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from plugbay.sdk.context import Context
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
-    from plugbay.sdk.screens.surfaces import Command
     from plugbay.sdk.services.cancellation import Cancellation
+    from plugbay.sdk.types.handlers import Command
 
 
 class CliResult(Value):

@@ -7,10 +7,14 @@ does beyond one conversation, to supervise, confine and combine plugins, it refu
 
 from __future__ import annotations
 
-from plugbay.model.errors import CallFailed, Failure, Origin
+from binascii import a2b_base64
+from time import monotonic, sleep
+
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import (
     CallMethod,
     Chat,
+    DeleteVectors,
     DeliverEvent,
     DeliverSnapshot,
     DispatchCli,
@@ -20,30 +24,222 @@ from plugbay.model.operations import (
     PressKey,
     Render,
     RunHook,
+    SearchVectors,
+    SendOutbound,
+    StartChannel,
+    StopChannel,
+    UpsertVectors,
     UseMouse,
 )
+from plugbay.model.values import Value
 from plugbay.sdk.contract_support import CONTRACTS, why_not
-from plugbay.sdk.contracts.ainb_names import tool_namespaces
-from plugbay.sdk.contracts.vai_names import export_id, offers
+from plugbay.sdk.contracts.ainb import tool_namespaces
+from plugbay.sdk.contracts.mcp import tool_name
+from plugbay.sdk.contracts.nexo import offered_name
+from plugbay.sdk.contracts.vai import export_id, offers
 from plugbay.sdk.declaring import seconds
 from plugbay.sdk.events import covers
-from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, VAI
-from plugbay.sdk.payloads import as_bytes
-from plugbay.sdk.testing.called import called_value
-from plugbay.sdk.testing.core import BegunCall, Core
-from plugbay.sdk.testing.parts import Channel, VectorStore
-from plugbay.sdk.testing.screens import CliOutput, Drawing, key_event, mouse_event
+from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
+from plugbay.sdk.results import RESULT
+from plugbay.sdk.screens.canvas import width
+from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
+from plugbay.sdk.services.brokered import as_bytes
+from plugbay.sdk.testing.services import Desk
+from plugbay.sdk.testing.session import Pending, Session
+from plugbay.sdk.testing.spec import Terms, check, introduced, spec_of
 from plugbay.sdk.testing.vai import Errand, tool_value
-from plugbay.wire.strict_json import stdlib_codec
+from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol, Self
 
+    from plugbay.model.operations import PluginOp
     from plugbay.model.spec import Export
     from plugbay.sdk.plugin import Plugin
+
+    class Asks(Protocol):
+        def ask(self, op: PluginOp, timeout: float | None = None) -> Any: ...
+
+
+SETTLE_SECONDS = 5.0
+"""How long a plugin may take to deal with what it is told."""
+
+LOOK_SECONDS = 0.002
+"""Between two looks at a condition."""
+
+
+class BegunCall:
+    """A call that was made. `progress` is what was said before its answer, as it comes."""
+
+    def __init__(self, pending: Pending, read: Callable[[Any], Any], plugin_id: str) -> None:
+        self.progress = pending.progress
+        self.cancel = pending.cancel
+        self._pending = pending
+        self._read = read
+        self._plugin_id = plugin_id
+        self._ends: list[Callable[[], None]] = []
+
+    def then(self, end: Callable[[], None]) -> Self:
+        """Do this when it is over, however it ends."""
+        self._ends.append(end)
+        return self
+
+    def result(self) -> Any:
+        """What came out of it; waits for that, and raises `CallFailed`."""
+        try:
+            finished = self._pending.finished()
+            if finished.failure is not None:
+                raise CallFailed(finished.failure.with_detail(self._plugin_id))
+            return self._read(finished.value)
+        finally:
+            for end in self._ends:
+                end()
+
+
+class Core(Desk):
+    """A host of one plugin, without words."""
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        contract: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, Any] | None = None,
+        grants: Iterable[str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.plugin = plugin
+        self.contract = contract
+        self.spec = spec_of(plugin, contract, folder)
+        self.terms = Terms(self.spec, grants, config, secrets)
+        super().__init__(self.spec, self.terms)
+        self.progress: list[Any] = []
+        """What was said before the answer of the last call."""
+        self._session: Session | None = None
+        self._stderr: list[str] = []
+
+    def __enter__(self) -> Self:
+        if self.contract != RUNE:  # where every call has a process of its own
+            self._session = self._begin_session()
+            self.spec = introduced(self.spec, self._hello())
+            self.settle()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                self._end_session(session)
+        except CallFailed:
+            if error is None:
+                raise
+
+    def _begin_session(self) -> Session:
+        return Session(self.plugin, self.terms.machine(self.spec), self, self.spec.timeouts.handshake)
+
+    @property
+    def stderr(self) -> list[str]:
+        """Lines on stderr while the plugin was served: logs and tracebacks, where the contract has no word for them."""
+        return self._stderr + (self._session.stderr if self._session else [])
+
+    def settle(self, seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until everything that the plugin was told is done; raises `CallFailed` for what failed of it."""
+        if self._session is not None:
+            self._session.settle(seconds)
+
+    def until(self, condition: Callable[[], Any], seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until something is true that the plugin does by itself, in a thread or a task of its own."""
+        deadline = monotonic() + seconds
+        while not condition():
+            if monotonic() > deadline:
+                raise AssertionError(f"it did not come true within {seconds:g} s")
+            sleep(LOOK_SECONDS)
+
+    # Whatever a host can say.
+
+    def ask(self, op: PluginOp, timeout: float | None = None) -> Any:
+        """The answer to any operation, as the contract has it; raises `CallFailed`."""
+        return self._result(self._begun(op, timeout))
+
+    def tell(self, op: PluginOp) -> None:
+        """Tell the plugin something, and wait until it has dealt with it."""
+        if self._session is None:
+            raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
+        refusal = self._session.line.tell(op)
+        if refusal is not None:
+            raise CallFailed(refusal)
+        self.settle()
+
+    def _begun(
+        self, op: PluginOp, timeout: float | None, read: Callable[[Any], Any] = lambda value: value
+    ) -> BegunCall:
+        """A call that is under way; `read` makes of its answer what the caller gets."""
+        session = self._session
+        if session is None and self.contract != RUNE:
+            raise CallFailed(Failure(Code.UNAVAILABLE, "the host is not running: with testing.host(…) as host:"))
+        patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
+        allowed = patience if timeout is None else seconds("timeout", timeout)
+        talk = session or self._begin_session()
+        pending = Pending(talk.line, op, allowed, self.spec.timeouts.grace)
+        call = BegunCall(pending, read, self.spec.id)
+        return call if session is not None else call.then(lambda: self._end_session(talk))
+
+    def _end_session(self, session: Session) -> None:
+        try:
+            session.close()
+        finally:
+            self._stderr += session.stderr
+
+    def _result(self, call: BegunCall) -> Any:
+        self.progress = call.progress
+        return call.result()
+
+    # What there is.
+
+    def _export(self, name: str, *kinds: str) -> Export:
+        """What the contract calls something that the author calls `name`."""
+        called = {name.removeprefix(f"{self.spec.id}/"), self._spelt(name)}
+        offered = [export for export in self.spec.exports if export.kind in kinds]
+        for export in offered:
+            if export.name in called:
+                refusal = self.terms.missing(self.spec, export)
+                if refusal is not None:
+                    raise CallFailed(refusal)
+                return export
+        raise CallFailed(self._unknown(kinds[0], name, [export.name for export in offered]))
+
+    def _spelt(self, name: str) -> str:
+        if self.contract == NEXO:
+            return offered_name(self.spec.id, name)
+        if self.contract == MCP:
+            return tool_name(name)
+        return export_id(name) if self.contract == VAI else name
+
+    def _unknown(self, kind: str, name: str, known: Sequence[str]) -> Failure:
+        noun = kind.replace("_", " ")
+        there = f"there is {', '.join(known)}" if known else f"it has none under {self.contract}"
+        return Failure(Code.NOT_FOUND, f"{self.plugin.id} has no {noun} {name!r}: {there}", plugin=self.spec.id)
+
+    def _refuse_misfit(self, export: Export, given: Any) -> None:
+        learned = {tool["name"]: tool.get("input_schema") for tool in self._hello().get("tools", ())}
+        schema = learned.get(export.name, export.input_schema)
+        if schema is not None:
+            check(schema, given, export.name, self.spec.id)
+
+    def _hello(self) -> Mapping[str, Any]:
+        return {} if self._session is None else self._session.line.hello
+
+    def _json(self, value: Any) -> Any:
+        """A value as it is on the wire: nobody shares it with the test."""
+        try:
+            return stdlib_codec().decode(stdlib_codec().encode(value))
+        except Unencodable as error:
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")) from None
+
 
 __all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]
 
@@ -251,3 +447,119 @@ class MemoryHost(Core):
     def _errand(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> Errand:
         allowed = export.facts["timeout_ms"] / 1000 if timeout is None else seconds("timeout", timeout)
         return Errand(export, self.terms, about or {}, allowed)
+
+
+def called_value(result: Mapping[str, Any], tool: Export) -> Any:
+    """The value that made this result."""
+    content, output = result.get("content") or [], result.get("structuredContent")
+    if output is None:
+        texts = [item["text"] for item in content if item.get("type") == "text"]
+        return "".join(texts) if content and len(texts) == len(content) else content or None
+    return output[RESULT] if set(output) == {RESULT} and not _promises_more(tool) else output
+
+
+def _promises_more(tool: Export) -> bool:
+    """Whether `result` is a key of the author's: then its schema has another form than one of ours."""
+    schema = tool.output_schema
+    return schema is not None and schema.get("required") != [RESULT]
+
+
+class Channel:
+    """One kind of channel."""
+
+    def __init__(self, host: Asks, kind: str) -> None:
+        self._host = host
+        self._kind = kind
+
+    def start(self, instance: str | None = None) -> None:
+        self._host.ask(StartChannel(self._kind, instance))
+
+    def send(self, message: Mapping[str, Any] | str, to: str = "ada") -> dict[str, Any]:
+        """The receipt of a message, or of a text to somebody: `{message_id, sent_at_unix}`."""
+        whole = {"kind": "text", "to": to, "body": message} if isinstance(message, str) else dict(message)
+        return dict(self._host.ask(SendOutbound(self._kind, whole)))
+
+    def stop(self) -> None:
+        self._host.ask(StopChannel(self._kind))
+
+
+class VectorStore:
+    """One vector backend."""
+
+    def __init__(self, host: Asks, name: str) -> None:
+        self._host = host
+        self._name = name
+
+    def upsert(self, collection: str, records: Sequence[Mapping[str, Any]]) -> int:
+        """How many of `{id, content, embedding, metadata}` were stored."""
+        return int(self._host.ask(UpsertVectors(self._name, collection, list(map(dict, records))))["count"])
+
+    def search(self, collection: str, embedding: Sequence[float], limit: int = 10, **query: Any) -> list[Any]:
+        whole = {"embedding": list(embedding), "limit": limit, **query}
+        return list(self._host.ask(SearchVectors(self._name, collection, whole))["matches"])
+
+    def delete(self, collection: str, ids: Sequence[str]) -> int:
+        return int(self._host.ask(DeleteVectors(self._name, collection, list(ids)))["count"])
+
+
+class CliOutput(Value):
+    """What a command line wrote, byte for byte, and the status it left with."""
+
+    __slots__ = ("exit_code", "stderr", "stdout")
+
+    def __init__(self, stdout: bytes, stderr: bytes, exit_code: int) -> None:
+        self.stdout = stdout
+        self.stderr = stderr
+        self.exit_code = exit_code
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> CliOutput:
+        return cls(a2b_base64(answer["stdout"]), a2b_base64(answer["stderr"]), answer["exit_code"])
+
+
+class Drawing:
+    """One picture of a screen. `cells` are `{symbol, fg, bg, modifier}` by (x, y)."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        buffer = answer["buffer"]
+        self.width: int = buffer["width"]
+        self.height: int = buffer["height"]
+        self.cells: dict[tuple[int, int], dict[str, Any]] = {(at["x"], at["y"]): cell for at, cell in buffer["cells"]}
+        self.redraw: bool = answer.get("redraw", False)
+        self.captures_text: bool = answer.get("captures_text", False)
+
+    def lines(self) -> list[str]:
+        """The text of each row, without the blanks at its end."""
+        return [self._line(y) for y in range(self.height)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines()).rstrip("\n")
+
+    def _line(self, y: int) -> str:
+        symbols, x = [], 0
+        while x < self.width:
+            symbols.append(self.cells.get((x, y), {"symbol": " "})["symbol"])
+            x += max(width(symbols[-1]), 1)
+        return "".join(symbols).rstrip(" ")
+
+
+def key_event(name: str) -> dict[str, Any]:
+    """What a host says of a key that is called so, as `on_key` has it: `space`, `ctrl+a`, `page_up`, `é`."""
+    *held, last = canonical(name).split("+") if not name.endswith("+") else [*name[:-1].rstrip("+").split("+"), "+"]
+    mods = sum(MODS[word] for word in held if word)
+    return {"code": _code(last), "mods": mods | (SHIFT if len(last) == 1 and last.isupper() else 0), "kind": "press"}
+
+
+def _code(last: str) -> dict[str, Any]:
+    if len(last) == 1 or last == "space":
+        return {"type": "char", "ch": " " if last == "space" else last}
+    if last[:1] == "f" and last[1:].isdigit():
+        return {"type": "f", "n": int(last[1:])}
+    return {"type": last}
+
+
+def mouse_event(kind: str, x: int, y: int, button: str | None = None, mods: int = 0) -> dict[str, Any]:
+    """What a host says of the mouse: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
+    pressed = {} if button is None else {"button": {"type": button}}
+    return {"kind": {"type": kind, **pressed}, "col": x, "row": y, "mods": mods}

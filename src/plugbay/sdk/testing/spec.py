@@ -19,7 +19,7 @@ from plugbay.contracts.vai.platforms import named
 from plugbay.model.addresses import covered
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
 from plugbay.sdk import manifests
-from plugbay.sdk.contracts.ainb_names import ainb_name
+from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False

@@ -14,8 +14,7 @@ from time import time
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
-from plugbay.sdk.results import KINDS, RESULT
-from plugbay.sdk.services.artifacts import read_artifact
+from plugbay.sdk.results import KINDS, RESULT, read_artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -298,6 +298,40 @@ def _yields(function: Callable[..., Any]) -> bool:
 # What a tool gives back.
 
 
+class Screen(Handler):
+    """Who draws a screen, and the smallest size it can be drawn in."""
+
+    __slots__ = ("min_height", "min_width")
+
+    def __init__(self, function: Callable[..., Any], min_size: tuple[int, int]) -> None:
+        super().__init__(function)
+        self.min_width, self.min_height = min_size
+
+
+class Listener(Handler):
+    """Who hears the keys or the mouse of a screen; without names, all of them."""
+
+    __slots__ = ("names", "releases", "screen")
+
+    def __init__(
+        self, function: Callable[..., Any], screen: str, names: tuple[str, ...] = (), releases: bool = False
+    ) -> None:
+        super().__init__(function)
+        self.screen = screen
+        self.names = names
+        self.releases = releases
+
+
+class Command(Handler):
+    """Who answers a command line or an action, and whether it may run beside other handlers."""
+
+    __slots__ = ("concurrent",)
+
+    def __init__(self, function: Callable[..., Any], concurrent: bool) -> None:
+        super().__init__(function)
+        self.concurrent = concurrent
+
+
 class Pieces:
     """What a tool yields, put together: one text when it is texts, else a list of them.
 

@@ -7,7 +7,7 @@ out when it is first needed, and for one function at a time. Knows no contract a
 from __future__ import annotations
 
 from plugbay.sdk.declaring import VARARGS, VARKEYWORDS, defaults, parameters
-from plugbay.sdk.types.annotations import Names, Reader, annotations_of, names_of
+from plugbay.sdk.types.annotations import Namespace, Reader, annotations_of, names_of
 from plugbay.sdk.types.records import NOTHING, SPECIAL, Member, Parameters, Record, is_json
 from plugbay.sdk.types.shapes import ANYTHING, Either, Null, Problems, Table, whole_schema
 
@@ -41,7 +41,7 @@ class Signature:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._annotations = annotations_of(function)
-        self._names: Names | None = None
+        self._names: Namespace | None = None
         self._reader = Reader()
         self._output: Shape | None = None
         self.misfits: list[str] = []
