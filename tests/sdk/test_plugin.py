@@ -157,7 +157,7 @@ def test_everything_else_is_declared_by_name_once() -> None:
     assert made.on_event()(whole) is made.on_event("a.>")(whole)
     assert [pattern for pattern, _ in made.events] == [None, "a.>"]
     assert made.on_ready(whole) is made.on_shutdown(whole)
-    assert len(made.welcomes) == len(made.farewells) == 1
+    assert len(made.ready_handlers) == len(made.shutdown_handlers) == 1
     with pytest.raises(ValueError, match="two hooks are called 'before_message'"):
         made.hook("before_message")(whole)
     with pytest.raises(ValueError, match="two channels are called 'slack'"):

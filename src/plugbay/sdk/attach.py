@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.io.stdio import Wire, disown_copies, leave, note
+from plugbay.sdk.io.stdio import Wire, drop_in_forks, leave, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def serve_attached(plugin: Plugin, address: str) -> NoReturn:
         for wire in held:
             wire.drop()
 
-    disown_copies(forked)
+    drop_in_forks(forked)
     told = False
     while True:
         try:

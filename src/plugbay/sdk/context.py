@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.results import Compaction
     from plugbay.sdk.services.brokered import Actions, Files, Http, Snapshots
     from plugbay.sdk.services.gateway import Gateway
-    from plugbay.sdk.services.host_client import Line
+    from plugbay.sdk.services.host_client import HostClient
 
 MASK = "***"
 """What is shown of every secret, however long it is."""
@@ -104,7 +104,7 @@ class Context:
     """
 
     __slots__ = (
-        "_line",
+        "_client",
         "_report",
         "_settings",
         "_stop",
@@ -126,7 +126,7 @@ class Context:
 
     def __init__(
         self,
-        line: Line,
+        client: HostClient,
         plugin_id: str,
         said: Mapping[str, Any] | None = None,
         settings: Settings | None = None,
@@ -134,7 +134,7 @@ class Context:
     ) -> None:
         """`stop` says whether this call is to stop; outside of calls, nothing is."""
         said = said or {}
-        self._line = line
+        self._client = client
         self.plugin_id = plugin_id
         self.agent_path = _text(said, "agent_path")
         self.agent_id = _text(said, "agent_id") or self.agent_path
@@ -142,11 +142,11 @@ class Context:
         self.project_id = _text(said, "project_id")
         self.operator_id = _text(said, "operator_id")
         self.request_id = _text(said, "request_id")
-        self.memory = Memory(line)
-        self.llm = Llm(line)
-        self.events = Events(line, plugin_id)
-        self.storage = Storage(line)
-        self.log = Log(line)
+        self.memory = Memory(client)
+        self.llm = Llm(client)
+        self.events = Events(client, plugin_id)
+        self.storage = Storage(client)
+        self.log = Log(client)
         self.out: Any = sys.stdout
         self.err: Any = sys.stderr
         self._settings = settings or _NOTHING_SET
@@ -211,7 +211,7 @@ class Context:
 
     def during(self, call: CallId | None, report: Callable[[str, dict[str, Any]], None]) -> Context:
         """From now on, what is asked is asked for this call, and `report` is told how far it is."""
-        self._line.within = call
+        self._client.within = call
         self._report = report
         return self
 
@@ -228,7 +228,9 @@ class Context:
         `schema` is of that object, flat; with `url` they are asked to go there. Awaitable in an async handler.
         """
         op = AskUser(message, None if schema is None else dict(schema), url)
-        return self._line.ask(op, lambda said: said.get("content", {}) if said["action"] == "accept" else None, timeout)
+        return self._client.ask(
+            op, lambda said: said.get("content", {}) if said["action"] == "accept" else None, timeout
+        )
 
     def checkpoint(self, data: Any) -> None:
         """Have the host keep where a harness is, as JSON, so that it can go on from there; never awaited."""
@@ -250,41 +252,41 @@ class Context:
         """The last value of each topic."""
         from plugbay.sdk.services.brokered import Snapshots
 
-        return Snapshots(self._line)
+        return Snapshots(self._client)
 
     @property
     def actions(self) -> Actions:
         """What other plugins do when they are asked."""
         from plugbay.sdk.services.brokered import Actions
 
-        return Actions(self._line)
+        return Actions(self._client)
 
     @property
     def files(self) -> Files:
         """Files that the host reads for us."""
         from plugbay.sdk.services.brokered import Files
 
-        return Files(self._line)
+        return Files(self._client)
 
     @property
     def http(self) -> Http:
         """Requests that the host sends for us."""
         from plugbay.sdk.services.brokered import Http
 
-        return Http(self._line)
+        return Http(self._client)
 
 
 class Memory:
     """What agents remember."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def recall(self, agent_id: str, query: str, limit: int = 10, timeout: float = SERVICE_SECONDS) -> Any:
         """The memory entries of an agent that fit the query, as objects; awaitable in an async handler."""
-        return self._line.ask(RecallMemory(agent_id, query, limit), list, timeout)
+        return self._client.ask(RecallMemory(agent_id, query, limit), list, timeout)
 
 
 class Completion:
@@ -301,10 +303,10 @@ class Completion:
 class Llm:
     """The host's language models."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def complete(
         self,
@@ -326,7 +328,7 @@ class Llm:
             temperature=temperature,
             system_prompt=system_prompt,
         )
-        return self._line.ask(op, Completion, timeout)
+        return self._client.ask(op, Completion, timeout)
 
     def stream(
         self,
@@ -352,16 +354,16 @@ class Llm:
             system_prompt=system_prompt,
             stream=True,
         )
-        return self._line.stream(op, Completion, timeout)
+        return self._client.stream(op, Completion, timeout)
 
 
 class Events:
     """The host's bus."""
 
-    __slots__ = ("_line", "_plugin_id")
+    __slots__ = ("_client", "_plugin_id")
 
-    def __init__(self, line: Line, plugin_id: str) -> None:
-        self._line = line
+    def __init__(self, client: HostClient, plugin_id: str) -> None:
+        self._client = client
         self._plugin_id = plugin_id
 
     def publish(
@@ -385,32 +387,32 @@ class Events:
             from time import time
 
             event = completed(event, os.urandom(16), time(), session_id)
-        return self._line.tell(Publish(topic, event))
+        return self._client.tell(Publish(topic, event))
 
 
 class Storage:
     """The plugin's own keys and JSON values, which its host keeps. Everything is awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def get(self, key: str, default: Any = None, timeout: float = SERVICE_SECONDS) -> Any:
         """The value of the key, or `default` when it has none."""
-        return self._line.ask(GetStored(key), lambda kept: kept["value"] if kept["found"] else default, timeout)
+        return self._client.ask(GetStored(key), lambda kept: kept["value"] if kept["found"] else default, timeout)
 
     def set(self, key: str, value: Any, timeout: float = SERVICE_SECONDS) -> Any:
         """Keep the value; returns when the host has it."""
-        return self._line.ask(SetStored(key, value), lambda _: None, timeout)
+        return self._client.ask(SetStored(key, value), lambda _: None, timeout)
 
     def delete(self, key: str, timeout: float = SERVICE_SECONDS) -> Any:
         """Forget the key; whether it was there."""
-        return self._line.ask(DeleteStored(key), bool, timeout)
+        return self._client.ask(DeleteStored(key), bool, timeout)
 
     def keys(self, prefix: str = "", limit: int = MAX_KEYS, timeout: float = SERVICE_SECONDS) -> Any:
         """A list of the first keys that begin with `prefix`, sorted."""
-        return self._line.ask(ListStored(prefix, limit), list, timeout)
+        return self._client.ask(ListStored(prefix, limit), list, timeout)
 
 
 def unconnected(
@@ -433,10 +435,10 @@ def _text(said: Mapping[str, Any], key: str) -> str | None:
 class Log:
     """`ctx.log("text")`, or with a level: `ctx.log.warn("text", path=path)`. Keywords are the line's fields."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def __call__(self, *parts: object, **fields: Any) -> None:
         self._write("info", parts, fields)
@@ -461,7 +463,7 @@ class Log:
     def _write(self, level: str, parts: tuple[object, ...], fields: dict[str, Any]) -> None:
         text = " ".join(str(part) for part in parts)
         try:
-            self._line.tell(WriteLog(level, text, fields or None))
+            self._client.tell(WriteLog(level, text, fields or None))
         except ServiceError:  # it has no log, or cannot be sent these fields
             note(_on_one_line(level, text, fields))
 

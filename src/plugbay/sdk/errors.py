@@ -19,7 +19,7 @@ Which number that is on a wire is the contract's to know. Loaded only when someb
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin, PlugbayError
-from plugbay.sdk.io.stdio import leave_copy
+from plugbay.sdk.io.stdio import exit_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def failure_of(error: BaseException) -> Failure:
 
     A service that the host does not have or did not give is no bug of the author's.
     """
-    leave_copy(error)
+    exit_copy(error)
     if isinstance(error, ServiceError) and error.code in _NOT_GIVEN:
         return Failure(Code.UNAVAILABLE, f"it needs the host: {error}", origin=Origin.PLUGIN)
     try:

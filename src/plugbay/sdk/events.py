@@ -21,7 +21,7 @@ OPTIONAL = ("correlation_id", "metadata")
 
 
 class Event(Value):
-    """What happened. `raw` is the object as it arrived; what it lacks is None here."""
+    """What happened. `raw` is the object as it arrived; fields that it lacks are None here."""
 
     __slots__ = (
         "correlation_id",

@@ -89,8 +89,8 @@ class Plugin:
         self.snapshots: list[tuple[str | None, Handler]] = []
         self.latest: list[str] = []
         self.topics: list[str] = []
-        self.welcomes: list[Handler] = []
-        self.farewells: list[Handler] = []
+        self.ready_handlers: list[Handler] = []
+        self.shutdown_handlers: list[Handler] = []
         self._host: Context | None = None
 
     @classmethod
@@ -370,12 +370,12 @@ class Plugin:
 
         Where handlers take turns this takes one, so what goes on for long belongs in a thread or a task of its own.
         """
-        self.welcomes.append(Handler(function))
+        self.ready_handlers.append(Handler(function))
         return function
 
     def on_shutdown(self, function: Function) -> Function:
         """Run the function before we leave; what it raises is told to the host."""
-        self.farewells.append(Handler(function))
+        self.shutdown_handlers.append(Handler(function))
         return function
 
     def _handler(self, declared: dict[str, Handler], what: str, name: str) -> Callable[[Function], Function]:

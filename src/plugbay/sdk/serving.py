@@ -15,7 +15,7 @@ from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI, detect
-from plugbay.sdk.io.stdio import claim, leave, note, when_alone
+from plugbay.sdk.io.stdio import claim, leave, note, when_host_gone
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def serve(plugin: Plugin) -> NoReturn:
     _serving = True
     wire, codec = claim(), stdlib_codec()
     first = begin(plugin, wire, codec)
-    when_alone(wire, lambda: leave(1))
+    when_host_gone(wire, lambda: leave(1))
     leave(serve_rune(plugin, wire, codec, first))
 
 

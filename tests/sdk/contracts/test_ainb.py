@@ -16,7 +16,7 @@ from plugbay.sdk.contracts.ainb import (
     DONE,
     FAILED,
     MISUSED,
-    AinbDuties,
+    AinbDispatcher,
     ainb_name,
     carried_capabilities,
     manifest_of,
@@ -590,7 +590,7 @@ def test_handlers_run_one_at_a_time_in_order_with_keys_before_what_waits(tmp_pat
 @requirement("ainb:sdk-bounded")
 def test_a_storm_drops_the_oldest_and_says_so(tmp_path: Path) -> None:
     path = gate(tmp_path)
-    small = "import plugbay.sdk.runtime.executor as t; t.Turns.__init__.__defaults__ = (2, 3, 1 << 20)"
+    small = "import plugbay.sdk.runtime.executor as t; t.SerialQueue.__init__.__defaults__ = (2, 3, 1 << 20)"
     with running_framed(tmp_path, f"{ORDERED}\n{small}") as plugin:
         plugin.greet()
         plugin.snapshot("t", b"hold")
@@ -694,12 +694,12 @@ def test_listening_to_a_screen_that_is_none_is_a_mistake_that_is_told() -> None:
     plugin = Plugin("p")
     plugin.on_key("main")(print)
     with pytest.raises(ValueError, match="'main' are listened to, but it is no screen"):
-        AinbDuties(plugin)
+        AinbDispatcher(plugin)
     plugin.screen("main")(print)
-    assert AinbDuties(plugin).serves()
+    assert AinbDispatcher(plugin).serves()
     plugin.on_key("main", "ctl+a")(print)
     with pytest.raises(ValueError, match="no key is called 'ctl\\+a'"):
-        AinbDuties(plugin)
+        AinbDispatcher(plugin)
 
 
 @requirement("ainb:sdk-name")
@@ -796,11 +796,11 @@ def lines() -> Iterator[str]:
 
 
 def run(*argv: str) -> tuple[str, str, int]:
-    duty = tool_line(plugin.tools, argv)
-    assert duty.concurrent
-    value = duty.call(lambda said, stop: unconnected("p", said, stop=stop), print)
-    later = duty.handler.is_async
-    output = asyncio.run(duty.settle_later(value, print)) if later else duty.settle(value, print)
+    task = tool_line(plugin.tools, argv)
+    assert task.concurrent
+    value = task.call(lambda said, stop: unconnected("p", said, stop=stop), print)
+    later = task.handler.is_async
+    output = asyncio.run(task.settle_later(value, print)) if later else task.settle(value, print)
     return output["stdout"].decode(), output["stderr"].decode(), output["exit_code"]
 
 
@@ -837,8 +837,8 @@ def test_what_went_wrong_is_a_code_and_a_message_on_stderr(argv: list[str], stde
 
 def test_a_call_that_is_cancelled_before_its_turn_says_so() -> None:
     for words in (["quote", '{"city": "Lima"}'], ["later", '{"city": "Lima"}']):
-        duty = tool_line(plugin.tools, words)
-        duty.cancel("enough")
-        value = duty.call(lambda said, stop: unconnected(), print)
-        for output in (duty.settle(value, print), asyncio.run(duty.settle_later(value, print))):
+        task = tool_line(plugin.tools, words)
+        task.cancel("enough")
+        value = task.call(lambda said, stop: unconnected(), print)
+        for output in (task.settle(value, print), asyncio.run(task.settle_later(value, print))):
             assert output == {"stdout": b"", "stderr": b"cancelled: enough\n", "exit_code": FAILED}

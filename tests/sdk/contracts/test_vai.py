@@ -20,16 +20,16 @@ from plugbay.model.operations import RunHook
 from plugbay.sdk import Cancelled, Plugin, RateLimited, ToolNotFound, ToolUnavailable
 from plugbay.sdk.context import unconnected
 from plugbay.sdk.contracts.vai import (
+    ConcurrencyLimit,
     Invocation,
     InvocationContext,
-    Order,
-    Places,
-    Setting,
+    InvocationRequest,
+    InvocationScope,
     export_id,
-    of_hook,
-    of_tool,
+    hook_invocation,
     offers,
     package_id,
+    tool_invocation,
 )
 from plugbay.sdk.services.cancellation import Cancellation
 from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
@@ -765,12 +765,12 @@ def test_more_than_a_plugin_can_do_is_refused(tmp_path: Path) -> None:
         assert (answer["code"], answer["retry_after_ms"]) == ("protocol.overloaded", 1000)
 
 
-def test_places_are_given_back() -> None:
-    few, many = Places(1), Places(None)
-    assert (few.take(), few.take()) == (True, False)
-    few.give_back()
-    assert few.take()
-    assert all(many.take() for _ in range(99))
+def test_a_concurrency_limit_is_released() -> None:
+    few, many = ConcurrencyLimit(1), ConcurrencyLimit(None)
+    assert (few.try_acquire(), few.try_acquire()) == (True, False)
+    few.release()
+    assert few.try_acquire()
+    assert all(many.try_acquire() for _ in range(99))
 
 
 def test_a_wrong_input_takes_no_place(tmp_path: Path) -> None:
@@ -883,16 +883,18 @@ def test_what_only_vai_knows_is_nothing_noisy_under_other_contracts(tmp_path: Pa
         )
 
 
-def order(released: list[int] | None = None) -> Order:
-    return Order("a/p", Setting({}), Cancellation(), lambda: (released if released is not None else []).append(1))
+def scope(released: list[int] | None = None) -> InvocationScope:
+    return InvocationScope(
+        "a/p", InvocationRequest({}), Cancellation(), lambda: (released if released is not None else []).append(1)
+    )
 
 
-def invocation(function: Any, given: Order | None = None) -> Invocation:
+def invocation(function: Any, given: InvocationScope | None = None) -> Invocation:
     plugin = Plugin("p")
     plugin.tool("x")(function)
-    duty = of_tool(given or order(), plugin.tools["x"], {})
-    assert isinstance(duty, Invocation)
-    return duty
+    task = tool_invocation(given or scope(), plugin.tools["x"], {})
+    assert isinstance(task, Invocation)
+    return task
 
 
 @requirement("vai:sdk-failures")
@@ -916,29 +918,29 @@ def test_no_handler_can_refuse_a_request_whatever_it_raises(
 
 @requirement("vai:sdk-cancel")
 def test_the_end_of_a_task_that_was_asked_for_is_a_cancellation() -> None:
-    duty = invocation(lambda: 1)
-    duty.cancel("enough")
-    failure = duty.failure(asyncio.CancelledError())
+    task = invocation(lambda: 1)
+    task.cancel("enough")
+    failure = task.failure(asyncio.CancelledError())
     assert (failure.code, failure.message) == (Code.CANCELLED, "enough")
-    assert duty.failure(ValueError("x")).code == Code.PLUGIN_ERROR
+    assert task.failure(ValueError("x")).code == Code.PLUGIN_ERROR
 
 
 @requirement("vai:sdk-cancel")
 def test_what_was_cancelled_before_its_turn_is_not_begun() -> None:
     begun: list[int] = []
-    duty = invocation(lambda: begun.append(1))
-    duty.cancel("enough")
+    task = invocation(lambda: begun.append(1))
+    task.cancel("enough")
     with pytest.raises(Cancelled, match="enough"):
-        duty.call(lambda said, stop: unconnected(), print)
+        task.call(lambda said, stop: unconnected(), print)
     assert begun == []
 
 
 def test_what_is_over_frees_its_place_and_cannot_be_cancelled() -> None:
     released: list[int] = []
-    given = order(released)
-    duty = invocation(lambda: 1, given)
-    duty.over()
-    duty.cancel("too late")
+    given = scope(released)
+    task = invocation(lambda: 1, given)
+    task.over()
+    task.cancel("too late")
     assert (released, given.cancellation.why) == ([1], "")
 
 
@@ -947,7 +949,7 @@ def test_an_event_that_no_handler_is_for_is_a_failure_for_good() -> None:
     plugin = Plugin("p")
     plugin.hook("run.completed")(print)
     for event in ({"type": "run.started"}, {"type": ["run.completed"]}, {}):
-        failure = of_hook(order(), plugin.hooks, RunHook("h", event))
+        failure = hook_invocation(scope(), plugin.hooks, RunHook("h", event))
         assert isinstance(failure, Failure)
         assert (failure.detail["plugin_code"], failure.retryable) == ("hook.unknown_event", False)
 
@@ -1033,7 +1035,7 @@ def context(said: dict[str, Any], *, awaitable: bool = False, sent: list[Any] | 
         return {"kept": data}
 
     send = ([] if sent is None else sent).append
-    return InvocationContext("a/p", Setting(said), Cancellation(), send=send, keep=keep, awaitable=awaitable)
+    return InvocationContext("a/p", InvocationRequest(said), Cancellation(), send=send, keep=keep, awaitable=awaitable)
 
 
 @requirement("vai:sdk-context")
@@ -1052,11 +1054,11 @@ def test_a_call_of_which_nothing_is_said_still_has_a_context(said: dict[str, Any
 
 @requirement("vai:sdk-deadline")
 def test_a_deadline_is_a_time_of_the_monotonic_clock() -> None:
-    past = Setting({"context": {"deadline_at": "2020-01-01T00:00:00Z"}})
+    past = InvocationRequest({"context": {"deadline_at": "2020-01-01T00:00:00Z"}})
     assert past.deadline is not None
     assert past.deadline < monotonic()
     assert past.remaining() == 0.0
-    later = Setting({"context": {"deadline_at": "2126-01-01T00:00:00.5+02:00"}}).remaining()
+    later = InvocationRequest({"context": {"deadline_at": "2126-01-01T00:00:00.5+02:00"}}).remaining()
     assert later is not None
     assert later > 1e9
 
@@ -1081,9 +1083,11 @@ def test_there_is_a_gateway_when_there_is_a_token(said: dict[str, Any], there: b
 
 @requirement("vai:sdk-secrets")
 def test_the_token_is_in_nothing_that_a_handler_sees_as_it_is() -> None:
-    setting = Setting({"context": {"org_id": "o", "gateway": {"base_url": "https://a", "delegation_token": "hunter2"}}})
-    assert setting.context == {"org_id": "o"}
-    assert "hunter2" not in repr(setting.gateway(awaitable=False))
+    request = InvocationRequest(
+        {"context": {"org_id": "o", "gateway": {"base_url": "https://a", "delegation_token": "hunter2"}}}
+    )
+    assert request.context == {"org_id": "o"}
+    assert "hunter2" not in repr(request.gateway(awaitable=False))
 
 
 def test_a_folder_is_a_path() -> None:
@@ -1093,7 +1097,7 @@ def test_a_folder_is_a_path() -> None:
 @requirement("vai:sdk-cancel")
 def test_a_cancelled_call_knows_it() -> None:
     cancellation = Cancellation()
-    ctx = InvocationContext("p", Setting({}), cancellation, send=print, keep=dict, awaitable=False)
+    ctx = InvocationContext("p", InvocationRequest({}), cancellation, send=print, keep=dict, awaitable=False)
     ctx.check_cancelled()
     ctx.sleep(0)
     cancellation.cancel("why")

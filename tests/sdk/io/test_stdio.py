@@ -148,12 +148,12 @@ def test_a_copy_ends_with_the_status_that_it_was_given(tmp_path: Path, raised: s
     done = run_script(
         f"""
 import os
-from plugbay.sdk.io.stdio import claim, leave_copy
+from plugbay.sdk.io.stdio import claim, exit_copy
 wire = claim()
-leave_copy(SystemExit(9))  # of the original, nothing
+exit_copy(SystemExit(9))  # of the original, nothing
 copy = os.fork()
 if copy == 0:
-    leave_copy({raised})
+    exit_copy({raised})
 wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
 """,
         tmp_path,
@@ -165,12 +165,12 @@ def test_a_copy_with_a_closed_stderr_ends_as_well(tmp_path: Path) -> None:
     done = run_script(
         """
 import os
-from plugbay.sdk.io.stdio import claim, leave_copy
+from plugbay.sdk.io.stdio import claim, exit_copy
 wire = claim()
 copy = os.fork()
 if copy == 0:
     os.close(2)
-    leave_copy(SystemExit("nobody hears this"))
+    exit_copy(SystemExit("nobody hears this"))
 wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
 """,
         tmp_path,
@@ -204,9 +204,9 @@ leave(3)
 def test_a_wire_knows_whether_anybody_reads_it() -> None:
     reader, writer = os.pipe()
     wire = Wire(reader, writer)
-    assert wire.is_heard()
+    assert wire.has_reader()
     os.close(reader)
-    assert not wire.is_heard()
+    assert not wire.has_reader()
     os.close(writer)
 
 

@@ -24,7 +24,7 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk import Plugin, block
 from plugbay.sdk.context import unconnected
-from plugbay.sdk.runtime.dispatch import Answer, Duties, Duty
+from plugbay.sdk.runtime.dispatch import Answer, Dispatcher, Task
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ def all_heard(event: Any) -> Any:
     return event.payload
 
 
-duties = Duties(plugin, {f"p_{name}": tool for name, tool in plugin.tools.items()})
+dispatcher = Dispatcher(plugin, {f"p_{name}": tool for name, tool in plugin.tools.items()})
 
 
 def done(op: Operation, sent: list[Any] | None = None) -> Any:
-    duty = duties.of(op)
-    assert isinstance(duty, Duty), duty
+    task = dispatcher.task_for(op)
+    assert isinstance(task, Task), task
     send = (sent if sent is not None else []).append
-    value = duty.call(lambda said, stop: unconnected("p", said, stop=stop), send)
-    return duty.settle(value, send) if not duty.handler.is_async else asyncio.run(duty.settle_later(value, send))
+    value = task.call(lambda said, stop: unconnected("p", said, stop=stop), send)
+    return task.settle(value, send) if not task.handler.is_async else asyncio.run(task.settle_later(value, send))
 
 
 @pytest.mark.parametrize(
@@ -188,24 +188,24 @@ def test_a_result_that_means_nothing_is_the_handlers_bug(op: Operation, what: st
     ],
 )
 def test_what_has_no_handler_is_a_failure(op: Operation, code: str, message: str) -> None:
-    failure = duties.of(op)
+    failure = dispatcher.task_for(op)
     assert isinstance(failure, Failure)
     assert (failure.code, failure.message) == (code, message)
 
 
 def test_an_event_goes_to_every_handler_whose_pattern_covers_it() -> None:
     def heard_by(topic: str) -> list[Any]:
-        found = duties.about(DeliverEvent(topic, {"payload": 7}))
-        return [duty.call(lambda said, stop: unconnected(), print) for duty in found]
+        found = dispatcher.tasks_for(DeliverEvent(topic, {"payload": 7}))
+        return [task.call(lambda said, stop: unconnected(), print) for task in found]
 
     assert heard_by("a.b") == ["below a", 7]
     assert heard_by("b") == [7]
 
 
 def test_a_plugin_serves_only_what_it_has_handlers_for() -> None:
-    assert Duties(Plugin("p"), {}).serves() == frozenset()
+    assert Dispatcher(Plugin("p"), {}).serves() == frozenset()
     ops = {InvokeTool, CallMethod, DeliverEvent, RunHook, StartChannel, StopChannel, SendOutbound, Chat}
-    assert duties.serves() == ops | {UpsertVectors, SearchVectors, DeleteVectors}
+    assert dispatcher.serves() == ops | {UpsertVectors, SearchVectors, DeleteVectors}
 
 
 STOP = {"kind": "stop"}

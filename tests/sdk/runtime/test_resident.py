@@ -121,19 +121,19 @@ def names(frame):
 
 @plugin.tool()
 def quick():
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def slow():
     until = monotonic() + 0.001
     while monotonic() < until:
         pass
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def held():
     open("gate").read()
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def text(size: int):
@@ -205,17 +205,17 @@ def test_no_answer_waits_for_the_tool_that_is_done_next(tmp_path: Path, threads:
 
 
 ANOTHER_LEADS = """
-from plugbay.sdk.runtime.reader import Relay
-aside = Relay.aside
+from plugbay.sdk.runtime.reader import Reader
+run_inline = Reader.run_inline
 
 def aside_while_another_one_leads(self, job, *arguments):
-    kept = aside(self, job, *arguments)
+    kept = run_inline(self, job, *arguments)
     if kept and job.__name__ == "flush":
-        resident = self._lead.__self__
-        resident._take_in(resident._exchange.read())
+        resident = self._read_loop.__self__
+        resident._receive(resident._connection.read())
     return kept
 
-Relay.aside = aside_while_another_one_leads
+Reader.run_inline = aside_while_another_one_leads
 """
 """Whoever sends finds, with the baton, what another thread has read meanwhile."""
 

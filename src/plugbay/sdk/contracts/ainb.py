@@ -25,9 +25,9 @@ from plugbay.model.operations import (
 from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.io.stdio import note
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duty, ToolDuty
-from plugbay.sdk.runtime.executor import KEYS, MOUSE, Turns
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Task, ToolTask
+from plugbay.sdk.runtime.executor import KEYS, MOUSE, SerialQueue
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.screens import inputs
 from plugbay.sdk.screens.canvas import Canvas, Picture
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from plugbay.model.operations import Operation
     from plugbay.sdk.io.stdio import Wire
-    from plugbay.sdk.runtime.connection import Heard, Sink
+    from plugbay.sdk.runtime.connection import Reply, Sink
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
     from plugbay.sdk.types.handlers import Command, Listener, Screen, Tool
     from plugbay.wire.strict_json import Codec
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
         @property
         def actions(self) -> Mapping[str, Command]: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
         @property
         def id(self) -> str: ...
@@ -94,10 +94,10 @@ if TYPE_CHECKING:
         def idle_seconds(self) -> int | None: ...
 
 
-FAREWELL_SHARE = 0.6
+SHUTDOWN_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s, and ours hopes for the answer within three."""
 
-LACKS = MODELS | STORAGE | PEOPLE | {Publish}
+UNSUPPORTED = MODELS | STORAGE | PEOPLE | {Publish}
 """What hosts of ainb do not offer to plugins."""
 
 MAX_CELLS = 1 << 20
@@ -109,45 +109,45 @@ EVENT_BUS = "event_bus"
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to an ainb host, of which `first` was heard already."""
-    duties = AinbDuties(plugin)
+    dispatcher = AinbDispatcher(plugin)
     name = ainb_name(plugin.id)
     namespaces = (*plugin.clis, *tool_namespaces(plugin))
-    identity = Identity(name, plugin.version, manifest_of(plugin), duties.serves(), namespaces)
+    identity = Identity(name, plugin.version, manifest_of(plugin), dispatcher.serves(), namespaces)
     machine = AinbMachine(Role.PLUGIN, PictureCodec(codec), identity=identity)
     machine.greet()
-    exchange, settings = Exchange(machine, wire, LACKS), Settings()
+    connection, settings = Connection(machine, wire, UNSUPPORTED), Settings()
 
     def greeted(hello: Mapping[str, Any]) -> None:
         config = hello["config"]
         settings.take(config if isinstance(config, dict) else {}, {})
         if EVENT_BUS in hello["granted"]:
-            _subscribe(exchange, subscribed(plugin))
+            _subscribe(connection, subscribed(plugin))
 
     if plugin.clis:
         from plugbay.sdk.screens.command_lines import route
 
         route()
-    plugin.connect(Context(BlockingLine(exchange), name, settings=settings))
+    plugin.connect(Context(BlockingClient(connection), name, settings=settings))
     resident = Resident(
-        exchange,
-        duties,
+        connection,
+        dispatcher,
         name,
-        plugin.welcomes,
-        plugin.farewells,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
         settings=settings,
         greeted=greeted,
-        pace=FAREWELL_SHARE,
-        turns=Turns(),
+        pace=SHUTDOWN_SHARE,
+        serial=SerialQueue(),
     )
     wire.attend(resident)
     resident.run(first)
 
 
-def _subscribe(exchange: Exchange, topics: list[str]) -> None:
+def _subscribe(connection: Connection, topics: list[str]) -> None:
     """Ask for what handlers are declared for: a host that does so by itself hears it twice and does it once."""
     for topic in topics:
         try:
-            exchange.ask(SubscribeSnapshot(topic), _refusal_of(topic))
+            connection.ask(SubscribeSnapshot(topic), _refusal_of(topic))
         except ServiceError as error:
             note(f"nothing is heard of {topic}: {error}")
 
@@ -155,7 +155,7 @@ def _subscribe(exchange: Exchange, topics: list[str]) -> None:
 def _refusal_of(topic: str) -> Sink:
     """Nobody waits for the answer; only a refusal is worth a word."""
 
-    def heard(answer: Heard) -> None:
+    def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is not None:
             note(f"nothing is heard of {topic}: {answer.failure.message}")
 
@@ -176,7 +176,7 @@ class PictureCodec:
         return value.json if type(value) is Picture else self._encode(value)
 
 
-class AinbDuties:
+class AinbDispatcher:
     """An author's declarations, by what a host may ask and tell."""
 
     __slots__ = ("_keys", "_plugin")
@@ -192,7 +192,7 @@ class AinbDuties:
         """What is answered; a plugin without a screen is an empty one, since hosts draw before they ask."""
         return frozenset({Render, DispatchCli, *([InvokeAction] if self._plugin.actions else ())})
 
-    def of(self, op: Operation) -> Duty | Failure:
+    def task_for(self, op: Operation) -> Task | Failure:
         match op:
             case Render():
                 return self._render(op)
@@ -202,7 +202,7 @@ class AinbDuties:
                 return self._action(op)
         raise TypeError(f"nobody asks a plugin for {type(op).__name__}")
 
-    def about(self, op: Operation) -> list[Duty]:
+    def tasks_for(self, op: Operation) -> list[Task]:
         match op:
             case PressKey():
                 return self._key(op)
@@ -216,7 +216,7 @@ class AinbDuties:
 
     # What a host asks.
 
-    def _render(self, op: Render) -> Duty | Failure:
+    def _render(self, op: Render) -> Task | Failure:
         if not self._plugin.screens:
             return Drawing(_NOBODY, 0, 0)
         screen = self._plugin.screens.get(self._screen(op.screen))
@@ -228,52 +228,52 @@ class AinbDuties:
             return Drawing(_too_small(screen), op.width, op.height)
         return Drawing(screen, op.width, op.height)
 
-    def _dispatch(self, op: DispatchCli) -> Duty:
+    def _dispatch(self, op: DispatchCli) -> Task:
         """One of the author's command lines, or the one that tools are behind."""
         command = self._plugin.clis.get(op.namespace)
         if command is None:
             return tool_line(self._plugin.tools, op.argv)
-        from plugbay.sdk.screens.command_lines import CliDuty
+        from plugbay.sdk.screens.command_lines import CliTask
 
-        return CliDuty(command, list(op.argv))
+        return CliTask(command, list(op.argv))
 
-    def _action(self, op: InvokeAction) -> Duty | Failure:
+    def _action(self, op: InvokeAction) -> Task | Failure:
         action = self._plugin.actions.get(op.action)
         if action is None:
             return _unknown("action", op.action, self._plugin.actions)
-        return Duty(action, op.data, shape=as_bytes, concurrent=action.concurrent)
+        return Task(action, op.data, shape=as_bytes, concurrent=action.concurrent)
 
     # What a host tells.
 
-    def _key(self, op: PressKey) -> list[Duty]:
+    def _key(self, op: PressKey) -> list[Task]:
         key, screen = inputs.key(op.key), self._screen(op.screen)
         return [
-            Duty(handler, key, label=f"screen {screen}", lane=KEYS)
+            Task(handler, key, label=f"screen {screen}", lane=KEYS)
             for names, handler in self._keys
             if handler.screen == screen
             and (not names or key.name in names)
             and (handler.releases or key.kind != "release")
         ]
 
-    def _mouse(self, op: UseMouse) -> list[Duty]:
+    def _mouse(self, op: UseMouse) -> list[Task]:
         mouse, screen = inputs.mouse(op.mouse), self._screen(op.screen)
         return [
-            Duty(handler, mouse, label=f"screen {screen}", lane=MOUSE)
+            Task(handler, mouse, label=f"screen {screen}", lane=MOUSE)
             for handler in self._plugin.mice
             if handler.screen == screen
         ]
 
-    def _command(self, op: PerformAction) -> list[Duty]:
+    def _command(self, op: PerformAction) -> list[Task]:
         handler = self._plugin.commands.get(op.action)
         if handler is None:
             note(f"{self._plugin.id}: there is no command {op.action!r}")
             return []
-        return [Duty(handler, op.payload, label=op.action)]
+        return [Task(handler, op.payload, label=op.action)]
 
-    def _snapshot(self, op: DeliverSnapshot) -> list[Duty]:
+    def _snapshot(self, op: DeliverSnapshot) -> list[Task]:
         snapshot = Snapshot(op.topic, op.data)
         return [
-            Duty(handler, snapshot, label=op.topic, weight=len(op.data))
+            Task(handler, snapshot, label=op.topic, weight=len(op.data))
             for topic, handler in self._plugin.snapshots
             if topic is None or topic == op.topic
         ]
@@ -284,7 +284,7 @@ class AinbDuties:
         return next(iter(screens), "") if not name or len(screens) == 1 else name
 
 
-class Drawing(Duty):
+class Drawing(Task):
     """A screen to draw. The canvas is made when its turn comes: what waits stays small."""
 
     __slots__ = ("_height", "_width")
@@ -399,7 +399,7 @@ DONE, FAILED, MISUSED = 0, 1, 2
 """How such a command ends: with a result, with an error of the tool, or without a tool having run."""
 
 
-def tool_line(tools: Mapping[str, Tool], argv: Sequence[str]) -> Duty:
+def tool_line(tools: Mapping[str, Tool], argv: Sequence[str]) -> Task:
     """What to do about a command line. Whatever happens, there is an exit code in the end."""
     if not argv:
         return _saying(_listed(tools), DONE)
@@ -430,14 +430,14 @@ def _arguments(tool: Tool, words: Sequence[str]) -> dict[str, Any] | Failure:
     return tool.arguments(given, {})
 
 
-class ToolLine(Duty):
+class ToolLine(Task):
     """A tool to run, and its result or its error to be written out. Tools run beside one another everywhere."""
 
     __slots__ = ("_inner",)
 
     def __init__(self, tool: Tool, keywords: dict[str, Any]) -> None:
         super().__init__(tool, concurrent=True)
-        self._inner = ToolDuty(tool, keywords=keywords, stop=self.stop)
+        self._inner = ToolTask(tool, keywords=keywords, stop=self.stop)
 
     def call(self, context: MakeContext, send: Send) -> Any:
         try:
@@ -477,8 +477,8 @@ def _output(stdout: bytes, stderr: bytes, exit_code: int) -> dict[str, Any]:
     return {"stdout": stdout, "stderr": stderr, "exit_code": exit_code}
 
 
-def _saying(text: str, exit_code: int) -> Duty:
+def _saying(text: str, exit_code: int) -> Task:
     """Something to say at once: of what went well on stdout, of anything else on stderr."""
     said = text.encode("utf-8", "backslashreplace")
     output = _output(said, b"", DONE) if exit_code == DONE else _output(b"", said, exit_code)
-    return Duty(Handler(lambda: output), concurrent=True)
+    return Task(Handler(lambda: output), concurrent=True)

@@ -15,8 +15,8 @@ from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import INTERNAL, ServiceError
 from plugbay.sdk.io.detect import kaged_name
 from plugbay.sdk.results import inject
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duties, Duty, hook_answer
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Dispatcher, Task, hook_answer
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
 from plugbay.sdk.types.handlers import Handler
@@ -53,43 +53,43 @@ if TYPE_CHECKING:
         @property
         def tools(self) -> Mapping[str, Tool]: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
 
 
-FAREWELL_SHARE = 0.6
+SHUTDOWN_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
 for the answer within three of them."""
 
-LACKS = BROKERED | MODELS | PEOPLE
+UNSUPPORTED = BROKERED | MODELS | PEOPLE
 """What hosts of kaged do not offer to plugins."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to a kaged host, of which `first` was heard already."""
-    duties = KagedDuties(plugin, plugin.tools)
-    identity = _identity(plugin, duties.serves())
+    dispatcher = KagedDispatcher(plugin, plugin.tools)
+    identity = _identity(plugin, dispatcher.serves())
     name = identity.name
     machine = KagedMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    exchange, settings = KagedExchange(machine, wire, identity), Settings()
+    connection, settings = KagedConnection(machine, wire, identity), Settings()
 
     def greeted(hello: Mapping[str, Any]) -> None:
         settings.take(hello["config"], hello["system_config"])
-        exchange.lacks = LACKS if hello["storage_available"] else LACKS | STORAGE
+        connection.unsupported = UNSUPPORTED if hello["storage_available"] else UNSUPPORTED | STORAGE
 
-    plugin.connect(Context(BlockingLine(exchange), name, settings=settings))
+    plugin.connect(Context(BlockingClient(connection), name, settings=settings))
     resident = Resident(
-        exchange,
-        duties,
+        connection,
+        dispatcher,
         name,
-        plugin.welcomes,
-        plugin.farewells,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
         settings=settings,
         greeted=greeted,
-        pace=FAREWELL_SHARE,
+        pace=SHUTDOWN_SHARE,
     )
     wire.attend(resident)
     resident.run(first)
@@ -108,13 +108,13 @@ def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
     )
 
 
-class KagedExchange(Exchange):
+class KagedConnection(Connection):
     """What a host of kaged is told: notifications that were declared, and failures in this contract's numbers."""
 
     __slots__ = ("_identity",)
 
     def __init__(self, machine: KagedMachine, wire: Wire, identity: Identity) -> None:
-        super().__init__(machine, wire, LACKS)
+        super().__init__(machine, wire, UNSUPPORTED)
         self._identity = identity
 
     def tell(self, op: HostOp) -> None:
@@ -141,7 +141,7 @@ def kaged_failure(failure: Failure) -> Failure:
     return Failure(failure.code, failure.message, detail={"plugin_code": failure.code, **wait, **more})
 
 
-class KagedDuties(Duties):
+class KagedDispatcher(Dispatcher):
     """An author's declarations; compacting is one of the hooks here, and a text is something to inject."""
 
     __slots__ = ("_compaction",)
@@ -153,20 +153,20 @@ class KagedDuties(Duties):
     def serves(self) -> frozenset[type]:
         return super().serves() | (frozenset() if self._compaction is None else {RunHook})
 
-    def of(self, op: Operation) -> Duty | Failure:
-        return self._moment(op) if isinstance(op, RunHook) else super().of(op)
+    def task_for(self, op: Operation) -> Task | Failure:
+        return self._moment(op) if isinstance(op, RunHook) else super().task_for(op)
 
-    def _moment(self, op: RunHook) -> Duty:
+    def _moment(self, op: RunHook) -> Task:
         """Whoever observes has a say first, then whoever compacts, in one answer."""
         observer = self._offers.hooks.get(op.hook, _NOBODY)
-        return Duty(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
+        return Task(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
 
-    def _compacting(self, op: RunHook) -> Duty | None:
+    def _compacting(self, op: RunHook) -> Task | None:
         """What a compactor has to do; a host that sends no messages wants no others in return."""
         messages = op.event.get("messages") if op.hook == PRE_COMPACT else None
         if self._compaction is None or not isinstance(messages, list):
             return None
-        return Duty(self._compaction, messages, shape=_compacted, said=op.context)
+        return Task(self._compaction, messages, shape=_compacted, said=op.context)
 
 
 _NOBODY = Handler(lambda event: None)

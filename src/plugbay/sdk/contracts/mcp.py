@@ -17,8 +17,8 @@ from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
 from plugbay.sdk.context import Context
 from plugbay.sdk.results import RESULT, ToolResult, as_text, items_of, merged
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duty, Streamed
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Streamed, Task
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, STORAGE
 from plugbay.sdk.types.handlers import Handler, Pieces
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plugbay.model.events import CallId
     from plugbay.model.operations import HostOp, Operation
     from plugbay.sdk.io.stdio import Wire
-    from plugbay.sdk.runtime.connection import Heard, Sink
+    from plugbay.sdk.runtime.connection import Reply, Sink
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
     from plugbay.sdk.types.handlers import Tool
     from plugbay.wire.strict_json import Codec
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
         @property
         def description(self) -> str: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
         @property
         def id(self) -> str: ...
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
         def tools(self) -> Mapping[str, Tool]: ...
 
 
-FAREWELL_SHARE = 0.36
+SHUTDOWN_SHARE = 0.36
 """Of the resident loop's times to leave: 1.8 s in all. Clients of the official SDK give a server 2 s after they have
 closed its input, and then end it."""
 
-LACKS = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
+UNSUPPORTED = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
 """What no client of MCP offers. Whether this one has a model or a person to ask, it says itself."""
 
 CAPABILITIES: Mapping[str, Any] = {"tools": {}, "logging": {}}
@@ -73,25 +73,25 @@ STATE_BYTES = 18
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to a client of MCP, of which `first` was heard already."""
-    duties = McpDuties(offered(plugin))
-    server = _server(plugin, duties.tools)
+    dispatcher = McpDispatcher(offered(plugin))
+    server = _server(plugin, dispatcher.tools)
     machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
     machine.greet()
-    exchange = McpExchange(machine, wire, LACKS)
+    connection = McpConnection(machine, wire, UNSUPPORTED)
 
     def greeted(hello: Mapping[str, Any]) -> None:
         if hello["era"] == MODERN:  # whose clients read stderr, and few of them want to hear a log otherwise
-            exchange.lacks = LACKS | {WriteLog}
+            connection.unsupported = UNSUPPORTED | {WriteLog}
 
-    plugin.connect(Context(BlockingLine(exchange), server.name))
+    plugin.connect(Context(BlockingClient(connection), server.name))
     resident = Resident(
-        exchange,
-        duties,
+        connection,
+        dispatcher,
         server.name,
-        plugin.welcomes,
-        plugin.farewells,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
         greeted=greeted,
-        pace=FAREWELL_SHARE,
+        pace=SHUTDOWN_SHARE,
         busy=Code.OVERLOADED,
     )
     wire.attend(resident)
@@ -109,7 +109,7 @@ def _server(plugin: Plugin, tools: Mapping[str, Tool]) -> Server:
     )
 
 
-class McpExchange(Exchange):
+class McpConnection(Connection):
     """What a client is told: of a tool that failed, what a model can read; of a model's words, all at once."""
 
     __slots__ = ()
@@ -131,7 +131,7 @@ class McpExchange(Exchange):
 def _in_one_piece(sink: Sink) -> Sink:
     """Clients give a model's answer whole; who wants it in pieces gets one, and then the rest."""
 
-    def heard(answer: Heard) -> None:
+    def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is None and answer.value["content"] is not None:
             sink(CallProgress(answer.id, answer.value["content"]))
             answer = CallFinished(answer.id, {**answer.value, "content": None})
@@ -140,7 +140,7 @@ def _in_one_piece(sink: Sink) -> Sink:
     return heard
 
 
-class McpDuties:
+class McpDispatcher:
     """An author's tools, by what a client may ask."""
 
     __slots__ = ("tools",)
@@ -148,16 +148,16 @@ class McpDuties:
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self.tools = tools
 
-    def of(self, op: Operation) -> Duty | Failure:
+    def task_for(self, op: Operation) -> Task | Failure:
         """The machine has seen to it that the tool exists, and that nothing is asked for that was not announced."""
         if isinstance(op, SetLogLevel):
-            return Duty(_NOTHING)
+            return Task(_NOTHING)
         assert isinstance(op, InvokeTool)
         tool = self.tools[op.tool]
         keywords = tool.arguments(op.input, op.context)
-        return CallDuty(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
+        return CallTask(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
 
-    def about(self, op: Operation) -> list[Duty]:
+    def tasks_for(self, op: Operation) -> list[Task]:
         """What a client tells a server is about calls, and the machine deals with it."""
         return []
 
@@ -165,7 +165,7 @@ class McpDuties:
 _NOTHING = Handler(lambda: None)
 
 
-class CallDuty(Streamed):
+class CallTask(Streamed):
     """A tool, whose progress a client may want to know."""
 
     __slots__ = ()

@@ -10,8 +10,8 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import Identity
 from plugbay.sdk.context import Context
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duties
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Dispatcher
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, PEOPLE, STORAGE
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
         @property
         def tools(self) -> Mapping[str, Tool]: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
 
 
@@ -56,13 +56,15 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     tools = {offered_name(id, tool.name): tool for tool in plugin.tools.values()}
     if len(tools) < len(plugin.tools):
         raise ValueError(f"two tools of {id} have one name in nexo's alphabet: {', '.join(plugin.tools)}")
-    duties = Duties(plugin, tools)
-    identity = Identity(manifest, plugin.server_version or f"{id}-{plugin.version}", _catalogue(tools), duties.serves())
+    dispatcher = Dispatcher(plugin, tools)
+    identity = Identity(
+        manifest, plugin.server_version or f"{id}-{plugin.version}", _catalogue(tools), dispatcher.serves()
+    )
     machine = NexoMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED | PEOPLE)
-    plugin.connect(Context(BlockingLine(exchange), id))
-    resident = Resident(exchange, duties, id, plugin.welcomes, plugin.farewells)
+    connection = Connection(machine, wire, unsupported=STORAGE | BROKERED | PEOPLE)
+    plugin.connect(Context(BlockingClient(connection), id))
+    resident = Resident(connection, dispatcher, id, plugin.ready_handlers, plugin.shutdown_handlers)
     wire.attend(resident)
     resident.run(first)
 

@@ -17,8 +17,8 @@ from plugbay.model.operations import Compact, InvokeTool, Publish, RunHarness, R
 from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.io.detect import VAI
 from plugbay.sdk.results import Deltas, Run, checkpoint_of, harness_result, read_compaction, seed_result
-from plugbay.sdk.runtime.connection import Exchange
-from plugbay.sdk.runtime.dispatch import Duty, Streamed, local_deadline
+from plugbay.sdk.runtime.connection import Connection
+from plugbay.sdk.runtime.dispatch import Streamed, Task, local_deadline
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.cancellation import Cancellation
 from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE, Unconnected
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
         @property
         def version(self) -> str: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         @property
         def id(self) -> str: ...
         @property
@@ -59,33 +59,33 @@ if TYPE_CHECKING:
         def harnesses(self) -> Mapping[str, Harness]: ...
 
 
-FAREWELL_SHARE = 0.8
+SHUTDOWN_SHARE = 0.8
 """Of the resident loop's times to leave: 4 s in all. Hosts give a plugin 5 s after a shutdown, which has no answer."""
 
-LACKS = BROKERED | MODELS | STORAGE | PEOPLE | {Publish}
+UNSUPPORTED = BROKERED | MODELS | STORAGE | PEOPLE | {Publish}
 """What hosts of vai do not offer over the pipe: everything. What a call may use is behind its gateway."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to a vai host, of which `first` was heard already."""
-    duties = VaiDuties(plugin)
-    identity = Identity(package_id(plugin.id), plugin.version, duties.kinds())
+    dispatcher = VaiDispatcher(plugin)
+    identity = Identity(package_id(plugin.id), plugin.version, dispatcher.kinds())
     machine = VaiMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
     resident = Resident(
-        Exchange(machine, wire, LACKS),
-        duties,
+        Connection(machine, wire, UNSUPPORTED),
+        dispatcher,
         identity.package_id,
-        plugin.welcomes,
-        plugin.farewells,
-        pace=FAREWELL_SHARE,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
+        pace=SHUTDOWN_SHARE,
         busy=Code.OVERLOADED,
     )
     wire.attend(resident)
     resident.run(first)
 
 
-class Places:
+class ConcurrencyLimit:
     """How many calls of one export may run at once, where its author says so, and how many do."""
 
     __slots__ = ("_lock", "_most", "_taken")
@@ -95,58 +95,58 @@ class Places:
         self._taken = 0
         self._lock = allocate_lock()
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         with self._lock:
             if self._most is not None and self._taken >= self._most:
                 return False
             self._taken += 1
             return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         with self._lock:
             self._taken -= 1
 
 
-class VaiDuties:
+class VaiDispatcher:
     """An author's declarations, by what a host may ask. The machine has seen to it that the export exists."""
 
-    __slots__ = ("_offers", "_places", "_plugin_id")
+    __slots__ = ("_limits", "_offers", "_plugin_id")
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin_id = package_id(plugin.id)
         self._offers = offers(plugin)
-        self._places = {id: Places(offer.handler.terms.max_concurrency) for id, offer in self._offers.items()}
+        self._limits = {id: ConcurrencyLimit(offer.handler.terms.max_concurrency) for id, offer in self._offers.items()}
 
     def kinds(self) -> dict[str, str]:
         return {id: offer.kind for id, offer in self._offers.items()}
 
-    def of(self, op: Operation) -> Duty | Failure:
+    def task_for(self, op: Operation) -> Task | Failure:
         assert isinstance(op, InvokeTool | RunHook | Compact | RunHarness)
         id = _export(op)
-        places = self._places[id]
-        if not places.take():
+        limit = self._limits[id]
+        if not limit.try_acquire():
             what = f"{id} runs as often as it may at once"
             return Failure(Code.OVERLOADED, what, origin=Origin.PLUGIN, retryable=True)
-        setting = Setting(op.context)
-        deadline = local_deadline(self._offers[id].handler) if setting.deadline is None else setting.deadline
-        order = Order(self._plugin_id, setting, Cancellation(deadline), places.give_back)
-        duty = self._duty(id, op, order)
-        if isinstance(duty, Failure):
-            places.give_back()
-        return duty
+        request = InvocationRequest(op.context)
+        deadline = local_deadline(self._offers[id].handler) if request.deadline is None else request.deadline
+        scope = InvocationScope(self._plugin_id, request, Cancellation(deadline), limit.release)
+        task = self._task(id, op, scope)
+        if isinstance(task, Failure):
+            limit.release()
+        return task
 
-    def _duty(self, id: str, op: Any, order: Order) -> Duty | Failure:
+    def _task(self, id: str, op: Any, scope: InvocationScope) -> Task | Failure:
         handler: Any = self._offers[id].handler
         match op:
             case InvokeTool():
-                return of_tool(order, handler, op.input)
+                return tool_invocation(scope, handler, op.input)
             case RunHook():
-                return of_hook(order, self._offers[id].by_event, op)
+                return hook_invocation(scope, self._offers[id].by_event, op)
             case Compact():
-                return CompactorInvocation(order, handler, op)
-        return HarnessInvocation(order, handler, op)
+                return CompactorInvocation(scope, handler, op)
+        return HarnessInvocation(scope, handler, op)
 
-    def about(self, op: Operation) -> list[Duty]:
+    def tasks_for(self, op: Operation) -> list[Task]:
         """A host of vai tells nothing but that it is over."""
         return []
 
@@ -166,38 +166,40 @@ MAX_CHECKPOINT = 256 * 1024
 """Bytes of a checkpoint: what hosts keep. It says where a program is, not what it found."""
 
 
-class Order:
+class InvocationScope:
     """One request: what came along with it, whether it is to stop, and what frees its place among those that run."""
 
-    __slots__ = ("cancellation", "plugin_id", "release", "setting")
+    __slots__ = ("cancellation", "plugin_id", "release", "request")
 
     def __init__(
-        self, plugin_id: str, setting: Setting, cancellation: Cancellation, release: Callable[[], None]
+        self, plugin_id: str, request: InvocationRequest, cancellation: Cancellation, release: Callable[[], None]
     ) -> None:
         self.plugin_id = plugin_id
-        self.setting = setting
+        self.request = request
         self.cancellation = cancellation
         self.release = release
 
 
-class Invocation(Duty):
+class Invocation(Task):
     """Something to do under a deadline. What is cancelled before its turn is never begun."""
 
-    __slots__ = ("order",)
+    __slots__ = ("scope",)
 
-    def __init__(self, order: Order, handler: Handler, *arguments: Any, keywords: dict[str, Any] | None = None) -> None:
-        super().__init__(handler, *arguments, keywords=keywords, stop=order.cancellation)
-        self.order = order
+    def __init__(
+        self, scope: InvocationScope, handler: Handler, *arguments: Any, keywords: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(handler, *arguments, keywords=keywords, stop=scope.cancellation)
+        self.scope = scope
 
     def call(self, context: MakeContext, send: Send) -> Any:
         return super().call(lambda said, stop: self.context(send), send)
 
     def context(self, send: Send, compaction: Compaction | None = None) -> InvocationContext:
-        order = self.order
+        scope = self.scope
         return InvocationContext(
-            order.plugin_id,
-            order.setting,
-            order.cancellation,
+            scope.plugin_id,
+            scope.request,
+            scope.cancellation,
             send=send,
             keep=self.keep,
             awaitable=self.handler.is_async,
@@ -212,7 +214,7 @@ class Invocation(Duty):
 
     def over(self) -> None:
         super().over()
-        self.order.release()
+        self.scope.release()
 
 
 def _outcome(failure: Failure) -> Failure:
@@ -234,8 +236,8 @@ class ToolInvocation(Invocation, Streamed):
 
     __slots__ = ("promises", "tool")
 
-    def __init__(self, order: Order, tool: Tool, keywords: dict[str, Any]) -> None:
-        super().__init__(order, tool, keywords=keywords)
+    def __init__(self, scope: InvocationScope, tool: Tool, keywords: dict[str, Any]) -> None:
+        super().__init__(scope, tool, keywords=keywords)
         self.tool = tool
         self.promises = tool.output_schema is not None
 
@@ -243,9 +245,9 @@ class ToolInvocation(Invocation, Streamed):
         return Deltas(send, self.stop.check, self.tool.written, self.promises)
 
 
-def of_tool(order: Order, tool: Tool, given: Any) -> Invocation | Failure:
-    keywords = tool.arguments(given, order.setting.context)
-    return keywords if isinstance(keywords, Failure) else ToolInvocation(order, tool, keywords)
+def tool_invocation(scope: InvocationScope, tool: Tool, given: Any) -> Invocation | Failure:
+    keywords = tool.arguments(given, scope.request.context)
+    return keywords if isinstance(keywords, Failure) else ToolInvocation(scope, tool, keywords)
 
 
 class HookInvocation(Invocation):
@@ -257,14 +259,14 @@ class HookInvocation(Invocation):
         return None
 
 
-def of_hook(order: Order, hooks: Mapping[str, Export], op: RunHook) -> Invocation | Failure:
+def hook_invocation(scope: InvocationScope, hooks: Mapping[str, Export], op: RunHook) -> Invocation | Failure:
     """The handler of an event, among those that are one export."""
     kind = op.event.get("type")
     hook = hooks.get(kind) if isinstance(kind, str) else None
     if hook is None:
         what = f"the hook {op.hook} has no handler of {kind!r:.100}; it has {', '.join(hooks)}"
         return Failure(Code.NOT_FOUND, what, detail={"plugin_code": "hook.unknown_event"})
-    return HookInvocation(order, hook, op.event)
+    return HookInvocation(scope, hook, op.event)
 
 
 class CompactorInvocation(Invocation):
@@ -275,12 +277,12 @@ class CompactorInvocation(Invocation):
     _blocks: list[Any]
     _compaction: Compaction
 
-    def __init__(self, order: Order, compactor: Compactor, op: Compact) -> None:
-        super().__init__(order, compactor)
+    def __init__(self, scope: InvocationScope, compactor: Compactor, op: Compact) -> None:
+        super().__init__(scope, compactor)
         self._request = op.request
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        self._blocks, self._compaction = read_compaction(self._request, self.order.setting.scratch)
+        self._blocks, self._compaction = read_compaction(self._request, self.scope.request.scratch)
         self.arguments = (list(self._blocks),)
         return super().call(context, send)
 
@@ -296,8 +298,8 @@ class HarnessInvocation(Invocation):
 
     __slots__ = ("_fidelity", "_kept")
 
-    def __init__(self, order: Order, harness: Harness, op: RunHarness) -> None:
-        super().__init__(order, harness, Run(op.request))
+    def __init__(self, scope: InvocationScope, harness: Harness, op: RunHarness) -> None:
+        super().__init__(scope, harness, Run(op.request))
         self._fidelity = harness.fidelity
         self._kept: Any = None
 
@@ -310,7 +312,7 @@ class HarnessInvocation(Invocation):
         return checkpoint
 
     def settle(self, value: Any, send: Send) -> dict[str, Any]:
-        return harness_result(value, self._fidelity, self._kept, self.order.setting.scratch)
+        return harness_result(value, self._fidelity, self._kept, self.scope.request.scratch)
 
     def failure(self, error: BaseException) -> Failure:
         failure = super().failure(error)
@@ -397,7 +399,7 @@ HIDDEN = "gateway"
 """The part of the context that a handler never sees as it is: the token is in it."""
 
 
-class Setting:
+class InvocationRequest:
     """What the host sent along with one request."""
 
     __slots__ = (
@@ -451,8 +453,8 @@ class InvocationContext(Context):
     __slots__ = (
         "_gateway",
         "_keep",
+        "_request",
         "_send",
-        "_setting",
         "attempt",
         "chain_id",
         "compaction",
@@ -468,7 +470,7 @@ class InvocationContext(Context):
     def __init__(
         self,
         plugin_id: str,
-        setting: Setting,
+        request: InvocationRequest,
         cancellation: Cancellation,
         *,
         send: Callable[[Any], None],
@@ -477,21 +479,21 @@ class InvocationContext(Context):
         compaction: Compaction | None = None,
     ) -> None:
         """`keep` takes the data of a checkpoint, and returns it as a host is told."""
-        said = setting.context
-        super().__init__(Unconnected(VAI), plugin_id, said, setting.settings, cancellation)
-        self._setting = setting
+        said = request.context
+        super().__init__(Unconnected(VAI), plugin_id, said, request.settings, cancellation)
+        self._request = request
         self._send = send
         self._keep = keep
-        self._gateway = setting.gateway(awaitable)
+        self._gateway = request.gateway(awaitable)
         self.invocation_id = text(said, "invocation_id")
         self.trace_id = text(said, "trace_id")
         self.org_id = text(said, "org_id")
         self.chain_id = text(said, "chain_id")
         self.run_id = text(said, "run_id")
         self.deadline_at = text(said, "deadline_at")
-        self.tool_execution_id = setting.tool_execution_id
-        self.delivery_id = setting.delivery_id
-        self.attempt = setting.attempt
+        self.tool_execution_id = request.tool_execution_id
+        self.delivery_id = request.delivery_id
+        self.attempt = request.attempt
         self.compaction = compaction
 
     def progress(self, message: str = "", **more: Any) -> None:
@@ -502,11 +504,11 @@ class InvocationContext(Context):
 
     @property
     def scratch(self) -> Path | None:
-        if self._setting.scratch is None:
+        if self._request.scratch is None:
             return None
         from pathlib import Path
 
-        return Path(self._setting.scratch)
+        return Path(self._request.scratch)
 
     @property
     def gateway(self) -> Gateway | None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     class Attended(Protocol):
         """A conversation that can be asked to end."""
 
-        def leave_soon(self, why: str) -> None: ...
+        def shut_down(self, why: str) -> None: ...
 
 
 READ_SIZE = 65_536
@@ -59,11 +59,11 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         """All of it, however small the pipe's bites."""
-        self.refuse_copies()
+        self.exit_if_forked()
         while data:
             data = data[os.write(self._out, data) :]
 
-    def is_heard(self) -> bool:
+    def has_reader(self) -> bool:
         """Whether there is anybody left to read what is written."""
         from select import POLLERR, POLLHUP, POLLNVAL, poll
 
@@ -73,8 +73,8 @@ class Wire:
 
     def attend(self, conversation: Attended) -> None:
         """Have it end when this process is asked to, or when nobody is left at the other end."""
-        on_signals(lambda: conversation.leave_soon("this process was asked to end"))
-        when_alone(self, lambda: conversation.leave_soon("the host is gone"))
+        on_signals(lambda: conversation.shut_down("this process was asked to end"))
+        when_host_gone(self, lambda: conversation.shut_down("the host is gone"))
 
     def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
         """The conversation is over, and with it this process, which lets go of everything by itself."""
@@ -87,7 +87,7 @@ class Wire:
         except RuntimeError:
             pass  # the system has no thread to give; whoever wants us gone will have to see to it
 
-    def refuse_copies(self) -> None:
+    def exit_if_forked(self) -> None:
         """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open.
 
         That of a stream may be one of them, so nothing is flushed.
@@ -114,7 +114,7 @@ def claim() -> Wire:
     if _claimed is None:
         nothing = _nothing()
         _claimed = Wire(os.dup(0), os.dup(1))
-        disown_copies(_claimed.drop)
+        drop_in_forks(_claimed.drop)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
@@ -128,7 +128,7 @@ _is_copy = False
 """Whether the author's code has made this process by forking one that had a wire."""
 
 
-def disown_copies(drop: Callable[[], object]) -> None:
+def drop_in_forks(drop: Callable[[], object]) -> None:
     """Have every copy of this process let go of what is the original's, and know what it is."""
 
     def forked() -> None:
@@ -139,7 +139,7 @@ def disown_copies(drop: Callable[[], object]) -> None:
     os.register_at_fork(after_in_child=forked)
 
 
-def leave_copy(error: BaseException | None = None) -> None:
+def exit_copy(error: BaseException | None = None) -> None:
     """End this process, if it is a copy, where it comes back from the author's code: nobody waits for its answer.
 
     Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
@@ -179,7 +179,7 @@ def claim_early() -> None:
         claim()
 
 
-def when_alone(wire: Wire, call: Callable[[], object]) -> None:
+def when_host_gone(wire: Wire, call: Callable[[], object]) -> None:
     """Have the function called once, on a thread of its own, when the host is gone.
 
     The end of input does not always say so: somebody else may hold it open, and a plugin that serves one call reads
@@ -193,7 +193,7 @@ def when_alone(wire: Wire, call: Callable[[], object]) -> None:
 
 def _watch(wire: Wire, call: Callable[[], object], parent: int) -> None:
     sleep(LOOK_SECONDS)
-    while os.getppid() == parent and wire.is_heard():
+    while os.getppid() == parent and wire.has_reader():
         sleep(LOOK_SECONDS)
     call()
 
@@ -251,7 +251,7 @@ def on_signals(call: Callable[[], None]) -> None:
         os.close(ring)
         return
     for number in (SIGTERM, SIGINT):
-        signal(number, _nothing_more)
+        signal(number, _ignore_signal)
     try:
         start_new_thread(_wait, (hear, call))
     except RuntimeError:  # no thread to be had: the signals keep their default effect
@@ -273,9 +273,9 @@ def _restore_signals() -> None:
     """What a process does that nobody has arranged anything for; what the author has arranged stays."""
     set_wakeup_fd(-1)
     for number, usual in ((SIGTERM, SIG_DFL), (SIGINT, default_int_handler)):
-        if getsignal(number) is _nothing_more:
+        if getsignal(number) is _ignore_signal:
             signal(number, usual)
 
 
-def _nothing_more(number: int, frame: object) -> None:
+def _ignore_signal(number: int, frame: object) -> None:
     """The byte in the pipe says it all."""

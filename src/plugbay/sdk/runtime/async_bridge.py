@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId
     from plugbay.model.operations import HostOp
-    from plugbay.sdk.runtime.connection import Exchange, Heard
+    from plugbay.sdk.runtime.connection import Connection, Reply
     from plugbay.sdk.services.cancellation import Cancellation
 
     AsyncJob = Callable[[], Coroutine[Any, Any, None]]
@@ -135,26 +135,26 @@ class CancelledBy:
             self._timer.cancel()
 
 
-class AwaitableLine:
+class AwaitableClient:
     """Services for async handlers: ask, and await the answer."""
 
-    __slots__ = ("_exchange", "within")
+    __slots__ = ("_connection", "within")
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.within: CallId | None = None
         """The call that it is for."""
 
     async def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        replies = _Replies(self._exchange, op, timeout, self.within)
+        replies = _Replies(self._connection, op, timeout, self.within)
         return read(answer(await replies.next()))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> AwaitableStream:
-        return AwaitableStream(_Replies(self._exchange, op, timeout, self.within), read)
+        return AwaitableStream(_Replies(self._connection, op, timeout, self.within), read)
 
     def tell(self, op: HostOp) -> Done:
         """Told at once; that it can be awaited is for symmetry, so a forgotten `await` loses nothing."""
-        self._exchange.tell(op)
+        self._connection.tell(op)
         return Done()
 
 
@@ -170,35 +170,35 @@ class Done:
 class _Replies:
     """What the host says to one question, on the loop that asked it."""
 
-    __slots__ = ("_exchange", "_id", "_inbox", "_loop", "_op", "_timeout")
+    __slots__ = ("_connection", "_id", "_inbox", "_loop", "_op", "_timeout")
 
-    def __init__(self, exchange: Exchange, op: HostOp, timeout: float, within: CallId | None) -> None:
+    def __init__(self, connection: Connection, op: HostOp, timeout: float, within: CallId | None) -> None:
         import asyncio
 
         seconds("timeout", timeout)
         self._loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[Heard] = asyncio.Queue()
-        self._exchange = exchange
+        self._inbox: asyncio.Queue[Reply] = asyncio.Queue()
+        self._connection = connection
         self._op = op
         self._timeout = timeout
-        self._id = exchange.ask(op, self._put, within)
+        self._id = connection.ask(op, self._put, within)
 
-    def _put(self, heard: Heard) -> None:
+    def _put(self, heard: Reply) -> None:
         try:
             self._loop.call_soon_threadsafe(self._inbox.put_nowait, heard)
         except RuntimeError:
             pass  # that loop was the author's own, and is closed: nobody waits any more
 
-    async def next(self) -> Heard:
+    async def next(self) -> Reply:
         import asyncio
 
         try:
             return await asyncio.wait_for(self._inbox.get(), self._timeout)
         except TimeoutError:
-            self._exchange.give_up(self._id)
+            self._connection.give_up(self._id)
             raise timed_out(self._op, self._timeout) from None
         except asyncio.CancelledError:
-            self._exchange.give_up(self._id)
+            self._connection.give_up(self._id)
             raise
 
 

@@ -14,7 +14,7 @@ from plugbay.model.events import CallFinished
 from plugbay.sdk.declaring import seconds
 from plugbay.sdk.errors import ServiceError, service_error
 from plugbay.sdk.io.stdio import note
-from plugbay.sdk.services.host_client import lacking
+from plugbay.sdk.services.host_client import unsupported_service
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from plugbay.model.operations import HostOp
     from plugbay.sdk.io.stdio import Wire
 
-    Heard = CallFinished | CallProgress
-    Sink = Callable[[Heard], None]
+    Reply = CallFinished | CallProgress
+    Sink = Callable[[Reply], None]
 
 
-class Exchange:
+class Connection:
     """A machine and its wire, for any number of threads."""
 
     __slots__ = (
@@ -41,15 +41,15 @@ class Exchange:
         "_over",
         "_waiting",
         "_wire",
-        "lacks",
-        "make_way",
+        "release_reader",
+        "unsupported",
         "writing",
     )
 
-    def __init__(self, machine: Machine, wire: Wire, lacks: frozenset[type] = frozenset()) -> None:
-        self.lacks = lacks
+    def __init__(self, machine: Machine, wire: Wire, unsupported: frozenset[type] = frozenset()) -> None:
+        self.unsupported = unsupported
         """What this host cannot be asked or told: its contract has no word for it."""
-        self.make_way: Callable[[], None] = _nothing
+        self.release_reader: Callable[[], None] = _nothing
         """Called by whoever is about to wait for an answer: it may be the one who should be reading."""
         self._machine = machine
         self._wire = wire
@@ -85,7 +85,7 @@ class Exchange:
             self.flush()
         return events
 
-    def heard(self, event: Heard) -> None:
+    def deliver_reply(self, event: Reply) -> None:
         """Hand an answer, or a part of one, to whoever asked; nobody when they gave up."""
         with self._lock:
             last = isinstance(event, CallFinished)
@@ -100,7 +100,7 @@ class Exchange:
 
         `within` is the call of the host's that it is asked for, if there is one.
         """
-        self._refuse_lacking(op)
+        self._refuse_unsupported(op)
         with self._lock:
             if self._over:
                 raise ServiceError(Code.UNAVAILABLE, self._over)
@@ -127,24 +127,24 @@ class Exchange:
             self.flush()
 
     def tell(self, op: HostOp) -> None:
-        self._refuse_lacking(op)
+        self._refuse_unsupported(op)
         with self._lock:
             failure = self._machine.notify(op)
         self._flush_unless(failure)
 
-    def _refuse_lacking(self, op: HostOp) -> None:
-        self._wire.refuse_copies()
-        if type(op) in self.lacks:
-            raise lacking(op, self._machine.CONTRACT)
+    def _refuse_unsupported(self, op: HostOp) -> None:
+        self._wire.exit_if_forked()
+        if type(op) in self.unsupported:
+            raise unsupported_service(op, self._machine.CONTRACT)
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
         """Answer; what is said goes out with the next `flush`."""
-        self._wire.refuse_copies()
+        self._wire.exit_if_forked()
         with self._lock:
             self._machine.finish(id, value, failure)
 
     def progress(self, id: CallId, item: Any) -> None:
-        self._wire.refuse_copies()
+        self._wire.exit_if_forked()
         with self._lock:
             failure = self._machine.progress(id, item)
         self._flush_unless(failure)
@@ -189,37 +189,37 @@ class Exchange:
                 note(f"the host no longer reads what this plugin says: {error}")
 
 
-class BlockingLine:
+class BlockingClient:
     """Services for plain code: ask, and wait for the answer."""
 
-    __slots__ = ("_exchange", "within")
+    __slots__ = ("_connection", "within")
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.within: CallId | None = None
         """The call that it is for."""
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         seconds("timeout", timeout)
-        inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put, self.within)
+        inbox: SimpleQueue[Reply] = SimpleQueue()
+        id = self._connection.ask(op, inbox.put, self.within)
         return read(answer(self._next(inbox, id, op, timeout)))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> BlockingStream:
         seconds("timeout", timeout)
-        inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put, self.within)
+        inbox: SimpleQueue[Reply] = SimpleQueue()
+        id = self._connection.ask(op, inbox.put, self.within)
         return BlockingStream(lambda: self._next(inbox, id, op, timeout), read)
 
     def tell(self, op: HostOp) -> None:
-        self._exchange.tell(op)
+        self._connection.tell(op)
 
-    def _next(self, inbox: SimpleQueue[Heard], id: int, op: HostOp, timeout: float) -> Heard:
-        self._exchange.make_way()
+    def _next(self, inbox: SimpleQueue[Reply], id: int, op: HostOp, timeout: float) -> Reply:
+        self._connection.release_reader()
         try:
             return inbox.get(timeout=timeout)
         except Empty:
-            self._exchange.give_up(id)
+            self._connection.give_up(id)
             raise timed_out(op, timeout) from None
 
 
@@ -228,7 +228,7 @@ class BlockingStream:
 
     __slots__ = ("_next_heard", "_read", "result")
 
-    def __init__(self, next_heard: Callable[[], Heard], read: Callable[[Any], Any]) -> None:
+    def __init__(self, next_heard: Callable[[], Reply], read: Callable[[Any], Any]) -> None:
         self._next_heard = next_heard
         self._read = read
         self.result: Any = None
@@ -250,7 +250,7 @@ def _nothing() -> None:
     """Whoever waits is not in the way."""
 
 
-def answer(heard: Heard) -> Any:
+def answer(heard: Reply) -> Any:
     """The value of a finished call; its failure is raised."""
     assert isinstance(heard, CallFinished), "only a stream has parts"
     if heard.failure is not None:

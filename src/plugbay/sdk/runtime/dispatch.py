@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         def vector_backends(self) -> Mapping[str, object]: ...
 
 
-class Duty:
+class Task:
     """One thing to do for the host."""
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Duty:
         shape: Callable[[Any], Any] | None = None,
         keywords: dict[str, Any] | None = None,
         said: Mapping[str, Any] | None = None,
-        then: Duty | None = None,
+        then: Task | None = None,
         label: str = "",
         concurrent: bool = False,
         lane: int = REST,
@@ -150,7 +150,7 @@ def local_deadline(handler: Handler) -> float | None:
     return None if terms is None or terms.timeout is None else monotonic() + terms.timeout
 
 
-class Streamed(Duty):
+class Streamed(Task):
     """Something whose answer may come in pieces, and go out in pieces."""
 
     __slots__ = ()
@@ -180,7 +180,7 @@ class Streamed(Duty):
         return collector.end()
 
 
-class ChatDuty(Streamed):
+class ChatTask(Streamed):
     """A model's turn."""
 
     __slots__ = ("stream",)
@@ -196,7 +196,7 @@ class ChatDuty(Streamed):
         return hasattr(value, "__iter__") and not isinstance(value, str | dict)
 
 
-class ToolDuty(Streamed):
+class ToolTask(Streamed):
     """A tool, of which hosts want the whole answer at once."""
 
     __slots__ = ()
@@ -210,7 +210,7 @@ class ToolDuty(Streamed):
         return Pieces(self.handler.written)
 
 
-class Duties:
+class Dispatcher:
     """An author's declarations, by what a host may ask."""
 
     __slots__ = ("_offers", "_tools")
@@ -234,77 +234,77 @@ class Duties:
         )
         return frozenset(op for declared, ops in served if declared for op in ops)
 
-    def of(self, op: Operation) -> Duty | Failure:
+    def task_for(self, op: Operation) -> Task | Failure:
         """What to do about a request."""
         try:
             return _PLANS[type(op)](self, op)
         except MethodMissing as error:
             return error.failure()
 
-    def about(self, op: Operation) -> list[Duty]:
+    def tasks_for(self, op: Operation) -> list[Task]:
         """What to do about what we are told: for an event, something for each handler whose pattern covers it."""
         if not isinstance(op, DeliverEvent):
             return []
         event = Event(op.topic, op.payload)
         return [
-            Duty(handler, event, label=op.topic)
+            Task(handler, event, label=op.topic)
             for pattern, handler in self._offers.events
             if pattern is None or covers(pattern, op.topic)
         ]
 
-    def _tool(self, op: InvokeTool) -> Duty | Failure:
+    def _tool(self, op: InvokeTool) -> Task | Failure:
         return _call(self._tools.get(op.tool), "tool", op.tool, op)
 
-    def _method(self, op: CallMethod) -> Duty | Failure:
+    def _method(self, op: CallMethod) -> Task | Failure:
         return _call(self._offers.methods.get(op.method), "method", op.method, op)
 
-    def _hook(self, op: RunHook) -> Duty:
-        return Duty(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
+    def _hook(self, op: RunHook) -> Task:
+        return Task(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
 
-    def _start(self, op: StartChannel) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "start"), op.instance)
+    def _start(self, op: StartChannel) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "start"), op.instance)
 
-    def _stop(self, op: StopChannel) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "stop"))
+    def _stop(self, op: StopChannel) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "stop"))
 
-    def _send(self, op: SendOutbound) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "send"), op.message, shape=_receipt)
+    def _send(self, op: SendOutbound) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "send"), op.message, shape=_receipt)
 
-    def _chat(self, op: Chat) -> Duty:
-        return ChatDuty(_named(self._offers.llm_providers, "model provider", op.provider), op)
+    def _chat(self, op: Chat) -> Task:
+        return ChatTask(_named(self._offers.llm_providers, "model provider", op.provider), op)
 
-    def _upsert(self, op: UpsertVectors) -> Duty:
-        return Duty(self._store(op.backend, "upsert"), op.collection, op.records, shape=_count)
+    def _upsert(self, op: UpsertVectors) -> Task:
+        return Task(self._store(op.backend, "upsert"), op.collection, op.records, shape=_count)
 
-    def _search(self, op: SearchVectors) -> Duty:
-        return Duty(self._store(op.backend, "search"), op.collection, op.query, shape=_matches)
+    def _search(self, op: SearchVectors) -> Task:
+        return Task(self._store(op.backend, "search"), op.collection, op.query, shape=_matches)
 
-    def _delete(self, op: DeleteVectors) -> Duty:
-        return Duty(self._store(op.backend, "delete"), op.collection, op.ids, shape=_count)
+    def _delete(self, op: DeleteVectors) -> Task:
+        return Task(self._store(op.backend, "delete"), op.collection, op.ids, shape=_count)
 
     def _store(self, backend: str, method: str) -> Handler:
         return _part(self._offers.vector_backends, "vector backend", backend, method)
 
 
-_PLANS: dict[type, Callable[[Duties, Any], Duty | Failure]] = {
-    InvokeTool: Duties._tool,
-    CallMethod: Duties._method,
-    RunHook: Duties._hook,
-    StartChannel: Duties._start,
-    StopChannel: Duties._stop,
-    SendOutbound: Duties._send,
-    Chat: Duties._chat,
-    UpsertVectors: Duties._upsert,
-    SearchVectors: Duties._search,
-    DeleteVectors: Duties._delete,
+_PLANS: dict[type, Callable[[Dispatcher, Any], Task | Failure]] = {
+    InvokeTool: Dispatcher._tool,
+    CallMethod: Dispatcher._method,
+    RunHook: Dispatcher._hook,
+    StartChannel: Dispatcher._start,
+    StopChannel: Dispatcher._stop,
+    SendOutbound: Dispatcher._send,
+    Chat: Dispatcher._chat,
+    UpsertVectors: Dispatcher._upsert,
+    SearchVectors: Dispatcher._search,
+    DeleteVectors: Dispatcher._delete,
 }
 
 
-def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Duty | Failure:
+def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Task | Failure:
     if tool is None:
         return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
     keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords=keywords, said=op.context)
+    return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords=keywords, said=op.context)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Who does what the host wants done: plain handlers on worker threads, async ones on a loop of their own.
+"""Runs handlers: plain ones on worker threads, async ones on an event loop, or one at a time where order matters.
 
-Where a contract wants order, they take turns instead. Owns how a duty is performed and what its outcome is, how much is
-being done, and which handlers are quick enough for whoever reads. Knows no calls: an outcome goes to a function.
+Owns the threads, the count of tasks in flight, and the estimate which handlers are quick enough to run on the reader's
+thread. Built on `_thread`: `threading` costs 6 ms of start-up. The outcome of a task goes to a callback.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from time import monotonic
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.context import Context
-from plugbay.sdk.io.stdio import leave_copy
-from plugbay.sdk.runtime.connection import BlockingLine
+from plugbay.sdk.io.stdio import exit_copy
+from plugbay.sdk.runtime.connection import BlockingClient
 from plugbay.sdk.types.handlers import QUICK_SECONDS
 
 TYPE_CHECKING = False
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from plugbay.sdk.context import Settings
     from plugbay.sdk.runtime.async_bridge import AsyncJob, Bridge
-    from plugbay.sdk.runtime.connection import Exchange
-    from plugbay.sdk.runtime.dispatch import Duty
+    from plugbay.sdk.runtime.connection import Connection
+    from plugbay.sdk.runtime.dispatch import Task
     from plugbay.sdk.services.cancellation import Cancellation
 
-    Done = Callable[[Duty, Any, Failure | None], None]
+    Done = Callable[[Task, Any, Failure | None], None]
     Send = Callable[[Any], None]
     Job = Callable[[], None]
 else:
@@ -41,96 +41,96 @@ BUSY_RETRY_MS = 1_000
 """When a host that was told we are busy may try again."""
 
 
-class Crew:
+class Executor:
     """Everybody who works for one plugin."""
 
     __slots__ = (
         "_bridge",
         "_bridging",
         "_busy",
-        "_exchange",
-        "_here",
+        "_connection",
+        "_inline",
         "_plugin_id",
+        "_serial",
         "_settings",
-        "_turns",
         "_workers",
-        "tally",
+        "in_flight",
     )
 
     def __init__(
         self,
-        exchange: Exchange,
+        connection: Connection,
         plugin_id: str,
         settings: Settings | None = None,
-        turns: Turns | None = None,
+        serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
-        """With `turns`, handlers run one at a time. `busy` is the code of what is refused because there is no room."""
-        self._exchange = exchange
+        """With `serial`, handlers run one at a time. `busy` is the code of what is refused because there is no room."""
+        self._connection = connection
         self._plugin_id = plugin_id
         self._settings = settings
-        self._turns = turns
+        self._serial = serial
         self._busy = busy
         self._workers = Workers()
         self._bridge: Bridge | None = None
         """Loaded for the first async handler: that is 1 % of a start."""
         self._bridging = allocate_lock()
-        self.tally = Tally()
+        self.in_flight = InFlight()
         """How much is being done."""
-        self._here = False
+        self._inline = False
         """Whether something is being done where it was read. If it takes long, that is not tried again meanwhile."""
 
-    def start(self, duty: Duty, done: Done, drop: Callable[[Duty], None] | None = None) -> bool:
-        """Have a duty done elsewhere; False when there is no room for it.
+    def start(self, task: Task, done: Done, drop: Callable[[Task], None] | None = None) -> bool:
+        """Have a task done elsewhere; False when there is no room for it.
 
         With `drop`, it may also be dropped later, and this is called then.
         """
-        self.tally.begin()
-        if self._turns is not None and not duty.concurrent:
-            started = self._queue(self._turns, duty, done, drop)
-        elif duty.handler.is_async:
-            started = self._await(lambda: self._perform_async(duty, done))
+        self.in_flight.begin()
+        if self._serial is not None and not task.concurrent:
+            started = self._queue(self._serial, task, done, drop)
+        elif task.handler.is_async:
+            started = self._await(lambda: self._run_async(task, done))
         else:
-            started = self._workers.submit(lambda: self._perform(duty, done))
+            started = self._workers.submit(lambda: self._run(task, done))
         if not started:
-            self.tally.end()
+            self.in_flight.end()
         return started
 
-    def is_quick(self, duty: Duty) -> bool:
-        """Whether a duty is likely to be done before another thread would have begun with it."""
-        quick = duty.handler.pace < QUICK_SECONDS and not self._here
-        return quick and (self._turns is None or duty.concurrent)
+    def is_quick(self, task: Task) -> bool:
+        """Whether a task is likely to be done before another thread would have begun with it."""
+        quick = task.handler.pace < QUICK_SECONDS and not self._inline
+        return quick and (self._serial is None or task.concurrent)
 
-    def do(self, duty: Duty, done: Done) -> None:
-        """Do a duty of a plain handler here and now, by somebody who is counted already."""
-        self._here = True
-        self._call(duty, done)
-        self._here = False
+    def run_inline(self, task: Task, done: Done) -> None:
+        """Do a task of a plain handler here and now, by somebody who is counted already."""
+        self._inline = True
+        self._call(task, done)
+        self._inline = False
 
-    def do_alone(self, duty: Duty, seconds: float) -> Failure | None:
+    def run_alone(self, task: Task, seconds: float) -> Failure | None:
         """Do one thing and wait for it. Not on a worker: all of them may be stuck."""
         ended: SimpleQueue[Failure | None] = SimpleQueue()
 
-        def done(duty: Duty, value: Any, failure: Failure | None) -> None:
+        def done(task: Task, value: Any, failure: Failure | None) -> None:
             ended.put(failure)
 
-        self.tally.begin()
-        if duty.handler.is_async:
-            self._await(lambda: self._perform_async(duty, done))
+        self.in_flight.begin()
+        if task.handler.is_async:
+            self._await(lambda: self._run_async(task, done))
         else:
-            start_new_thread(self._perform, (duty, done))
+            start_new_thread(self._run, (task, done))
         try:
             return ended.get(timeout=max(seconds, 0.0))
         except Empty:
-            return Failure(Code.TIMEOUT, f"{duty.label} did not finish in time", origin=Origin.PLUGIN)
+            return Failure(Code.TIMEOUT, f"{task.label} did not finish in time", origin=Origin.PLUGIN)
 
     def stop(self) -> None:
         """Where the process goes on: end the threads that wait for work."""
         self._workers.stop()
         if self._bridge is not None:
             self._bridge.stop()
-        if self._turns is not None:
-            self._turns.stop()
+        if self._serial is not None:
+            self._serial.stop()
 
     def refusal(self) -> Failure:
         """Why there is no room."""
@@ -138,61 +138,61 @@ class Crew:
 
     # Taking turns.
 
-    def _queue(self, turns: Turns, duty: Duty, done: Done, drop: Callable[[Duty], None] | None) -> bool:
+    def _queue(self, serial: SerialQueue, task: Task, done: Done, drop: Callable[[Task], None] | None) -> bool:
         def dropped() -> None:
             if drop is not None:
-                drop(duty)
-            self.tally.end()
+                drop(task)
+            self.in_flight.end()
 
-        turn = Turn(lambda: self._take_turn(duty, done), dropped if drop is not None else None, duty.weight)
-        return turns.submit(turn, duty.lane)
+        turn = QueuedJob(lambda: self._run_in_order(task, done), dropped if drop is not None else None, task.weight)
+        return serial.submit(turn, task.lane)
 
-    def _take_turn(self, duty: Duty, done: Done) -> None:
+    def _run_in_order(self, task: Task, done: Done) -> None:
         """Do it from beginning to end, wherever it runs: then others may."""
         over: SimpleQueue[None] = SimpleQueue()
 
-        def ended(duty: Duty, value: Any, failure: Failure | None) -> None:
+        def ended(task: Task, value: Any, failure: Failure | None) -> None:
             try:
-                done(duty, value, failure)
+                done(task, value, failure)
             finally:
                 over.put(None)
 
-        if not duty.handler.is_async:
-            self._perform(duty, ended)
-        elif not self._await(lambda: self._perform_async(duty, ended)):
-            self._end(duty, ended, None, self.refusal())
+        if not task.handler.is_async:
+            self._run(task, ended)
+        elif not self._await(lambda: self._run_async(task, ended)):
+            self._end(task, ended, None, self.refusal())
         over.get()
 
     # Doing it.
 
-    def _perform(self, duty: Duty, done: Done) -> None:
+    def _run(self, task: Task, done: Done) -> None:
         try:
-            self._call(duty, done)
+            self._call(task, done)
         finally:
-            self.tally.end()
+            self.in_flight.end()
 
-    def _call(self, duty: Duty, done: Done) -> None:
+    def _call(self, task: Task, done: Done) -> None:
         began = monotonic()
         value, failure = None, None
         try:
-            send = self._sending(duty)
-            value = duty.call(self._blocking_context, send)
+            send = self._sending(task)
+            value = task.call(self._blocking_context, send)
             if hasattr(value, "__await__") or hasattr(value, "__aiter__"):
-                self._pass_on(duty, value, done)
+                self._await_result(task, value, done)
                 return
-            value = duty.settle(value, send)
+            value = task.settle(value, send)
         except BaseException as error:  # SystemExit too: a thread that ends must not take the answer with it
-            failure = duty.failure(error)
-        leave_copy()
-        handler = duty.handler
+            failure = task.failure(error)
+        exit_copy()
+        handler = task.handler
         handler.pace += (monotonic() - began - handler.pace) * PACE_SHARE
-        done(duty, value, failure)
+        done(task, value, failure)
 
-    def _pass_on(self, duty: Duty, value: Any, done: Done) -> None:
+    def _await_result(self, task: Task, value: Any, done: Done) -> None:
         """A plain function returned something to await: it goes on where that is possible."""
-        self.tally.begin()
-        if not self._await(lambda: self._settle_async(duty, lambda: value, done)):
-            self._end(duty, done, None, self.refusal())
+        self.in_flight.begin()
+        if not self._await(lambda: self._settle_async(task, lambda: value, done)):
+            self._end(task, done, None, self.refusal())
 
     def _await(self, job: AsyncJob) -> bool:
         """Have a coroutine run; False when there is no room for it."""
@@ -203,42 +203,42 @@ class Crew:
                 self._bridge = Bridge()
         return self._bridge.submit(job)
 
-    async def _perform_async(self, duty: Duty, done: Done) -> None:
-        await self._settle_async(duty, lambda: duty.call(self._awaitable_context, self._sending(duty)), done)
+    async def _run_async(self, task: Task, done: Done) -> None:
+        await self._settle_async(task, lambda: task.call(self._awaitable_context, self._sending(task)), done)
 
-    async def _settle_async(self, duty: Duty, begin: Callable[[], Any], done: Done) -> None:
+    async def _settle_async(self, task: Task, begin: Callable[[], Any], done: Done) -> None:
         from plugbay.sdk.runtime.async_bridge import CancelledBy
 
         value, failure = None, None
         try:
-            with CancelledBy(duty.stop):
-                value = await duty.settle_later(begin(), self._sending(duty))
+            with CancelledBy(task.stop):
+                value = await task.settle_later(begin(), self._sending(task))
         except BaseException as error:
-            failure = duty.failure(error)
-        leave_copy()
-        self._end(duty, done, value, failure)
+            failure = task.failure(error)
+        exit_copy()
+        self._end(task, done, value, failure)
 
-    def _end(self, duty: Duty, done: Done, value: Any, failure: Failure | None) -> None:
+    def _end(self, task: Task, done: Done, value: Any, failure: Failure | None) -> None:
         try:
-            done(duty, value, failure)
+            done(task, value, failure)
         finally:
-            self.tally.end()
+            self.in_flight.end()
 
-    def _sending(self, duty: Duty) -> Send:
+    def _sending(self, task: Task) -> Send:
         """What takes parts of its answer before the end."""
-        number = duty.number
-        return nowhere if number is None else lambda item: self._exchange.progress(number, item)
+        number = task.number
+        return discard if number is None else lambda item: self._connection.progress(number, item)
 
     def _blocking_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
-        return Context(BlockingLine(self._exchange), self._plugin_id, said, self._settings, stop)
+        return Context(BlockingClient(self._connection), self._plugin_id, said, self._settings, stop)
 
     def _awaitable_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
-        from plugbay.sdk.runtime.async_bridge import AwaitableLine
+        from plugbay.sdk.runtime.async_bridge import AwaitableClient
 
-        return Context(AwaitableLine(self._exchange), self._plugin_id, said, self._settings, stop)
+        return Context(AwaitableClient(self._connection), self._plugin_id, said, self._settings, stop)
 
 
-def nowhere(item: object) -> None:
+def discard(item: object) -> None:
     """For what nobody streams."""
 
 
@@ -299,7 +299,7 @@ class Workers:
                 self._open -= 1
 
 
-class Tally:
+class InFlight:
     """How much is being done, for whoever wants to wait until nothing is."""
 
     __slots__ = ("_calm", "_count", "_lock")
@@ -341,7 +341,7 @@ MAX_URGENT = 64
 them, not the first."""
 
 MAX_IN_A_ROW = 32
-"""Turns that keys and the mouse may take before something else has one: a key that is held down freezes no screen."""
+"""Urgent jobs (keys, mouse) that may run before one of the rest does: a key that is held down freezes no screen."""
 
 MAX_QUEUED = 1_024
 """Everything else that waits."""
@@ -350,7 +350,7 @@ MAX_QUEUED_BYTES = 64 << 20
 """Of what waits: a publisher in pieces of 2 MiB may be thirty of them ahead, and a plugin stays small."""
 
 
-class Turn:
+class QueuedJob:
     """Something to do; what is done instead when it has to give way, and how many bytes wait with it."""
 
     __slots__ = ("drop", "run", "weight")
@@ -365,57 +365,57 @@ class Turn:
 class Lane:
     """What waits, in order."""
 
-    __slots__ = ("_capacity", "_most", "_turns", "_weight")
+    __slots__ = ("_capacity", "_most", "_serial", "_weight")
 
     def __init__(self, capacity: int, most: int) -> None:
-        self._turns: deque[Turn] = deque()
+        self._serial: deque[QueuedJob] = deque()
         self._capacity = capacity
         self._most = most
         self._weight = 0
 
-    def add(self, turn: Turn) -> list[Turn]:
+    def add(self, turn: QueuedJob) -> list[QueuedJob]:
         """Take it in; what had to give way for it. It is among them when there was no room at all."""
-        self._turns.append(turn)
+        self._serial.append(turn)
         self._weight += turn.weight
-        dropped: list[Turn] = []
-        while len(self._turns) > self._capacity or (self._weight > self._most and len(self._turns) > 1):
-            victim = next((waiting for waiting in self._turns if waiting.drop is not None), turn)
-            self._turns.remove(victim)
+        dropped: list[QueuedJob] = []
+        while len(self._serial) > self._capacity or (self._weight > self._most and len(self._serial) > 1):
+            victim = next((waiting for waiting in self._serial if waiting.drop is not None), turn)
+            self._serial.remove(victim)
             self._weight -= victim.weight
             dropped.append(victim)
         return dropped
 
-    def next(self) -> Turn | None:
-        if not self._turns:
+    def next(self) -> QueuedJob | None:
+        if not self._serial:
             return None
-        turn = self._turns.popleft()
+        turn = self._serial.popleft()
         self._weight -= turn.weight
         return turn
 
 
-class Turns:
+class SerialQueue:
     """A thread that does one thing after the other."""
 
-    __slots__ = ("_bell", "_lanes", "_lock", "_over", "_row", "_started")
+    __slots__ = ("_lanes", "_lock", "_over", "_row", "_started", "_wake")
 
     def __init__(
         self, urgent: int = MAX_URGENT, waiting: int = MAX_QUEUED, waiting_bytes: int = MAX_QUEUED_BYTES
     ) -> None:
         self._lanes = tuple(Lane(capacity, waiting_bytes) for capacity in (urgent, urgent, waiting))
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._lock = allocate_lock()
         self._row = 0
         """How many of the last turns in a row were urgent."""
         self._started = False
         self._over = False
 
-    def submit(self, turn: Turn, lane: int = REST) -> bool:
+    def submit(self, turn: QueuedJob, lane: int = REST) -> bool:
         """Have it done when its turn comes; False when there is no room and it cannot give way."""
         with self._lock:
             if not self._started and not self._start():
                 return False
             dropped = self._lanes[lane].add(turn)
-        self._bell.put(None)
+        self._wake.put(None)
         for victim in dropped:
             if victim.drop is not None:
                 victim.drop()
@@ -424,7 +424,7 @@ class Turns:
     def stop(self) -> None:
         """Have the thread end after the turn that it is in; for processes that go on."""
         self._over = True
-        self._bell.put(None)
+        self._wake.put(None)
 
     def _start(self) -> bool:
         try:
@@ -436,13 +436,13 @@ class Turns:
 
     def _work(self) -> None:
         while not self._over:
-            self._bell.get()
+            self._wake.get()
             with self._lock:
                 turn = self._next()
             if turn is not None:  # the bell rings for those, too, that had to give way
                 turn.run()
 
-    def _next(self) -> Turn | None:
+    def _next(self) -> QueuedJob | None:
         """What is first, unless the last lane has waited long enough."""
         keys, mouse, rest = self._lanes
         turn = rest.next() if self._row >= MAX_IN_A_ROW else None

@@ -21,67 +21,67 @@ MOMENT = 0.005
 """Seconds for which nobody may be reading; as long as Python lets a thread run before another one has its turn."""
 
 
-class Relay:
+class Reader:
     """The baton, and whoever sees to it that it is never down for long."""
 
-    __slots__ = ("_away", "_baton", "_bell", "_laid_down", "_lead", "_rests")
+    __slots__ = ("_idle", "_lock", "_read_loop", "_released_by", "_releases", "_wake")
 
     def __init__(self, lead: Callable[[], None]) -> None:
-        """`lead` reads until `aside` says that somebody else does."""
-        self._lead = lead
-        self._baton = allocate_lock()
-        self._laid_down = 0
+        """`lead` reads until `run_inline` says that somebody else does."""
+        self._read_loop = lead
+        self._lock = allocate_lock()
+        self._releases = 0
         """How often; only whoever holds the baton counts."""
-        self._away = 0
+        self._released_by = 0
         """The thread that laid it down the last time."""
-        self._rests = False
+        self._idle = False
         """Whether whoever sees to it is asleep, until the baton is laid down again."""
-        self._bell: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._wake: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run(self) -> NoReturn:
         """Have other threads read, and see to it that one always does. Raises whatever reading ends with."""
-        self._baton.acquire()
-        start_new_thread(self._carry, ())
+        self._lock.acquire()
+        start_new_thread(self._read, ())
         seen = 0
         while True:
-            self._rests = True
-            if self._laid_down == seen and (error := self._bell.get()) is not None:
+            self._idle = True
+            if self._releases == seen and (error := self._wake.get()) is not None:
                 raise error
-            self._rests = False
-            while self._laid_down != seen:
-                seen = self._laid_down
+            self._idle = False
+            while self._releases != seen:
+                seen = self._releases
                 sleep(MOMENT)
-            while not self._pass_on():
+            while not self._start_reader():
                 sleep(MOMENT)
 
-    def aside(self, job: Callable[..., object], *arguments: Any) -> bool:
+    def run_inline(self, job: Callable[..., object], *arguments: Any) -> bool:
         """Do something that may take long, and raises nothing; False when somebody else reads by now."""
-        self._laid_down += 1
-        self._away = get_ident()
-        self._baton.release()
-        if self._rests:
-            self._rests = False
-            self._bell.put(None)
+        self._releases += 1
+        self._released_by = get_ident()
+        self._lock.release()
+        if self._idle:
+            self._idle = False
+            self._wake.put(None)
         job(*arguments)
-        return self._baton.acquire(blocking=False)
+        return self._lock.acquire(blocking=False)
 
-    def make_way(self) -> None:
+    def release_reader(self) -> None:
         """This thread is about to wait for what the host says: if it should be reading, another one does."""
-        if self._away == get_ident():
-            self._pass_on()
+        if self._released_by == get_ident():
+            self._start_reader()
 
-    def _pass_on(self) -> bool:
+    def _start_reader(self) -> bool:
         """Give the baton to a new thread if it is down; False when the system has no thread to give."""
-        if self._baton.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             try:
-                start_new_thread(self._carry, ())
+                start_new_thread(self._read, ())
             except RuntimeError:
-                self._baton.release()
+                self._lock.release()
                 return False
         return True
 
-    def _carry(self) -> None:
+    def _read(self) -> None:
         try:
-            self._lead()
+            self._read_loop()
         except BaseException as error:
-            self._bell.put(error)
+            self._wake.put(error)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from plugbay.sdk.services.host_client import Line
+    from plugbay.sdk.services.host_client import HostClient
 
     Lists = Mapping[str, Sequence[Any]]
 
@@ -39,10 +39,10 @@ GRACE_SECONDS = 1.0
 class Actions:
     """What other plugins, or the host, do when they are asked. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def invoke(self, name: str, data: Any = b"", timeout: float = SERVICE_SECONDS) -> Any:
         """Have an action done with bytes, a text or a JSON value; the bytes it answers with.
@@ -50,7 +50,7 @@ class Actions:
         An action of this same plugin waits for its turn, unless it was declared `concurrent`.
         """
         op = InvokeAction(name, as_bytes(data), max(int(seconds("timeout", timeout) * 1000), 1))
-        return self._line.ask(op, bytes, timeout + GRACE_SECONDS)
+        return self._client.ask(op, bytes, timeout + GRACE_SECONDS)
 
 
 class FileEntry(Value):
@@ -67,18 +67,18 @@ class FileEntry(Value):
 class Files:
     """Files outside of the plugin's reach, below the folders it was granted. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def read(self, path: str | os.PathLike[str], timeout: float = SERVICE_SECONDS) -> Any:
         """The bytes of a file."""
-        return self._line.ask(ReadFile(_absolute(path)), bytes, timeout)
+        return self._client.ask(ReadFile(_absolute(path)), bytes, timeout)
 
     def list(self, path: str | os.PathLike[str], timeout: float = SERVICE_SECONDS) -> Any:
         """A list with a `FileEntry` for everything in a folder."""
-        return self._line.ask(ReadFolder(_absolute(path)), _entries, timeout)
+        return self._client.ask(ReadFolder(_absolute(path)), _entries, timeout)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -120,10 +120,10 @@ class Response(Value):
 class Http:
     """The network, through the host and to the servers it grants. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def fetch(
         self,
@@ -137,7 +137,7 @@ class Http:
         pairs = headers.items() if hasattr(headers, "items") else headers
         sent = None if body is None else as_bytes(body)
         op = FetchUrl(url, method, sent, [(name, value) for name, value in pairs])
-        return self._line.ask(op, _response, timeout)
+        return self._client.ask(op, _response, timeout)
 
 
 def _response(answer: Mapping[str, Any]) -> Response:
@@ -169,17 +169,17 @@ class Snapshot(Value):
 class Snapshots:
     """The host's store of snapshots. Everything is awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def publish(self, topic: str, value: Any) -> Any:
         """Put bytes, a text or a JSON value under a topic, in the place of what is there.
 
         No host says whether it wanted it: one that did not grant the event bus drops it without a word.
         """
-        return self._line.tell(PublishSnapshot(topic, as_bytes(value)))
+        return self._client.tell(PublishSnapshot(topic, as_bytes(value)))
 
     def publish_chunked(
         self,
@@ -212,7 +212,7 @@ class Snapshots:
         )
         told: Any = None
         for piece in pieces:
-            told = self._line.tell(PublishSnapshot(topic, piece))
+            told = self._client.tell(PublishSnapshot(topic, piece))
         return told
 
     def get(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
@@ -221,14 +221,14 @@ class Snapshots:
         def read(kept: Mapping[str, Any]) -> Snapshot | None:
             return None if kept["data"] is None else Snapshot(topic, kept["data"], kept["version"])
 
-        return self._line.ask(GetSnapshot(topic), read, timeout)
+        return self._client.ask(GetSnapshot(topic), read, timeout)
 
     def subscribe(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
         """Hear what is published under one more topic, for as long as this process lives.
 
         Nothing that was published before is told: `get` it. `@plugin.on_snapshot` handlers hear it.
         """
-        return self._line.ask(SubscribeSnapshot(topic), lambda _: None, timeout)
+        return self._client.ask(SubscribeSnapshot(topic), lambda _: None, timeout)
 
 
 def as_bytes(value: Any) -> bytes:

@@ -3,7 +3,7 @@
     chain = ctx.gateway.get("/v1/chains/ch_123")
     run = ctx.gateway.post("/v1/runs", {"session_id": …})
 
-Owns how a request is made safe: it goes to the host and nowhere else, it is never sent twice under two names, it does
+Owns how a request is made safe: it goes to the host and discard else, it is never sent twice under two names, it does
 not outlive the call, and its token is in no error and no `repr`. Refuses to know what can be asked. Loads `urllib` with
 the first request: 60 ms that a plugin without requests never pays.
 """
@@ -214,7 +214,7 @@ def _answer(method: str, url: str, headers: dict[str, str], body: bytes | None, 
 
 
 def _opener() -> Any:
-    """What sends requests: nowhere else than asked, because the token would go along."""
+    """Sends requests and follows no redirect: the token would go along."""
     from urllib.request import HTTPRedirectHandler, build_opener
 
     class Stay(HTTPRedirectHandler):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from plugbay.model.operations import HostOp
 
-    class Line(Protocol):
+    class HostClient(Protocol):
         """How what is asked reaches the host; blocking, awaitable, or not at all."""
 
         within: Any
@@ -87,15 +87,15 @@ class Unconnected:
         self.within: Any = None
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        raise lacking(op, self._contract)
+        raise unsupported_service(op, self._contract)
 
     stream = ask
 
     def tell(self, op: HostOp) -> Any:
-        raise lacking(op, self._contract)
+        raise unsupported_service(op, self._contract)
 
 
-def lacking(op: HostOp, contract: str) -> Unsupported:
+def unsupported_service(op: HostOp, contract: str) -> Unsupported:
     """What a plugin hears that asks for something its host, which speaks `contract`, does not offer."""
     service, contracts = _SERVICES[type(op)]
     return Unsupported(service, contract, contracts)

@@ -44,10 +44,10 @@ from plugbay.sdk.results import RESULT
 from plugbay.sdk.screens.canvas import width
 from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
 from plugbay.sdk.services.brokered import as_bytes
-from plugbay.sdk.testing.services import Desk
+from plugbay.sdk.testing.services import HostServices
 from plugbay.sdk.testing.session import Pending, Session
-from plugbay.sdk.testing.spec import Terms, check, introduced, spec_of
-from plugbay.sdk.testing.vai import Errand, tool_value
+from plugbay.sdk.testing.spec import OperatorSettings, check, introduced, spec_of
+from plugbay.sdk.testing.vai import VaiRequest, tool_value
 from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
@@ -99,7 +99,7 @@ class BegunCall:
                 end()
 
 
-class Core(Desk):
+class BaseHost(HostServices):
     """A host of one plugin, without words."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Core(Desk):
         self.plugin = plugin
         self.contract = contract
         self.spec = spec_of(plugin, contract, folder)
-        self.terms = Terms(self.spec, grants, config, secrets)
+        self.terms = OperatorSettings(self.spec, grants, config, secrets)
         super().__init__(self.spec, self.terms)
         self.progress: list[Any] = []
         """What was said before the answer of the last call."""
@@ -169,7 +169,7 @@ class Core(Desk):
         """Tell the plugin something, and wait until it has dealt with it."""
         if self._session is None:
             raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
-        refusal = self._session.line.tell(op)
+        refusal = self._session.conversation.tell(op)
         if refusal is not None:
             raise CallFailed(refusal)
         self.settle()
@@ -184,7 +184,7 @@ class Core(Desk):
         patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
         allowed = patience if timeout is None else seconds("timeout", timeout)
         talk = session or self._begin_session()
-        pending = Pending(talk.line, op, allowed, self.spec.timeouts.grace)
+        pending = Pending(talk.conversation, op, allowed, self.spec.timeouts.grace)
         call = BegunCall(pending, read, self.spec.id)
         return call if session is not None else call.then(lambda: self._end_session(talk))
 
@@ -231,7 +231,7 @@ class Core(Desk):
             check(schema, given, export.name, self.spec.id)
 
     def _hello(self) -> Mapping[str, Any]:
-        return {} if self._session is None else self._session.line.hello
+        return {} if self._session is None else self._session.conversation.hello
 
     def _json(self, value: Any) -> Any:
         """A value as it is on the wire: nobody shares it with the test."""
@@ -267,7 +267,7 @@ def host(
     return MemoryHost(plugin, contract, config=config, secrets=secrets, grants=grants, folder=folder)
 
 
-class MemoryHost(Core):
+class MemoryHost(BaseHost):
     """A host of one plugin. The services it has for that plugin are its attributes."""
 
     _generation = 0
@@ -300,10 +300,10 @@ class MemoryHost(Core):
         if self.contract != VAI:
             make = CallMethod if export.kind == "method" else InvokeTool
             return self._begun(make(export.name, given, dict(context or {})), timeout)
-        errand = self._errand(export, context, timeout)
+        vai_request = self._vai_request(export, context, timeout)
         returns = getattr(offers(self.plugin)[export.name].handler, "output_schema", None)
-        call = self._begun(errand.tool(given), timeout, lambda result: tool_value(result, returns))
-        return call.then(errand.close)
+        call = self._begun(vai_request.tool(given), timeout, lambda result: tool_value(result, returns))
+        return call.then(vai_request.close)
 
     def _begin_words(self, name: str, given: Any, timeout: float | None) -> BegunCall:
         """A tool by the command line that tools are behind."""
@@ -327,8 +327,8 @@ class MemoryHost(Core):
         if self.contract == VAI:
             found = [offer.id for offer in offers(self.plugin).values() if hook in offer.by_event]
             export = self._export(found[0] if found else hook, "hook")
-            with self._errand(export, context, None) as errand:
-                return dict(self.ask(errand.hook({"type": hook, **event})))
+            with self._vai_request(export, context, None) as vai_request:
+                return dict(self.ask(vai_request.hook({"type": hook, **event})))
         export = self._export(hook, "hook")
         return dict(self.ask(RunHook(export.name, self._json(dict(event)), dict(context or {}))))
 
@@ -346,8 +346,8 @@ class MemoryHost(Core):
             raise CallFailed(self._unknown("compactor", "the compactor", []))
         if self.contract == VAI:
             export = self._export(export_id(self.plugin.compaction.name), "compactor")
-            with self._errand(export, context, None) as errand:
-                return list(self.ask(errand.compactor(messages, pinned, max_tokens))["seed_blocks"])
+            with self._vai_request(export, context, None) as vai_request:
+                return list(self.ask(vai_request.compactor(messages, pinned, max_tokens))["seed_blocks"])
         event = {"strategy": "drop", "trigger": "manual", "messages": list(map(dict, messages)), "keep": keep}
         answer = self.ask(RunHook("pre_compact", self._json(event), dict(context or {})))
         left: list[Any] | None = answer.get("messages")
@@ -368,9 +368,9 @@ class MemoryHost(Core):
         What it left in files is in `host.artifacts`, what it told on its way in `host.progress`.
         """
         export = self._export(harness, "harness")
-        with self._errand(export, context, timeout) as errand:
-            result = dict(self.ask(errand.harness(text, trigger, checkpoint), timeout))
-            self.artifacts = errand.artifacts(result)
+        with self._vai_request(export, context, timeout) as vai_request:
+            result = dict(self.ask(vai_request.harness(text, trigger, checkpoint), timeout))
+            self.artifacts = vai_request.artifacts(result)
             return result
 
     # Models, channels and vectors.
@@ -444,9 +444,9 @@ class MemoryHost(Core):
             heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "nothing"
             raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")
 
-    def _errand(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> Errand:
+    def _vai_request(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> VaiRequest:
         allowed = export.facts["timeout_ms"] / 1000 if timeout is None else seconds("timeout", timeout)
-        return Errand(export, self.terms, about or {}, allowed)
+        return VaiRequest(export, self.terms, about or {}, allowed)
 
 
 def called_value(result: Mapping[str, Any], tool: Export) -> Any:

@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.model.spec import PluginSpec
-    from plugbay.sdk.testing.spec import Terms
+    from plugbay.sdk.testing.spec import OperatorSettings
 
-    Line = str | Mapping[str, Any] | Failure | list[str] | Callable[[CompleteChat], Any]
+    ScriptLine = str | Mapping[str, Any] | Failure | list[str] | Callable[[CompleteChat], Any]
 
 MODELS = {"mcp": "sampling"}
 """The capability that models are behind, where it is not called as most do."""
 
 
-class Desk:
+class HostServices:
     """The host as one plugin sees it."""
 
-    def __init__(self, spec: PluginSpec, terms: Terms) -> None:
+    def __init__(self, spec: PluginSpec, terms: OperatorSettings) -> None:
         self._spec = spec
         self._terms = terms
         self.memory, self.llm, self.people = FakeMemory(), FakeLlm(), FakePeople()
@@ -261,9 +261,9 @@ class FakeLlm:
 
     def __init__(self) -> None:
         self.asked: list[CompleteChat] = []
-        self._script: list[Line] = []
+        self._script: list[ScriptLine] = []
 
-    def script(self, lines: Iterable[Line]) -> None:
+    def script(self, lines: Iterable[ScriptLine]) -> None:
         """What is answered next: a text, a list of pieces, `{content, finish_reason, usage}`, a `Failure`, or a
         function that is given the request and returns one of these.
         """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.plugin import Plugin
     from plugbay.sdk.runtime.resident import Resident
 
-    class Desk(Protocol):
+    class HostServices(Protocol):
         """Where a plugin asks and tells."""
 
         def answer(self, op: Any, progress: Callable[[Any], None]) -> Any: ...
@@ -41,7 +41,7 @@ END_SECONDS = 6.0
 """How long a plugin may take to leave: more than any contract gives its handlers."""
 
 
-class Overheard:
+class CapturedStderr:
     """A stream that keeps the lines that pass through it."""
 
     def __init__(self, stream: Any) -> None:
@@ -63,7 +63,7 @@ class Overheard:
 class Session:
     """A plugin and the conversation it has."""
 
-    def __init__(self, plugin: Plugin, machine: Machine, desk: Desk, seconds: float) -> None:
+    def __init__(self, plugin: Plugin, machine: Machine, desk: HostServices, seconds: float) -> None:
         """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
         self._plugin = plugin
         self._wire = MemoryWire()
@@ -71,12 +71,12 @@ class Session:
         self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._raised: BaseException | None = None
         self._left = False
-        self._overheard = Overheard(sys.stderr)
+        self._overheard = CapturedStderr(sys.stderr)
         sys.stderr = self._overheard
-        self.line = Conversation(machine, self._wire, desk)
+        self.conversation = Conversation(machine, self._wire, desk)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
-        failure = self.line.open(seconds)
+        failure = self.conversation.open(seconds)
         if failure is not None:
             self.close()
             raise CallFailed(failure)
@@ -102,8 +102,8 @@ class Session:
             return
         self._left = True
         try:
-            self.line.close(END_SECONDS)
-            self.line.end()
+            self.conversation.close(END_SECONDS)
+            self.conversation.end()
             self._thread.join(END_SECONDS)
         finally:
             self._put_back()
@@ -140,7 +140,7 @@ def _inside(stream: Any) -> Any:
     """The stream that a plugin has put something around."""
     from plugbay.sdk.screens.command_lines import Routed
 
-    while isinstance(stream, Routed | Overheard):
+    while isinstance(stream, Routed | CapturedStderr):
         stream = object.__getattribute__(stream, "_stream" if isinstance(stream, Routed) else "stream")
     return stream
 
@@ -154,7 +154,7 @@ CANCELLED = "user_cancelled"
 class Conversation:
     """A HOST machine and its peer. Starts to read at once."""
 
-    def __init__(self, machine: Machine, wire: MemoryWire, desk: Desk) -> None:
+    def __init__(self, machine: Machine, wire: MemoryWire, desk: HostServices) -> None:
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
         """What the peer said that was no message."""
@@ -427,7 +427,7 @@ class MemoryWire:
     def write(self, data: bytes) -> None:
         self.said.write(data)
 
-    def is_heard(self) -> bool:
+    def has_reader(self) -> bool:
         return self.status is None
 
     def attend(self, resident: Resident) -> None:
@@ -444,7 +444,7 @@ class MemoryWire:
     def leave_after(self, seconds: float) -> None:
         """Whoever tests sees for himself who does not leave."""
 
-    def refuse_copies(self) -> None:
+    def exit_if_forked(self) -> None:
         """The copy of a process that tests a plugin is the tester's."""
 
     # What a tester wants to know.

@@ -94,7 +94,7 @@ def _read(contract: str, root: Path, files: dict[str, str]) -> str:
     raise FileNotFoundError(f"there is no {' or '.join(CONTRACTS[contract].manifest_files)} in {root}")
 
 
-class Terms:
+class OperatorSettings:
     """What the operator of a test says: what is granted, and what is set."""
 
     def __init__(
@@ -132,10 +132,10 @@ class Terms:
 
     def missing(self, spec: PluginSpec, export: Export) -> Failure | None:
         """Why a call is not allowed; None when it is. Work in invocations goes on with less than it asked for."""
-        lacks = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
-        if not lacks or "execution_class" in export.facts:
+        missing = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
+        if not missing or "execution_class" in export.facts:
             return None
-        text = f"{export.name} needs {', '.join(lacks)}, which is not granted"
+        text = f"{export.name} needs {', '.join(missing)}, which is not granted"
         return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, plugin=spec.id)
 
     def reaches(self, host: str, port: int) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.model.spec import Export
-    from plugbay.sdk.testing.spec import Terms
+    from plugbay.sdk.testing.spec import OperatorSettings
 
 IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id")
 """What a caller may say about a call."""
@@ -35,10 +35,10 @@ NONE = "none"
 _numbers = count(1)
 
 
-class Errand:
+class VaiRequest:
     """One request: who it is for, until when, with what. Use it as a context manager: its folder goes with it."""
 
-    def __init__(self, export: Export, terms: Terms, about: Mapping[str, Any], seconds: float) -> None:
+    def __init__(self, export: Export, terms: OperatorSettings, about: Mapping[str, Any], seconds: float) -> None:
         self._export = export
         self._terms = terms
         self._about = dict(about)
@@ -58,7 +58,7 @@ class Errand:
     def _granted(self, name: str, value: str) -> str:
         return value if f"{name}={value}" in self._terms.granted else NONE
 
-    def __enter__(self) -> Errand:
+    def __enter__(self) -> VaiRequest:
         return self
 
     def __exit__(self, *error: object) -> None:
