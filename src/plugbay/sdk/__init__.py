@@ -1,7 +1,7 @@
-"""For plugin authors: one `Plugin`, plain functions, `plugin.run()`.
+"""The SDK for plugin authors: one `Plugin`, plain functions, `plugin.run()`.
 
-Import-light on purpose: a plugin pays for every import before its first answer. What not every plugin names is loaded
-when it is named.
+Import-light: a plugin pays for every import before its first answer. Names that not every plugin uses are loaded on
+first access.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`ctx`: what a handler may ask of the host. The same names in plain and in async handlers.
+"""`ctx`: the host's services as a handler uses them, with the same names in plain and in async handlers.
 
-The services here say what is asked and how an answer reads; a line carries it. In a plain handler the line blocks and
-`ctx.memory.recall(…)` returns; in an async handler it returns something to await. Knows no threads, no loop, no wire.
+A `HostClient` carries the requests. In a plain handler it blocks and `ctx.memory.recall(…)` returns the value; in an
+async handler it returns an awaitable. `Secrets` are masked when printed. Independent of threads, loops and wires.
 """
 
 from __future__ import annotations

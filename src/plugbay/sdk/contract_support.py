@@ -1,9 +1,9 @@
-"""What each contract carries of a plugin's declarations, and what it leaves out.
+"""Which contract supports which declaration of a plugin.
 
-    why_not(plugin, "ainb")     "it has neither a screen nor …": there is no such manifest
+    why_not(plugin, "ainb")     why there is no manifest for this contract; empty if there is one
     left_out(plugin, "rune")    ["hooks before_message", "compactor shorten"]
 
-Owns the table. Loaded by whoever writes manifests, never by a plugin that serves. Refuses to know any format.
+For manifest writers; a plugin that serves never loads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`python -m plugbay.sdk.declared FILE`: run a plugin's source as far as its declarations, and say them as JSON.
+"""`python -m plugbay.sdk.declared FILE`: run a plugin's source up to `plugin.run()` and print its declarations as JSON.
 
-A program for whoever must not load an author's code into its own process. It runs FILE as a host would have it run, up
-to `plugin.run()`; what FILE prints goes to stderr. The one JSON object on stdout holds, for each contract, the files of
-its manifest or the reason why there is none. Refuses to know where those files go.
+For tools that must not load an author's code into their own process. FILE runs as a host would run it, with its prints
+on stderr. The one JSON object on stdout has, for each contract, the files of its manifest or the reason why there is
+none.
 """
 
 from __future__ import annotations

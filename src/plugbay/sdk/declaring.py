@@ -1,7 +1,7 @@
-"""What can be wrong with a declaration, said where it stands: while the module is loaded, not when a host calls.
+"""Checks of declarations, made while the plugin's module is loaded and not when a host calls.
 
-Owns the rules for a tool's function, as far as they can be seen without evaluating its annotations: those rules are
-shapes, 2 ms of a plugin's start-up, and `plugbay manifest` has the time for them. Knows no contract.
+Only what can be seen without evaluating annotations is checked here: shapes cost 2 ms of start-up, so the rest is
+checked by `plugbay manifest`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a handler raises to answer with an error of its own, and what the host's services raise.
+"""Errors that handlers raise as their answer, and errors that the host's services raise.
 
     HandlerError                     a handler's own answer; `code` names it
     ├── ToolError                    a tool's, with a code of the author's choice
@@ -13,7 +13,7 @@
     └── Unsupported                  this host has no such service; which hosts do, it says
 
 Each class is a row of a table: its name for every contract (`kind`), our failure code, whether trying again may help.
-Which number that is on a wire is the contract's to know. Loaded only when somebody names an error or one happens.
+The number on the wire belongs to the contract. Loaded only when an error is named or happens.
 """
 
 from __future__ import annotations

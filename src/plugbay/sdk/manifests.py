@@ -1,4 +1,4 @@
-"""The manifest of a plugin, written from what its code declares: nothing has to be said twice.
+"""Writes the manifest of a plugin for each contract from its declarations.
 
     print(rune_manifest(plugin, command=["python3", "plugin.py"]))      # > rterm-plugin.json
     print(nexo_manifest(plugin, command=["python3", "plugin.py"]))      # > nexo-plugin.toml
@@ -7,8 +7,9 @@
     write_vai(plugin, Path("."))                                        # vai-plugin.toml, schemas/, bin/plugin
     print(mcp_manifest(plugin, command=["python3", "plugin.py"]))       # > .mcp.json
 
-Loaded by whoever names it, never by a plugin that serves. Whether the declarations make a good manifest is for those
-to judge who read it: `plugbay inspect` says.
+A plugin that serves never loads this module. Manifests are not validated here: `plugbay inspect` does that. Under vai
+the permissions of an export come from capabilities such as `network`, `filesystem=scratch`, `scope=chains:read` and
+`secret=jira_token`, of the plugin or of the export.
 """
 
 from __future__ import annotations

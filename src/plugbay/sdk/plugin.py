@@ -1,4 +1,4 @@
-"""`Plugin`: what an author writes. Handlers are plain or async functions; `run()` speaks the contract that greets it.
+"""`Plugin`: the declarations of an author. Handlers are plain or async functions; `run()` serves the host's contract.
 
     from plugbay.sdk import Plugin
 
@@ -10,7 +10,7 @@
 
     plugin.run()
 
-Owns the author's declarations. Knows no wire format, and nothing of when a handler runs.
+Every plugin loads this module, so it imports nothing that only some contracts need.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""What tools, compactors and harnesses give back, each as the object that a host of vai expects.
+"""Values that handlers of tools, hooks, compactors and harnesses take and return, and the objects that hosts expect.
 
-    a text                              content of a tool; everything that nobody pinned, of a compactor; a summary
+    a text                              content of a tool; a compactor's summary of all blocks not pinned; a summary
     an object                           a tool's structured output, with its JSON as the text
-    ToolResult, Seed, HarnessResult     all of it, as the author says
+    ToolResult, Seed, HarnessResult     the complete result
+    block, transform, inject, override  the answers of a hook
 
-Owns those shapes. Knows no threads and no wire.
+Artifacts are files in the scratch folder, referenced as `{path, media_type, size_bytes, sha256}`; a path is relative
+and never leaves the folder.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Where a plugin's conversation begins: hear the host's first words, and speak its contract.
+"""Serves a plugin: detects the contract from the host's first message and loads the module of that contract.
 
-The rune loop is here too, because it is all that most plugins need: blocking, one thread, no asyncio. Every other
-contract is loaded when its host has spoken. After its answer a rune plugin waits for the end of its input before it
-leaves: real hosts reap the child while they still read from it, and a plugin that exits at once is sometimes reported
-as crashed.
+The rune loop is here, because most plugins need no more: blocking, one thread, no asyncio. After its answer a rune
+plugin waits for the end of its input: real hosts reap the child while they still read from it, and sometimes report a
+plugin that exits at once as crashed.
 """
 
 from __future__ import annotations

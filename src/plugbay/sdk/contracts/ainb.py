@@ -1,7 +1,10 @@
-"""A plugin under ainb: its identity there, its machine, and what each of this contract's questions means to it.
+"""A plugin under ainb: names, manifest, screens, keys, snapshots, actions and command lines.
 
-Loaded once an ainb host has spoken. Handlers take turns: keys go before what waits, everything else keeps its order,
-and the reader is free for the host's answers. The conversation itself is the resident loop's.
+Loaded when an ainb host has spoken. Handlers run one at a time: keys first, everything else in order, while the reader
+stays free for replies. ainb has no tools, so they are offered as one command line:
+
+    shop                          lists the tools
+    shop quote '{"items": []}'    the result is JSON on stdout; an error is `code: message` on stderr
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A plugin under kaged: its identity there, its machine, and what is said differently to these hosts.
+"""A plugin under kaged: names, hooks, settings and errors of this contract.
 
-Loaded once a kaged host has spoken. Owns the translation between one author's plugin and this contract's names, hooks,
-settings and errors; the conversation itself is the resident loop's.
+Loaded when a kaged host has spoken. `example.weather` is called `example-weather` there, and its tool `forecast` is
+requested as `example-weather.forecast`; declarations that kaged does not support are not offered. The conversation runs
+in the resident loop.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
     class Compacting(Offers, Protocol):
-        """What an author declared, with what only kaged asks for."""
+        """Declarations with a compactor."""
 
         @property
         def compaction(self) -> Handler | None: ...
@@ -64,11 +65,11 @@ SHUTDOWN_SHARE = 0.6
 for the answer within three of them."""
 
 UNSUPPORTED = BROKERED | MODELS | PEOPLE
-"""What hosts of kaged do not offer to plugins."""
+"""Operations that kaged hosts do not support."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a kaged host, of which `first` was heard already."""
+    """Serve a kaged host; `first` was read already."""
     dispatcher = KagedDispatcher(plugin, plugin.tools)
     identity = _identity(plugin, dispatcher.serves())
     name = identity.name
@@ -109,7 +110,7 @@ def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
 
 
 class KagedConnection(Connection):
-    """What a host of kaged is told: notifications that were declared, and failures in this contract's numbers."""
+    """Sends declared notifications only, and failures with kaged's codes."""
 
     __slots__ = ("_identity",)
 
@@ -123,7 +124,7 @@ class KagedConnection(Connection):
         super().tell(op)
 
     def _refuse_undeclared(self, name: str) -> None:
-        """A host drops what the plugin did not declare, without a word."""
+        """A host silently drops undeclared notifications, so raise here."""
         if name not in self._identity.notifications:
             raise ServiceError(Code.INVALID_INPUT, f"{name!r} is not declared; plugin.notifies({name!r}) does that")
 
@@ -142,7 +143,7 @@ def kaged_failure(failure: Failure) -> Failure:
 
 
 class KagedDispatcher(Dispatcher):
-    """An author's declarations; compacting is one of the hooks here, and a text is something to inject."""
+    """Dispatch with a compactor inside `pre_compact`; a hook's text is injected."""
 
     __slots__ = ("_compaction",)
 
@@ -157,12 +158,12 @@ class KagedDispatcher(Dispatcher):
         return self._moment(op) if isinstance(op, RunHook) else super().task_for(op)
 
     def _moment(self, op: RunHook) -> Task:
-        """Whoever observes has a say first, then whoever compacts, in one answer."""
+        """The hook runs first, then the compactor; both make one answer."""
         observer = self._offers.hooks.get(op.hook, _NOBODY)
         return Task(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
 
     def _compacting(self, op: RunHook) -> Task | None:
-        """What a compactor has to do; a host that sends no messages wants no others in return."""
+        """The compactor's task; None when the host sends no messages."""
         messages = op.event.get("messages") if op.hook == PRE_COMPACT else None
         if self._compaction is None or not isinstance(messages, list):
             return None
@@ -187,14 +188,14 @@ def _compacted(value: Any) -> dict[str, Any]:
 PRE_COMPACT = "pre_compact"
 
 HOOKS = ("on_session_start", "on_session_idle", PRE_COMPACT, "post_compact")
-"""Every hook there is, in the order of a session's life."""
+"""All hooks, in the order of a session."""
 
 GRANTS = ("read:fs:", "write:fs:", "exec:", "net:", "kaged:storage:")
-"""How its capabilities begin; other contracts have others, which a host of kaged would refuse."""
+"""Prefixes of kaged's capabilities; a kaged host refuses all others."""
 
 
 def carried_hooks(plugin: Plugin) -> tuple[str, ...]:
-    """The hooks that are offered; compacting happens in one of them."""
+    """The hooks offered to the host, with `pre_compact` for a compactor."""
     declared = {*plugin.hooks, *((PRE_COMPACT,) if plugin.compaction is not None else ())}
     return tuple(hook for hook in HOOKS if hook in declared)
 

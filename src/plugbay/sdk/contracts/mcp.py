@@ -1,7 +1,7 @@
-"""A plugin under MCP, in both eras: its identity there, its machine, and what is said differently to these clients.
+"""A plugin as an MCP server, with a handshake and without: tool definitions, progress, logs and errors.
 
-Loaded once a client of MCP has spoken. Owns the translation between one author's plugin and a server's tools, progress
-and errors; the conversation itself is the resident loop's, and ends with the input.
+Loaded when an MCP client has spoken. Tool names are spelt in MCP's alphabet; two tools with the same spelling are
+refused. The conversation runs in the resident loop and ends with the input.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SHUTDOWN_SHARE = 0.36
 closed its input, and then end it."""
 
 UNSUPPORTED = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
-"""What no client of MCP offers. Whether this one has a model or a person to ask, it says itself."""
+"""Operations that no MCP client supports; sampling and elicitation depend on the client's capabilities."""
 
 CAPABILITIES: Mapping[str, Any] = {"tools": {}, "logging": {}}
 """What is announced: the tools of a plugin are declared once, so their list never changes."""
@@ -72,7 +72,7 @@ STATE_BYTES = 18
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a client of MCP, of which `first` was heard already."""
+    """Serve an MCP client; `first` was read already."""
     dispatcher = McpDispatcher(offered(plugin))
     server = _server(plugin, dispatcher.tools)
     machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
@@ -110,14 +110,14 @@ def _server(plugin: Plugin, tools: Mapping[str, Tool]) -> Server:
 
 
 class McpConnection(Connection):
-    """What a client is told: of a tool that failed, what a model can read; of a model's words, all at once."""
+    """Answers a failed tool with content that a model can read; a model's answer comes in one piece."""
 
     __slots__ = ()
 
     _machine: McpMachine
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
-        """Whatever fails here is a tool's doing: what has no tool, the machine refuses by itself."""
+        """Every failure here is a tool's; the machine refuses other requests itself."""
         super().finish(id, value if failure is None else to_result(failure), None)
 
     def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
@@ -141,7 +141,7 @@ def _in_one_piece(sink: Sink) -> Sink:
 
 
 class McpDispatcher:
-    """An author's tools, by what a client may ask."""
+    """Finds the task for each tool call."""
 
     __slots__ = ("tools",)
 
@@ -149,7 +149,7 @@ class McpDispatcher:
         self.tools = tools
 
     def task_for(self, op: Operation) -> Task | Failure:
-        """The machine has seen to it that the tool exists, and that nothing is asked for that was not announced."""
+        """The machine has checked that the tool exists."""
         if isinstance(op, SetLogLevel):
             return Task(_NOTHING)
         assert isinstance(op, InvokeTool)
@@ -158,7 +158,7 @@ class McpDispatcher:
         return CallTask(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
 
     def tasks_for(self, op: Operation) -> list[Task]:
-        """What a client tells a server is about calls, and the machine deals with it."""
+        """The machine handles all notifications of a client."""
         return []
 
 
@@ -166,7 +166,7 @@ _NOTHING = Handler(lambda: None)
 
 
 class CallTask(Streamed):
-    """A tool, whose progress a client may want to know."""
+    """A tool call with progress notifications."""
 
     __slots__ = ()
 
@@ -259,7 +259,7 @@ def _is_wrapped(schema: Mapping[str, Any]) -> bool:
 
 
 class Called(Pieces):
-    """What a tool returned or yielded, as the result of a call."""
+    """Builds the result of a call from returned or yielded values."""
 
     __slots__ = ("_check", "_schema")
 

@@ -1,7 +1,7 @@
-"""A plugin under nexo: its identity there, and its machine.
+"""A plugin under nexo: names, manifest and machine.
 
-Loaded once a nexo host has spoken. Owns the translation between one author's plugin and this contract's names; the
-conversation itself is the resident loop's.
+Loaded when a nexo host has spoken, or when a plugin is declared from its `nexo-plugin.toml`. Ids and tool names are
+spelt in nexo's alphabet. The conversation runs in the resident loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
     class Plugin(Offers, Protocol):
-        """What is served."""
+        """The plugin that is served."""
 
         @property
         def id(self) -> str: ...
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a nexo host, of which `first` was heard already."""
+    """Serve a nexo host; `first` was read already."""
     manifest = plugin.manifest or default_manifest(plugin.id, plugin.version, plugin.name, plugin.description)
     id = manifest["plugin"]["id"]
     tools = {offered_name(id, tool.name): tool for tool in plugin.tools.values()}
@@ -103,13 +103,13 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def declared_tools(manifest: dict[str, Any]) -> list[str]:
-    """The tools a manifest promises; a host turns away a plugin that offers any other."""
+    """The tools that a manifest declares; a host refuses a plugin that offers any other."""
     extends = manifest.get("plugin", {}).get("extends", {})
     return list(extends.get("tools", ()))
 
 
 def default_manifest(id: str, version: str, name: str, description: str) -> dict[str, Any]:
-    """What a plugin without a manifest of its own echoes."""
+    """The manifest of a plugin that has no file."""
     return {"plugin": {"id": nexo_id(id), "version": version, "name": name or id, "description": description}}
 
 

@@ -1,7 +1,8 @@
-"""A plugin under vai: its identity there, its machine, and which of its functions does what is asked.
+"""A plugin under vai: names of packages and exports, invocations, and their `ctx`.
 
-Loaded once a vai host has spoken. Everything about a call comes with it: the context, the settings, the secrets, the
-deadline. The conversation itself is the resident loop's.
+Loaded when a vai host has spoken. Context, settings, secrets, deadline and rights come with each request, so that one
+process can work for many callers. `acme/devkit` keeps its name, `example.weather` is `local/example.weather`. Hooks
+with one export name are one export; only events with a dot in their name are vai's.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ UNSUPPORTED = BROKERED | MODELS | STORAGE | PEOPLE | {Publish}
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a vai host, of which `first` was heard already."""
+    """Serve a vai host; `first` was read already."""
     dispatcher = VaiDispatcher(plugin)
     identity = Identity(package_id(plugin.id), plugin.version, dispatcher.kinds())
     machine = VaiMachine(Role.PLUGIN, codec, identity=identity)
@@ -86,7 +87,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
 
 
 class ConcurrencyLimit:
-    """How many calls of one export may run at once, where its author says so, and how many do."""
+    """Limits the concurrent calls of one export to the author's `max_concurrency`."""
 
     __slots__ = ("_lock", "_most", "_taken")
 
@@ -108,7 +109,7 @@ class ConcurrencyLimit:
 
 
 class VaiDispatcher:
-    """An author's declarations, by what a host may ask. The machine has seen to it that the export exists."""
+    """Finds the invocation for each request. The machine has checked that the export exists."""
 
     __slots__ = ("_limits", "_offers", "_plugin_id")
 
@@ -147,7 +148,7 @@ class VaiDispatcher:
         return HarnessInvocation(scope, handler, op)
 
     def tasks_for(self, op: Operation) -> list[Task]:
-        """A host of vai tells nothing but that it is over."""
+        """vai has no notifications besides shutdown."""
         return []
 
 
@@ -163,11 +164,11 @@ def _export(op: InvokeTool | RunHook | Compact | RunHarness) -> str:
 
 
 MAX_CHECKPOINT = 256 * 1024
-"""Bytes of a checkpoint: what hosts keep. It says where a program is, not what it found."""
+"""Bytes of a checkpoint that hosts keep."""
 
 
 class InvocationScope:
-    """One request: what came along with it, whether it is to stop, and what frees its place among those that run."""
+    """One request with its cancellation and the release of its concurrency limit."""
 
     __slots__ = ("cancellation", "plugin_id", "release", "request")
 
@@ -181,7 +182,7 @@ class InvocationScope:
 
 
 class Invocation(Task):
-    """Something to do under a deadline. What is cancelled before its turn is never begun."""
+    """A task with a deadline. It never starts if it was cancelled before."""
 
     __slots__ = ("scope",)
 
@@ -218,7 +219,7 @@ class Invocation(Task):
 
 
 def _outcome(failure: Failure) -> Failure:
-    """How the work ended. To refuse a request is not for handlers, whatever they raise."""
+    """Map codes that refuse a request to `plugin_error`: handlers cannot refuse."""
     if failure.code in (Code.TOOL_NOT_EXPOSED, Code.OVERLOADED, Code.FRAME_TOO_LARGE):
         return Failure(
             Code.PLUGIN_ERROR,
@@ -232,7 +233,7 @@ def _outcome(failure: Failure) -> Failure:
 
 
 class ToolInvocation(Invocation, Streamed):
-    """A tool. What it yields is told as it comes. `promises`: it has an output schema, for every result to meet."""
+    """A tool; yielded pieces are sent as they come. `promises`: it has an output schema."""
 
     __slots__ = ("promises", "tool")
 
@@ -251,7 +252,7 @@ def tool_invocation(scope: InvocationScope, tool: Tool, given: Any) -> Invocatio
 
 
 class HookInvocation(Invocation):
-    """A hook; that it returned is all that a host wants to know."""
+    """A hook; its result is ignored."""
 
     __slots__ = ()
 
@@ -270,7 +271,7 @@ def hook_invocation(scope: InvocationScope, hooks: Mapping[str, Export], op: Run
 
 
 class CompactorInvocation(Invocation):
-    """A compactor. The conversation is read when its turn comes: it may be a large file."""
+    """A compactor. The conversation is read when the task runs: it may be a large file."""
 
     __slots__ = ("_blocks", "_compaction", "_request")
 
@@ -294,7 +295,7 @@ class CompactorInvocation(Invocation):
 
 
 class HarnessInvocation(Invocation):
-    """A harness. However it ends, the last place that it could go on from is told."""
+    """A harness. Its last checkpoint is part of the answer, also of a failure."""
 
     __slots__ = ("_fidelity", "_kept")
 
@@ -324,7 +325,7 @@ class HarnessInvocation(Invocation):
 TOOL, HOOK, COMPACTOR, HARNESS = "tool", "hook", "compactor", "harness"
 
 LOCAL = "local"
-"""The publisher of what has none."""
+"""The publisher of ids without one."""
 
 LONGEST = 64
 """Characters of a publisher, of a name and of an export."""
@@ -356,7 +357,7 @@ def _spelt(text: str, marks: str, otherwise: str) -> str:
 
 
 class Offer:
-    """One export: its kind, who does it, and for a hook, who does it for each event."""
+    """One export: its kind and handler; for a hook, the handler of each event."""
 
     __slots__ = ("by_event", "handler", "id", "kind")
 
@@ -396,11 +397,11 @@ def _hooks(plugin: Plugin) -> list[Offer]:
 
 
 HIDDEN = "gateway"
-"""The part of the context that a handler never sees as it is: the token is in it."""
+"""The part of the context with the token; hidden from handlers."""
 
 
 class InvocationRequest:
-    """What the host sent along with one request."""
+    """The context, settings and rights of one request."""
 
     __slots__ = (
         "_gateway",
@@ -418,7 +419,7 @@ class InvocationRequest:
         self._gateway = _object(context, HIDDEN)
         self.context = {name: value for name, value in context.items() if name != HIDDEN}
         self.deadline = _deadline(self.context.get("deadline_at"))
-        """When it has to be over, by the monotonic clock."""
+        """The deadline, by the monotonic clock."""
         self.scratch = text(self.context, "scratch_dir")
         self.settings = Settings()
         self.settings.take(_object(said, "config"), _object(said, "secrets"))

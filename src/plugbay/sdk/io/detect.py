@@ -1,4 +1,4 @@
-"""Which contract a host speaks, told from the first line or frame it writes. Pure: bytes in, a name out.
+"""Detects the contract of a host from its first line or frame. Pure: bytes in, a name out.
 
     {"type": …}                             rune
     {"method": "initialize", "params": …}   MCP, when the client says its name or a revision; kaged, when the daemon
@@ -9,8 +9,7 @@
     Content-Length: … anything else         ainb, whose plugins leave when a frame is broken
     anything else                           nexo, whose plugins skip a line they cannot read
 
-Blank lines say nothing and are skipped; nothing stands before a frame. Whatever was looked at is still the machine's to
-read, from the first byte.
+Blank lines are skipped; nothing precedes a frame. The bytes stay unread: the machine gets them from the first one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Async handlers: one asyncio loop on a thread of its own, started by the first of them, and services to await.
+"""Async handlers: one asyncio loop on its own thread, started by the first of them, and host services to await.
 
-The only file here that loads asyncio, and only inside functions: 50 ms that a plugin without async handlers never pays.
+The only module here that loads asyncio, and only inside functions: plugins without async handlers save 50 ms.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     AsyncJob = Callable[[], Coroutine[Any, Any, None]]
 
 MAX_TASKS = 1_024
-"""Async handlers in flight. They cost little, but not nothing, and a host may ask without end."""
+"""Async handlers in flight. Each costs memory, and a host may send any number of requests."""
 
 
 class Bridge:
-    """Where coroutines run."""
+    """Runs coroutines on one event loop, on its own thread."""
 
     __slots__ = ("_early", "_lock", "_loop", "_open", "_over", "_started", "_tasks")
 
@@ -40,13 +40,13 @@ class Bridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
         self._early: list[AsyncJob] = []
-        """Jobs that came while the loop was being started."""
+        """Jobs submitted while the loop was starting."""
         self._open = 0
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, job: AsyncJob) -> bool:
-        """Have the coroutine run soon; False when too many do already, or the loop cannot be started."""
+        """Run the coroutine soon; False when too many run already, or the loop cannot start."""
         with self._lock:
             if self._open >= MAX_TASKS or not (self._started or self._start()):
                 return False
@@ -66,7 +66,7 @@ class Bridge:
         return True
 
     def stop(self) -> None:
-        """Have the loop end, and with it whatever still runs there; for processes that go on."""
+        """Stop the loop and cancel its tasks; for processes that continue, such as tests."""
         with self._lock:
             self._over = True
             if self._loop is not None:
@@ -100,7 +100,7 @@ class Bridge:
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left, give it a chance to tidy up, and close the loop."""
+    """Cancel the remaining tasks, let them clean up, and close the loop."""
     import asyncio
 
     left = asyncio.all_tasks(loop)
@@ -113,7 +113,7 @@ def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class CancelledBy:
-    """While this lasts, to cancel the call is to cancel the task that does it; its deadline does, too."""
+    """A context manager in which cancelling the call, or its deadline, cancels the current asyncio task."""
 
     __slots__ = ("_stop", "_timer")
 
@@ -136,14 +136,14 @@ class CancelledBy:
 
 
 class AwaitableClient:
-    """Services for async handlers: ask, and await the answer."""
+    """The host client of async handlers: replies are awaited."""
 
     __slots__ = ("_connection", "within")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.within: CallId | None = None
-        """The call that it is for."""
+        """The host's call that requests are made for."""
 
     async def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         replies = _Replies(self._connection, op, timeout, self.within)
@@ -153,13 +153,13 @@ class AwaitableClient:
         return AwaitableStream(_Replies(self._connection, op, timeout, self.within), read)
 
     def tell(self, op: HostOp) -> Done:
-        """Told at once; that it can be awaited is for symmetry, so a forgotten `await` loses nothing."""
+        """Sent at once, so a forgotten `await` loses nothing; awaitable for symmetry."""
         self._connection.tell(op)
         return Done()
 
 
 class Done:
-    """Something to await that is over already."""
+    """An awaitable that is done."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ class Done:
 
 
 class _Replies:
-    """What the host says to one question, on the loop that asked it."""
+    """The replies to one request, delivered on the loop that made it."""
 
     __slots__ = ("_connection", "_id", "_inbox", "_loop", "_op", "_timeout")
 
@@ -187,7 +187,7 @@ class _Replies:
         try:
             self._loop.call_soon_threadsafe(self._inbox.put_nowait, heard)
         except RuntimeError:
-            pass  # that loop was the author's own, and is closed: nobody waits any more
+            pass  # the author's own loop, closed meanwhile: nothing waits
 
     async def next(self) -> Reply:
         import asyncio
@@ -203,7 +203,7 @@ class _Replies:
 
 
 class AwaitableStream:
-    """Pieces of text as they come; `result` is the rest of the answer, once they are all there."""
+    """Pieces of text as they arrive; `result` is set after the last one."""
 
     __slots__ = ("_read", "_replies", "result")
 

@@ -1,7 +1,7 @@
-"""The conversation of a resident plugin, shared by its threads: one machine, one wire, and what was asked of the host.
+"""The connection of a resident plugin with its host: one machine, one wire, and the requests that wait for a reply.
 
-Owns the locks. Bytes leave in the order in which the machine made them, and the machine is never locked while bytes are
-written, so a host that reads slowly holds up whoever speaks to it, not whoever listens. Refuses to know handlers.
+Shared by all threads. Bytes are sent in the order in which the machine made them, and the machine's lock is never held
+during a write: a host that reads slowly blocks the threads that send to it, not the one that reads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A machine and its wire, for any number of threads."""
+    """A machine and its wire, safe to use from any thread."""
 
     __slots__ = (
         "_last_id",
@@ -48,23 +48,23 @@ class Connection:
 
     def __init__(self, machine: Machine, wire: Wire, unsupported: frozenset[type] = frozenset()) -> None:
         self.unsupported = unsupported
-        """What this host cannot be asked or told: its contract has no word for it."""
+        """Operations that the host's contract does not support."""
         self.release_reader: Callable[[], None] = _nothing
-        """Called by whoever is about to wait for an answer: it may be the one who should be reading."""
+        """Called before a thread waits for a reply: it may be the reading thread."""
         self._machine = machine
         self._wire = wire
         self._lock = allocate_lock()
         self.writing = allocate_lock()
-        """Held while something is sent: whoever else has something to say would wait."""
+        """Held during a write; other senders wait for it."""
         self._waiting: dict[CallId, Sink] = {}
         self._last_id = 0
         self._over = ""
         self._mute = False
 
-    # What the host says; the reader alone calls these.
+    # Input; called by the reading thread only.
 
     def read(self) -> bytes:
-        """What has arrived; b"" at the end of input, however it came."""
+        """Bytes that have arrived; b"" at the end of input, also after an error."""
         try:
             return self._wire.read()
         except OSError:  # a socket whose other end was killed
@@ -86,14 +86,14 @@ class Connection:
         return events
 
     def deliver_reply(self, event: Reply) -> None:
-        """Hand an answer, or a part of one, to whoever asked; nobody when they gave up."""
+        """Pass a reply, or a part of one, to its request; drop it when the request was given up."""
         with self._lock:
             last = isinstance(event, CallFinished)
             sink = self._waiting.pop(event.id, None) if last else self._waiting.get(event.id)
         if sink is not None:
             sink(event)
 
-    # What we say.
+    # Output.
 
     def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
         """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread.
@@ -112,11 +112,11 @@ class Connection:
         return id
 
     def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
-        """Most contracts do not care what a question is for."""
+        """Most contracts ignore `within`."""
         return self._machine.call(id, op)
 
     def give_up(self, id: int) -> None:
-        """Nobody waits for this answer any more; where there is a word for that, the host is told."""
+        """Give up a request; the host is told where the contract has a cancellation."""
         machine = self._machine
         with self._lock:
             others = machine.has_outgoing
@@ -138,7 +138,7 @@ class Connection:
             raise unsupported_service(op, self._machine.CONTRACT)
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
-        """Answer; what is said goes out with the next `flush`."""
+        """Answer a call; the bytes are sent by the next `flush`."""
         self._wire.exit_if_forked()
         with self._lock:
             self._machine.finish(id, value, failure)
@@ -150,7 +150,7 @@ class Connection:
         self._flush_unless(failure)
 
     def abandon(self, why: str) -> None:
-        """From now on the host answers nothing: whoever waits fails at once, and so does whoever asks later."""
+        """Fail all waiting requests, and every later one: the host will not answer."""
         with self._lock:
             self._over = why
             waiting, self._waiting = self._waiting, {}
@@ -170,11 +170,11 @@ class Connection:
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something to say."""
+        """Whether bytes wait to be sent."""
         return self._machine.has_outgoing
 
     def flush(self) -> None:
-        """Send what there is to say."""
+        """Send all waiting bytes."""
         if not self._machine.has_outgoing:
             return
         with self.writing:
@@ -185,19 +185,19 @@ class Connection:
             try:
                 self._wire.write(data)
             except OSError as error:
-                self._mute = True  # nobody listens; the end of input will follow, or a signal
+                self._mute = True  # the host is gone; the end of input or a signal follows
                 note(f"the host no longer reads what this plugin says: {error}")
 
 
 class BlockingClient:
-    """Services for plain code: ask, and wait for the answer."""
+    """The host client of plain handlers: a request blocks until the reply."""
 
     __slots__ = ("_connection", "within")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.within: CallId | None = None
-        """The call that it is for."""
+        """The host's call that requests are made for."""
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         seconds("timeout", timeout)
@@ -224,7 +224,7 @@ class BlockingClient:
 
 
 class BlockingStream:
-    """Pieces of text as they come; `result` is the rest of the answer, once they are all there."""
+    """Pieces of text as they arrive; `result` is set after the last one."""
 
     __slots__ = ("_next_heard", "_read", "result")
 
@@ -247,7 +247,7 @@ class BlockingStream:
 
 
 def _nothing() -> None:
-    """Whoever waits is not in the way."""
+    """The default: no reading thread to release."""
 
 
 def answer(heard: Reply) -> Any:

@@ -1,7 +1,8 @@
-"""What a host asks, as something to do: which of the author's functions, with what, and what its result means.
+"""Dispatch: from an operation of the host to a task, which is a handler with its arguments and the form of its result.
 
-Owns the conventions of the author's API: what a hook, a channel, a model or a vector store returns, and what that is as
-an answer. Knows no threads, no wire and no contract's numbers.
+Owns the conventions of the author's API: what a hook, a channel, a model or a vector backend returns, and the answer
+that this becomes. A model may return a text, a whole result, or pieces of either (`Answer`). Independent of threads and
+contracts.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
     MakeContext = Callable[[Mapping[str, Any] | None, Cancellation], Context]
 
     class Collector(Protocol):
-        """What makes one answer of what was returned, or of pieces of it."""
+        """Builds one answer from a returned value, or from its pieces."""
 
         def add(self, piece: Any) -> None: ...
         def whole(self, value: Any) -> Any: ...
         def end(self) -> Any: ...
 
     class Offers(Protocol):
-        """What an author declared."""
+        """The declarations that contracts share."""
 
         @property
         def methods(self) -> Mapping[str, Tool]: ...
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 
 class Task:
-    """One thing to do for the host."""
+    """One handler to run for the host, with its arguments."""
 
     __slots__ = (
         "arguments",
@@ -99,59 +100,59 @@ class Task:
     ) -> None:
         self.handler = handler
         self.number: CallId | None = None
-        """Of the call that it answers; None for what nobody waits for."""
+        """The id of the call that it answers; None for a notification."""
         self.label = label
-        """What the host told us about, for whoever reads the log."""
+        """The subject of a notification, for the log."""
         self.concurrent = concurrent
         self.lane = lane
         self.weight = weight
-        """Where handlers take turns: whether this one does not, in which lane it waits, and how many bytes with it."""
+        """For the serial queue: `concurrent` bypasses it; the lane; the bytes held while waiting."""
         self.arguments = arguments
         self.keywords = keywords or {}
         self.shape = shape
         self.said = said
-        """What the host says about the call: who it is for."""
+        """The call's context as the host sent it."""
         self.then = then
-        """What else belongs to the answer; both are objects then, and this one's keys count."""
+        """A second task of the same answer; its keys override those of the first."""
         self.stop = stop or Cancellation(local_deadline(handler))
-        """Whether nobody wants it any more."""
+        """The cancellation of the call."""
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        """Call the author's function, unless nobody wants it any more; `context` makes its `ctx`, if it wants one."""
+        """Call the handler unless the call is cancelled; `context` makes its `ctx` if it takes one."""
         self.stop.check()
         if self.handler.takes_ctx:
             return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said, self.stop))
         return self.handler.function(*self.arguments, **self.keywords)
 
     def settle(self, value: Any, send: Send) -> Any:
-        """The answer that a returned value stands for; parts of it may be sent before."""
+        """Turn the returned value into the answer; parts of it may be sent first."""
         return value if self.shape is None else self.shape(value)
 
     async def settle_later(self, value: Any, send: Send) -> Any:
-        """The same for what an async function returned, or what a plain one returned to be awaited."""
+        """The same for an awaitable or an async iterator."""
         return self.settle(await value if hasattr(value, "__await__") else value, send)
 
     def failure(self, error: BaseException) -> Failure:
-        """The answer that something raised stands for."""
+        """Turn an exception into the answer."""
         return failure_of(self.stop.meant(error))
 
     def cancel(self, why: str) -> None:
-        """Nobody wants it any more; what does not look goes on."""
+        """Cancel it; a plain handler that never checks keeps running."""
         self.stop.cancel(why)
 
     def over(self) -> None:
-        """It is about to be answered, however it ended."""
+        """Called just before the answer, whatever it is."""
         self.stop.end()
 
 
 def local_deadline(handler: Handler) -> float | None:
-    """When a handler should be done whose author says how long it may take, where the host does not say."""
+    """The deadline from the export's `timeout=`, where the host sets none."""
     terms = getattr(handler, "terms", None)
     return None if terms is None or terms.timeout is None else monotonic() + terms.timeout
 
 
 class Streamed(Task):
-    """Something whose answer may come in pieces, and go out in pieces."""
+    """A task whose handler may yield pieces, which may be sent as they come."""
 
     __slots__ = ()
 
@@ -181,7 +182,7 @@ class Streamed(Task):
 
 
 class ChatTask(Streamed):
-    """A model's turn."""
+    """A chat request to a model."""
 
     __slots__ = ("stream",)
 
@@ -197,7 +198,7 @@ class ChatTask(Streamed):
 
 
 class ToolTask(Streamed):
-    """A tool, of which hosts want the whole answer at once."""
+    """A tool call that is answered as a whole."""
 
     __slots__ = ()
 
@@ -211,14 +212,14 @@ class ToolTask(Streamed):
 
 
 class Dispatcher:
-    """An author's declarations, by what a host may ask."""
+    """Finds the task for each operation of the host."""
 
     __slots__ = ("_offers", "_tools")
 
     def __init__(self, offers: Offers, tools: Mapping[str, Tool]) -> None:
         self._offers = offers
         self._tools = tools
-        """By the name under which the contract offers them."""
+        """Tools by their names in the contract."""
 
     def serves(self) -> frozenset[type]:
         """The operations that have a handler."""
@@ -235,14 +236,14 @@ class Dispatcher:
         return frozenset(op for declared, ops in served if declared for op in ops)
 
     def task_for(self, op: Operation) -> Task | Failure:
-        """What to do about a request."""
+        """The task for a request, or a failure."""
         try:
             return _PLANS[type(op)](self, op)
         except MethodMissing as error:
             return error.failure()
 
     def tasks_for(self, op: Operation) -> list[Task]:
-        """What to do about what we are told: for an event, something for each handler whose pattern covers it."""
+        """The tasks for a notification: for an event, one for each handler whose pattern matches."""
         if not isinstance(op, DeliverEvent):
             return []
         event = Event(op.topic, op.payload)
@@ -321,7 +322,7 @@ def _part(declared: Mapping[str, object], what: str, name: str, method: str) -> 
 
 
 def hook_answer(value: Any) -> dict[str, Any]:
-    """What a hook returned, as an object; nothing lets things be."""
+    """A hook's result as an object; None changes nothing."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -352,7 +353,7 @@ def _kind(value: Any) -> str:
 
 
 class Answer:
-    """An answer that grows piece by piece. With `send`, pieces go out as they come and the end repeats no text."""
+    """A model's answer, built from pieces. With `send`, pieces are sent as they come and the end repeats no text."""
 
     __slots__ = ("_calls", "_finish", "_send", "_texts", "_usage")
 
@@ -364,7 +365,7 @@ class Answer:
         self._finish: dict[str, Any] | None = None
 
     def add(self, piece: Any) -> None:
-        """One piece more; a `str` or a chunk object."""
+        """Add a piece: a `str` or a chunk object."""
         chunk = {"type": "text_delta", "delta": piece} if isinstance(piece, str) else piece
         if not isinstance(chunk, dict) or not isinstance(chunk.get("type"), str):
             raise TypeError(f"a piece of an answer is a str or a chunk with a type, not {type(piece).__name__}")
@@ -387,7 +388,7 @@ class Answer:
                 self._texts.append(chunk["delta"])
 
     def whole(self, value: Any) -> dict[str, Any]:
-        """The answer of a handler that returned everything at once."""
+        """The answer of a handler that returned one value."""
         if isinstance(value, str):
             self.add(value)
             return self.end()
@@ -416,7 +417,7 @@ class Answer:
 
 
 def _value(text: str) -> Any:
-    """The arguments of a tool call: the JSON they are, or the text that no JSON could be made of."""
+    """The arguments of a tool call, as JSON; as text if they are not JSON."""
     from plugbay.wire.strict_json import Malformed, stdlib_codec
 
     try:

@@ -1,7 +1,8 @@
 """Runs handlers: plain ones on worker threads, async ones on an event loop, or one at a time where order matters.
 
 Owns the threads, the count of tasks in flight, and the estimate which handlers are quick enough to run on the reader's
-thread. Built on `_thread`: `threading` costs 6 ms of start-up. The outcome of a task goes to a callback.
+thread. Built on `_thread`, because `threading` costs 6 ms of start-up. In the serial queue keys and mouse events go
+first; of notifications the oldest is dropped when it is full, and a request is refused.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ else:
     from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
 
 PACE_SHARE = 0.125
-"""Of the last run in the pace of a handler: one that waited for the processor changes little, one that hung does."""
+"""Weight of the last run in the average time of a handler: one slow run changes little, a hang changes much."""
 
 BUSY_RETRY_MS = 1_000
-"""When a host that was told we are busy may try again."""
+"""Milliseconds after which a refused host may retry."""
 
 
 class Executor:
-    """Everybody who works for one plugin."""
+    """Runs the tasks of one plugin."""
 
     __slots__ = (
         "_bridge",
@@ -65,7 +66,7 @@ class Executor:
         serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
-        """With `serial`, handlers run one at a time. `busy` is the code of what is refused because there is no room."""
+        """With `serial`, handlers run one at a time. `busy` is the failure code when there is no capacity."""
         self._connection = connection
         self._plugin_id = plugin_id
         self._settings = settings
@@ -73,15 +74,15 @@ class Executor:
         self._busy = busy
         self._workers = Workers()
         self._bridge: Bridge | None = None
-        """Loaded for the first async handler: that is 1 % of a start."""
+        """Created for the first async handler."""
         self._bridging = allocate_lock()
         self.in_flight = InFlight()
-        """How much is being done."""
+        """The tasks in flight."""
         self._inline = False
-        """Whether something is being done where it was read. If it takes long, that is not tried again meanwhile."""
+        """Whether a task runs on the reader's thread. While it does, no other task counts as quick."""
 
     def start(self, task: Task, done: Done, drop: Callable[[Task], None] | None = None) -> bool:
-        """Have a task done elsewhere; False when there is no room for it.
+        """Run a task on another thread; False when there is no capacity.
 
         With `drop`, it may also be dropped later, and this is called then.
         """
@@ -97,18 +98,18 @@ class Executor:
         return started
 
     def is_quick(self, task: Task) -> bool:
-        """Whether a task is likely to be done before another thread would have begun with it."""
+        """Whether a task probably ends before another thread would have started it."""
         quick = task.handler.pace < QUICK_SECONDS and not self._inline
         return quick and (self._serial is None or task.concurrent)
 
     def run_inline(self, task: Task, done: Done) -> None:
-        """Do a task of a plain handler here and now, by somebody who is counted already."""
+        """Run a task of a plain handler on this thread; the caller has counted it as in flight."""
         self._inline = True
         self._call(task, done)
         self._inline = False
 
     def run_alone(self, task: Task, seconds: float) -> Failure | None:
-        """Do one thing and wait for it. Not on a worker: all of them may be stuck."""
+        """Run a task and wait for it. On a new thread: all workers may be stuck."""
         ended: SimpleQueue[Failure | None] = SimpleQueue()
 
         def done(task: Task, value: Any, failure: Failure | None) -> None:
@@ -125,7 +126,7 @@ class Executor:
             return Failure(Code.TIMEOUT, f"{task.label} did not finish in time", origin=Origin.PLUGIN)
 
     def stop(self) -> None:
-        """Where the process goes on: end the threads that wait for work."""
+        """End the idle threads; for processes that continue, such as tests."""
         self._workers.stop()
         if self._bridge is not None:
             self._bridge.stop()
@@ -133,10 +134,10 @@ class Executor:
             self._serial.stop()
 
     def refusal(self) -> Failure:
-        """Why there is no room."""
+        """The failure of a task without capacity."""
         return unavailable("the plugin is busy with other calls", BUSY_RETRY_MS, self._busy)
 
-    # Taking turns.
+    # One at a time.
 
     def _queue(self, serial: SerialQueue, task: Task, done: Done, drop: Callable[[Task], None] | None) -> bool:
         def dropped() -> None:
@@ -148,7 +149,7 @@ class Executor:
         return serial.submit(turn, task.lane)
 
     def _run_in_order(self, task: Task, done: Done) -> None:
-        """Do it from beginning to end, wherever it runs: then others may."""
+        """Run a task to its end, also on the event loop, before the next one starts."""
         over: SimpleQueue[None] = SimpleQueue()
 
         def ended(task: Task, value: Any, failure: Failure | None) -> None:
@@ -163,7 +164,7 @@ class Executor:
             self._end(task, ended, None, self.refusal())
         over.get()
 
-    # Doing it.
+    # Running handlers.
 
     def _run(self, task: Task, done: Done) -> None:
         try:
@@ -189,13 +190,13 @@ class Executor:
         done(task, value, failure)
 
     def _await_result(self, task: Task, value: Any, done: Done) -> None:
-        """A plain function returned something to await: it goes on where that is possible."""
+        """A plain function returned an awaitable: await it on the event loop."""
         self.in_flight.begin()
         if not self._await(lambda: self._settle_async(task, lambda: value, done)):
             self._end(task, done, None, self.refusal())
 
     def _await(self, job: AsyncJob) -> bool:
-        """Have a coroutine run; False when there is no room for it."""
+        """Run a coroutine on the event loop; False when there is no capacity."""
         with self._bridging:
             if self._bridge is None:
                 from plugbay.sdk.runtime.async_bridge import Bridge
@@ -225,7 +226,7 @@ class Executor:
             self.in_flight.end()
 
     def _sending(self, task: Task) -> Send:
-        """What takes parts of its answer before the end."""
+        """The function that sends parts of the answer."""
         number = task.number
         return discard if number is None else lambda item: self._connection.progress(number, item)
 
@@ -239,23 +240,23 @@ class Executor:
 
 
 def discard(item: object) -> None:
-    """For what nobody streams."""
+    """Takes the parts of a task that has no call."""
 
 
 def unavailable(why: str, retry_after_ms: int | None = None, code: str = Code.UNAVAILABLE) -> Failure:
-    """A refusal that is worth another try."""
+    """A refusal that may be retried."""
     return Failure(code, why, origin=Origin.PLUGIN, retryable=True, retry_after_ms=retry_after_ms)
 
 
 MAX_THREADS = 32
-"""Handlers that run at once. Plain handlers mostly wait for something; more than these wait for a thread."""
+"""Plain handlers that run at once; further ones wait for a thread."""
 
 MAX_WAITING = 1_024
-"""Jobs that wait for a thread. A host that is further ahead than that is told so, at once."""
+"""Jobs that wait for a thread. Beyond that, requests are refused at once."""
 
 
 class Workers:
-    """A bounded pool."""
+    """A bounded pool of threads, started on demand; they end with the process."""
 
     __slots__ = ("_jobs", "_lock", "_open", "_size", "_threads", "_waiting")
 
@@ -268,7 +269,7 @@ class Workers:
         self._open = 0
 
     def submit(self, job: Job) -> bool:
-        """Have the job done soon; False when too much is waiting already."""
+        """Run the job soon; False when too many wait."""
         with self._lock:
             if self._open >= self._size + self._waiting:
                 return False
@@ -279,7 +280,7 @@ class Workers:
         return True
 
     def _start(self) -> bool:
-        """One thread more; without it the job still gets done if there is any thread at all."""
+        """Start one more thread. Without it the job still runs if there is any thread."""
         try:
             start_new_thread(self._work, ())
         except RuntimeError:  # the system has no more to give
@@ -288,7 +289,7 @@ class Workers:
         return True
 
     def stop(self) -> None:
-        """Have every thread end after what it does; for processes that go on."""
+        """End every thread after its job; for processes that continue."""
         for _ in range(self._threads):
             self._jobs.put(None)
 
@@ -300,7 +301,7 @@ class Workers:
 
 
 class InFlight:
-    """How much is being done, for whoever wants to wait until nothing is."""
+    """Counts tasks in flight; `wait` returns when there are none."""
 
     __slots__ = ("_calm", "_count", "_lock")
 
@@ -320,7 +321,7 @@ class InFlight:
                 self._calm.put(None)
 
     def wait(self, seconds: float) -> int:
-        """Return when nothing is being done, or after so many seconds; how much still is. For one waiter."""
+        """Wait until nothing is in flight, or for `seconds`; the number still in flight. For one waiter."""
         with self._lock:
             if self._count == 0:
                 return 0
@@ -334,7 +335,7 @@ class InFlight:
 
 
 KEYS, MOUSE, REST = range(3)
-"""The lanes, the first of them first."""
+"""The lanes, by priority."""
 
 MAX_URGENT = 64
 """Keys that wait, and as many moves of the mouse; what hosts keep for a plugin. Who is further behind wants the last of
@@ -344,26 +345,26 @@ MAX_IN_A_ROW = 32
 """Urgent jobs (keys, mouse) that may run before one of the rest does: a key that is held down freezes no screen."""
 
 MAX_QUEUED = 1_024
-"""Everything else that waits."""
+"""Other jobs that wait."""
 
 MAX_QUEUED_BYTES = 64 << 20
-"""Of what waits: a publisher in pieces of 2 MiB may be thirty of them ahead, and a plugin stays small."""
+"""Bytes held by waiting jobs: about thirty chunks of 2 MiB."""
 
 
 class QueuedJob:
-    """Something to do; what is done instead when it has to give way, and how many bytes wait with it."""
+    """A job, the callback when it is dropped, and the bytes it holds while waiting."""
 
     __slots__ = ("drop", "run", "weight")
 
     def __init__(self, run: Job, drop: Job | None = None, weight: int = 0) -> None:
         self.run = run
         self.drop = drop
-        """None for what somebody waits for."""
+        """None for a request, which is never dropped."""
         self.weight = weight
 
 
 class Lane:
-    """What waits, in order."""
+    """A bounded queue of jobs, in order."""
 
     __slots__ = ("_capacity", "_most", "_serial", "_weight")
 
@@ -374,7 +375,7 @@ class Lane:
         self._weight = 0
 
     def add(self, turn: QueuedJob) -> list[QueuedJob]:
-        """Take it in; what had to give way for it. It is among them when there was no room at all."""
+        """Add a job and return the dropped ones; the new job is among them if there was no room."""
         self._serial.append(turn)
         self._weight += turn.weight
         dropped: list[QueuedJob] = []
@@ -394,7 +395,7 @@ class Lane:
 
 
 class SerialQueue:
-    """A thread that does one thing after the other."""
+    """One thread that runs one job after the other."""
 
     __slots__ = ("_lanes", "_lock", "_over", "_row", "_started", "_wake")
 
@@ -405,12 +406,12 @@ class SerialQueue:
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._lock = allocate_lock()
         self._row = 0
-        """How many of the last turns in a row were urgent."""
+        """Urgent jobs run in a row."""
         self._started = False
         self._over = False
 
     def submit(self, turn: QueuedJob, lane: int = REST) -> bool:
-        """Have it done when its turn comes; False when there is no room and it cannot give way."""
+        """Queue a job; False when the queue is full and the job cannot be dropped."""
         with self._lock:
             if not self._started and not self._start():
                 return False
@@ -422,7 +423,7 @@ class SerialQueue:
         return turn.drop is not None or turn not in dropped
 
     def stop(self) -> None:
-        """Have the thread end after the turn that it is in; for processes that go on."""
+        """End the thread after its current job; for processes that continue."""
         self._over = True
         self._wake.put(None)
 
@@ -439,11 +440,11 @@ class SerialQueue:
             self._wake.get()
             with self._lock:
                 turn = self._next()
-            if turn is not None:  # the bell rings for those, too, that had to give way
+            if turn is not None:  # dropped jobs wake the thread, too
                 turn.run()
 
     def _next(self) -> QueuedJob | None:
-        """What is first, unless the last lane has waited long enough."""
+        """The job of the highest priority, unless the last lane has waited long enough."""
         keys, mouse, rest = self._lanes
         turn = rest.next() if self._row >= MAX_IN_A_ROW else None
         if turn is None and (turn := keys.next() or mouse.next()) is not None:

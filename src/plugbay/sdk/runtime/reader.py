@@ -1,9 +1,8 @@
-"""Who reads what the host says: one thread at a time, and it also does what is done in a moment.
+"""Which thread reads from the host: one at a time, and it may run quick handlers itself.
 
-To have another thread do something takes two wake-ups, which is more than a small call takes otherwise. So whoever
-reads may do it here, and lays the baton down for so long. As a rule the same thread picks it up again. When that takes
-longer than a moment, the baton goes to a new thread, which reads on; whoever comes back and finds it gone is done.
-Knows no handlers and no wire.
+A hand-over to another thread costs two wake-ups, more than a small call takes. So the reading thread releases the read
+lock, runs the handler, and takes the lock again. If that takes longer than `MOMENT`, a new thread takes the lock and
+reads on, and the old one ends when it finds the lock taken.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 MOMENT = 0.005
-"""Seconds for which nobody may be reading; as long as Python lets a thread run before another one has its turn."""
+"""Seconds without a reading thread; the interpreter's switch interval."""
 
 
 class Reader:
-    """The baton, and whoever sees to it that it is never down for long."""
+    """The read lock, and the watch that it is never free for long."""
 
     __slots__ = ("_idle", "_lock", "_read_loop", "_released_by", "_releases", "_wake")
 
     def __init__(self, lead: Callable[[], None]) -> None:
-        """`lead` reads until `run_inline` says that somebody else does."""
+        """`lead` reads until `run_inline` returns False: another thread reads."""
         self._read_loop = lead
         self._lock = allocate_lock()
         self._releases = 0
-        """How often; only whoever holds the baton counts."""
+        """How often the lock was released; written by its holder only."""
         self._released_by = 0
-        """The thread that laid it down the last time."""
+        """The thread that released the lock last."""
         self._idle = False
-        """Whether whoever sees to it is asleep, until the baton is laid down again."""
+        """Whether the watch sleeps until the next release."""
         self._wake: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run(self) -> NoReturn:
-        """Have other threads read, and see to it that one always does. Raises whatever reading ends with."""
+        """Start the first reading thread, then watch that there is always one. Raises the error that ends reading."""
         self._lock.acquire()
         start_new_thread(self._read, ())
         seen = 0
@@ -55,7 +54,7 @@ class Reader:
                 sleep(MOMENT)
 
     def run_inline(self, job: Callable[..., object], *arguments: Any) -> bool:
-        """Do something that may take long, and raises nothing; False when somebody else reads by now."""
+        """Run a job that raises nothing, with the lock released; False when another thread reads by now."""
         self._releases += 1
         self._released_by = get_ident()
         self._lock.release()
@@ -66,12 +65,12 @@ class Reader:
         return self._lock.acquire(blocking=False)
 
     def release_reader(self) -> None:
-        """This thread is about to wait for what the host says: if it should be reading, another one does."""
+        """This thread will wait for a reply: if it was the reading one, start another."""
         if self._released_by == get_ident():
             self._start_reader()
 
     def _start_reader(self) -> bool:
-        """Give the baton to a new thread if it is down; False when the system has no thread to give."""
+        """Start a reading thread if there is none; False when no thread can be started."""
         if self._lock.acquire(blocking=False):
             try:
                 start_new_thread(self._read, ())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.types.handlers import Handler
 
     class Dispatcher(Protocol):
-        """What there is to do about what a host asks, and about what it tells."""
+        """Finds the tasks for requests and notifications."""
 
         def task_for(self, op: Operation) -> Task | Failure: ...
         def tasks_for(self, op: Operation) -> Sequence[Task]: ...
@@ -40,23 +40,23 @@ else:
     from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
 
 FINISH_SHARE = 0.5
-"""Of the time that handlers have to finish: after that, those that can be cancelled are."""
+"""Share of the drain time after which handlers are cancelled."""
 
 DRAIN_SECONDS = 4.0
-"""How long handlers may go on after the host asked us to leave; a nexo host waits 5 s for the answer, then kills."""
+"""Seconds for running handlers after a shutdown request; a nexo host waits 5 s for the answer, then kills."""
 
 LEAVE_SECONDS = 4.5
-"""How long leaving may take with the author's own farewell, which has what the drain left over, and half a second."""
+"""Seconds for the drain and the author's `on_shutdown` handlers together."""
 
 LAST_SECONDS = 5.0
-"""After which we are gone even if nobody reads what we still have to say, on either stream."""
+"""Seconds after which the process exits even if a write to either stream blocks."""
 
 TOGETHER = 16
-"""Answers that are written at once: a write for each takes longer, and with one for all the host waits for the last."""
+"""Answers per write: one write each is slow, and one for all delays the first answer."""
 
 
 class Resident:
-    """One plugin and its host, until one of them leaves."""
+    """The loop of one plugin, until the host or the plugin leaves."""
 
     __slots__ = (
         "_connection",
@@ -102,49 +102,49 @@ class Resident:
         self._greeted = greeted or discard
         self._pace = pace
         self.report = self._note_failure
-        """Told what failed of what nobody waits for, and why."""
+        """Called with the failure of a handler whose result is not awaited."""
         self._open: dict[CallId, Task] = {}
-        """What is being done and will be answered."""
+        """Calls that are not answered yet."""
         self._executor = Executor(connection, plugin_id, settings, serial, busy)
         self._reader = Reader(self._read_loop)
         connection.release_reader = self._reader.release_reader
         self._events: deque[Event] = deque()
-        """What has arrived and was not seen to yet; of whoever reads, as the next."""
+        """Events not yet processed; used by the reading thread only, as are the next two."""
         self._ended = False
-        """Whether that was all."""
+        """Whether the input has ended."""
         self._until = 0.0
-        """By the monotonic clock: how long things may be done here before somebody looks what else has arrived."""
+        """Until when, by the monotonic clock, handlers may run inline before input is read again."""
         self._leaving = allocate_lock()
-        """Taken by whoever sees the end first, and never given back."""
+        """Taken by the first thread that shuts down, and never released."""
 
     def run(self, first: bytes) -> NoReturn:
-        """Serve until the host asks us to leave, or is gone. `first` was read already."""
+        """Serve until shutdown or the end of input. `first` was read already."""
         self._receive(first)
         self._reader.run()
 
     def shut_down(self, why: str, answer_to: CallId | None = None) -> None:
-        """Begin to leave, once, while the reader goes on."""
+        """Start shutting down, once, while reading continues."""
         if self._leaving.acquire(blocking=False):
             try:
                 start_new_thread(self._leave, (why, answer_to))
             except RuntimeError:  # the system has no thread to give
                 self._leave(why, answer_to)
 
-    # What arrives.
+    # Input.
 
     def _read_loop(self) -> None:
-        """React and read on, until another thread does."""
+        """Process events and read, until another thread does."""
         self._flush_elsewhere()
         while self._process_events():
             if self._events:
-                continue  # while we sent something another thread led, and left these when we took the baton back
+                continue  # another thread read while this one was sending, and left these
             if self._ended:
                 self._leaving.acquire()
                 self._leave("the host closed our input", None)
             self._receive(self._connection.read())
 
     def _flush_elsewhere(self) -> None:
-        """Whoever led before may be held up with answers unsent. Elsewhere: the host may not be reading."""
+        """Send answers that a blocked thread left, on another thread: the host may not be reading."""
         if self._connection.unsent:
             try:
                 start_new_thread(self._connection.flush, ())
@@ -152,7 +152,7 @@ class Resident:
                 self._connection.flush()
 
     def _process_events(self) -> bool:
-        """React to what has arrived; False when another thread does by now."""
+        """Process all events; False when another thread reads by now."""
         self._executor.in_flight.begin()
         unsent = False
         try:
@@ -176,7 +176,7 @@ class Resident:
         self._until = monotonic() + MOMENT
 
     def _react(self, event: Event) -> Task | None:
-        """See to it; what is quick is left to be done here."""
+        """Process an event; return the task to run inline, if any."""
         match event:
             case CallArrived(op=Shutdown()):
                 self.shut_down("the host asked us to leave", event.id)
@@ -205,7 +205,7 @@ class Resident:
             self._executor.start(Task(handler, label="on_ready"), self._ignore)
 
     def _serve(self, id: CallId, op: Operation) -> Task | None:
-        """Have a request answered; what is left to do for that here."""
+        """Start the task of a request; return it if it is to run inline."""
         if self._leaving.locked():
             self._refuse(id, unavailable("the plugin is shutting down"))
             return None
@@ -222,7 +222,7 @@ class Resident:
         return None
 
     def _runs_inline(self, task: Task) -> bool:
-        """Whether to do it before anything else is read: not for long, and not when its answer would have to wait."""
+        """Whether to run a task inline: quick ones, for a limited time, and not while a write blocks."""
         return (
             self._executor.is_quick(task)
             and task.then is None
@@ -243,17 +243,17 @@ class Resident:
     def _note_dropped(self, task: Task) -> None:
         note(f"{self._plugin_id}: dropped an event on {task.label}: too many handlers are busy")
 
-    # What has been done.
+    # Results.
 
     def _conclude(self, task: Task, value: Any, failure: Failure | None) -> None:
-        """Answer, with whatever is written next. By then there is room for what the host asks next."""
+        """Answer with the next write."""
         assert task.number is not None, "nobody asked for it"
         del self._open[task.number]
         task.over()
         self._connection.finish(task.number, value, failure)
 
     def _finish(self, task: Task, value: Any, failure: Failure | None) -> None:
-        """Answer, at once."""
+        """Answer at once."""
         self._conclude(task, value, failure)
         self._connection.flush()
 
@@ -262,7 +262,7 @@ class Resident:
         self._connection.flush()
 
     def _run_second_handler(self, task: Task, before: Any, failure: Failure | None) -> None:
-        """Have the second half of an answer made; the first is left out when it failed, and noted."""
+        """Run the second task of an answer; a failure of the first is reported and its part left out."""
         assert task.then is not None, "there is no second half"
         if failure is not None:
             self.report("the first of two handlers", failure)
@@ -275,17 +275,17 @@ class Resident:
             self._finish(task, None, self._executor.refusal())
 
     def _ignore(self, task: Task, value: Any, failure: Failure | None) -> None:
-        """Nobody waits for it: only a failure is worth a word."""
+        """Ignore the result of a notification; report a failure."""
         if failure is not None:
             self.report(task.label, failure)
 
     def _note_failure(self, what: str, failure: Failure) -> None:
         note(f"{self._plugin_id}: the handler of {what} failed: {failure.message}")
 
-    # Leaving.
+    # Shutdown.
 
     def _leave(self, why: str, answer_to: CallId | None) -> NoReturn:
-        """Let handlers finish, say good-bye, answer, and end the process without waiting for anybody."""
+        """Drain handlers, run `on_shutdown`, answer, and exit."""
         self._connection.leave_after(LAST_SECONDS * self._pace)
         try:
             drain, deadline = DRAIN_SECONDS * self._pace, monotonic() + LEAVE_SECONDS * self._pace
@@ -301,11 +301,11 @@ class Resident:
             self._connection.leave(0, self._executor.stop)
 
     def settle(self, seconds: float) -> int:
-        """Wait until nothing is being done, or for so long; how much still is. For one waiter."""
+        """Wait until nothing is in flight, or for `seconds`; the number still in flight. For one waiter."""
         return self._executor.in_flight.wait(seconds)
 
     def _drain(self, seconds: float) -> int:
-        """Wait for handlers, and in the end ask them to stop; how many did not."""
+        """Wait for handlers, then cancel them; the number that did not end."""
         unfinished = self._executor.in_flight.wait(seconds * FINISH_SHARE)
         if unfinished:
             for task in list(self._open.values()):
@@ -314,7 +314,7 @@ class Resident:
         return unfinished
 
     def _run_shutdown_handlers(self, deadline: float) -> Failure | None:
-        """Run the author's on_shutdown handlers, one after the other; the first failure of them."""
+        """Run the `on_shutdown` handlers in order; the first failure."""
         first: Failure | None = None
         for handler in self._shutdown_handlers:
             failure = self._executor.run_alone(Task(handler, label="on_shutdown"), deadline - monotonic())

@@ -1,7 +1,7 @@
-"""A tool run here and now: in a process that serves one call, or in none that serves.
+"""Runs one tool on the calling thread: in a process that serves one call, or in a test.
 
-Owns what such a call is stopped by: its own deadline, as nobody else speaks while it runs. What only some tools want, a
-`ctx` and a loop, is loaded for those. Knows no wire.
+Such a call is stopped by its own deadline only, as no input is read meanwhile. `ctx` and an event loop are loaded for
+tools that need them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`Canvas`: a grid of cells to paint on, and the JSON that a host shows it from.
+"""`Canvas`: a grid of cells to paint on, its JSON, and the width of characters.
 
     canvas.box(0, 0, canvas.width, canvas.height, title="usage", fg="cyan")
     canvas.text(2, 1, "tokens today", bold=True)
     canvas.bar(2, 2, 30, used / limit, fg="green")
 
-Coordinates count from the upper left; what lies outside is left out and is no error. A wide character takes two cells
-and is never cut in half. Only painted cells are written, as JSON and at once: building objects for an encoder takes
-three times as long. Knows nothing of hosts and screens.
+Coordinates count from the upper left; cells outside are ignored. A wide character takes two cells and is never cut in
+half. Painted cells are written as JSON directly: building objects for an encoder takes three times as long. Colours are
+`"#ff8800"`, `"#f80"`, one of sixteen names, or `(255, 136, 0)`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A command line of a plugin: what its handler printed, wrote, returned or raised, as the output of a command.
+"""A command line of a plugin: its output is what the handler prints, writes, returns or raises.
 
-`print` inside such a handler goes to the command's output, in this handler only: elsewhere it goes on to stderr, and so
-does what threads print that the handler starts. Owns that, and what each kind of result means. Knows no wire.
+`print` inside such a handler goes to the command's output, in this handler only: elsewhere, and in threads that the
+handler starts, it goes to stderr.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Output:
             self.write(line)
 
     def flush(self) -> None:
-        """There is discard to hurry to."""
+        """Writes are kept in memory: there is nothing to flush."""
 
     def isatty(self) -> bool:
         return False

@@ -1,7 +1,9 @@
-"""`ctx.actions`, `ctx.files` and `ctx.http`: what a host does for a plugin that may not do it itself.
+"""Services that the host performs for a plugin: `ctx.actions`, `ctx.files`, `ctx.http` and `ctx.snapshots`.
 
-Owns what an author says and how an answer reads. Knows no threads, no loop, no wire, and not what is allowed: the host
-says no with a `ServiceError` whose `code` is `capability_not_allowed`.
+The host decides what is allowed; a refusal is a `ServiceError` with the code `capability_not_allowed`. Payloads are
+bytes, texts or JSON, and MessagePack is read too. Values that exceed one frame are published in chunks
+`{"version", "published_ns", "partial", "chunk_index", "is_final", "data"}`: the first carries the aggregates, each one
+more of the lists, and a `ChunkCollector` joins them. msgspec is loaded inside functions only.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     chain = ctx.gateway.get("/v1/chains/ch_123")
     run = ctx.gateway.post("/v1/runs", {"session_id": …})
 
-Owns how a request is made safe: it goes to the host and discard else, it is never sent twice under two names, it does
-not outlive the call, and its token is in no error and no `repr`. Refuses to know what can be asked. Loads `urllib` with
-the first request: 60 ms that a plugin without requests never pays.
+A request goes to the host only and follows no redirect, carries one idempotency key however often it is sent, ends with
+the call, and its token appears in no error and no `repr`. Loads `urllib` with the first request, which takes 60 ms.
 """
 
 from __future__ import annotations

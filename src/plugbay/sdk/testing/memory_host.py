@@ -1,8 +1,8 @@
 """A host in memory, to test a plugin with: no process, no files, and every rule of the contract.
 
 The machines of host and plugin are the real ones and talk through memory, so names, sizes, schemas and errors are those
-of the wire; services are fakes that a test scripts and looks at. Owns what a test says to a plugin. What a real host
-does beyond one conversation, to supervise, confine and combine plugins, it refuses to know: `plugbay.testing` has that.
+of the wire; services are fakes that a test scripts and inspects. Supervision, confinement and several plugins at once
+are tested with `plugbay.testing`.
 """
 
 from __future__ import annotations

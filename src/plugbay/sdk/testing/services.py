@@ -1,14 +1,14 @@
-"""The services of a host in memory: each does as it is told, and remembers what it was asked.
+"""The services of a host in memory: a test scripts them and inspects the requests.
 
-    host.memory.put("ada", "Tea is a drink.")          what agents remember
-    host.llm.script(["Good morning.", ["Good ", "day."]])     what models say, one answer after the other
-    host.people.script([{"name": "Ada"}, None])         what people answer; None: they would rather not
-    host.http.answer("https://example.org/", body="…")  what servers answer
-    host.files["/notes/tea.md"] = "green"               what the host reads for a plugin
-    host.actions["lamp.switch"] = lambda data: b"on"    what others do when they are asked
-    host.storage, host.snapshots                        dicts, of what a plugin keeps and of each topic's last value
+    host.memory.put("ada", "Tea is a drink.")                 entries of an agent's memory
+    host.llm.script(["Good morning.", ["Good ", "day."]])     answers of models, in order
+    host.people.script([{"name": "Ada"}, None])               answers of people; None: declined
+    host.http.answer("https://example.org/", body="…")        answers of web servers
+    host.files["/notes/tea.md"] = "green"                     files that the host reads for a plugin
+    host.actions["lamp.switch"] = lambda data: b"on"          actions of other plugins
+    host.storage, host.snapshots                              dicts: the plugin's keys, the last value of each topic
 
-Refuses to know contracts, and who may ask for what. For tests alone.
+`HostServices` checks grants and topics as a real host does; refusals are listed in `refused`. For tests only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One plugin that is served in memory: its conversation with a host, from the greeting to the good-bye.
+"""One session with a plugin in memory: two pipes, the host's conversation, and the thread that serves the plugin.
 
-Owns the thread that would be the plugin's process, and what such a process changes for everybody: the streams that
-`print` goes to, and the services outside handlers. For tests alone.
+While a session lasts, the plugin's prints are captured and its services outside of handlers are connected; both are
+restored at the end. For tests only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a host knows of a plugin before it starts: the manifest that follows from its code, read by the contract.
+"""The plugin's spec as a host reads it from the generated manifest, and the operator's settings in a test.
 
-Owns what is granted and set in a test, and how an input is held to its schema. The one module for authors that loads
-what only hosts load otherwise: manifests and schemas. For tests alone.
+Owns grants, configuration and the validation of inputs against schemas. The only SDK module that loads manifest readers
+and schema validation. For tests only.
 """
 
 from __future__ import annotations

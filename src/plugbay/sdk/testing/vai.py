@@ -1,7 +1,6 @@
-"""What is asked of a plugin under vai: the context, the settings and the rights that come with every request.
+"""Requests to a plugin under vai: the context, settings and permissions that come with each.
 
-Owns the body of a request, the scratch folder while it is worked on, and what a result is to whoever called. For tests
-alone.
+Owns the body of a request, its scratch folder, and how a result is read. For tests only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""From an annotation to its shape, without `typing`: 10 ms that a plugin need not pay to have typed tools.
+"""From an annotation to its shape, without importing `typing`, which costs 10 ms of start-up.
 
-What the modules of an author have loaded is recognised by its attributes. An annotation that is a text is evaluated
-where it stands, and a few names of `typing` mean the same there whether or not they were imported, so
-`if TYPE_CHECKING: from typing import Literal` is enough. What cannot be understood fits anything, and is noted.
+Types of other modules are recognised by their attributes. An annotation that is a string is evaluated in its own
+module, and a few names of `typing` resolve there even if they were not imported, so that
+`if TYPE_CHECKING: from typing import Literal` is enough. An annotation that cannot be read accepts any value and leaves
+a note. Dates, times, paths and UUIDs are strings with a format.
 """
 
 from __future__ import annotations

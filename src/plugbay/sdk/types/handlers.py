@@ -1,7 +1,7 @@
-"""An author's functions: what each wants to be called with, and how a tool's input becomes its arguments.
+"""Handlers: the author's functions by kind of export, and how the input of a tool becomes its arguments.
 
-Owns what is known of each kind of export, and what a tool may yield. What a function says with its annotations is
-`signature`'s, and found out when it is first needed. Knows no contract, no threads and no wire.
+Annotations are left to `signature`, which is loaded when a tool with more than plain types is first called. Every
+plugin loads this module, so it stays small.
 """
 
 from __future__ import annotations

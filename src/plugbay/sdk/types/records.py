@@ -1,7 +1,7 @@
-"""`Record`: an object whose keys are known, such as a dataclass, and the parameters of a function.
+"""`Record`: an object with known keys, such as a dataclass or the parameters of a function; and docstrings of fields.
 
-Owns which keys there must and may be, what is said about each in the schema, and how the author's object is made of
-them. Refuses to know where the fields come from.
+Decides which keys are required and allowed, describes each in the schema, and builds the author's object. Descriptions
+come from the docstring in Google, NumPy or Sphinx style.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Shapes: what a JSON value must look like to be what an annotation says, and how it becomes that.
+"""Shapes: JSON values as an annotation describes them, checked and converted; and `Field`, the rules beyond the type.
 
-A shape says itself as JSON Schema (`schema`), takes a value in, checked and then converted (`read`), and gives one back
-(`write`). Owns the words for what is wrong and where. Refuses to know annotations: those are read elsewhere, and lead
-here.
+A shape has a JSON Schema (`schema`), checks and converts a value (`read`), and converts it back (`write`). Error texts
+name the place and the rule. Rules come from `Annotated[int, Field("Days ahead.", ge=1, le=7)]`; markers with the same
+attributes (`annotated_types`, `msgspec`) mean the same, and a dict is JSON Schema as it is.
 """
 
 from __future__ import annotations

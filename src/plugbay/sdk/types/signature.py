@@ -1,7 +1,7 @@
-"""What a function says about itself: what it takes and gives back, as shapes, as schemas, and as arguments.
+"""The signature of a function: its parameters and its result as shapes, as JSON Schemas, and as call arguments.
 
-Owns the special parameters: `ctx` and `context` are no input, and `input` alone takes all of it. Everything is found
-out when it is first needed, and for one function at a time. Knows no contract and no wire.
+`ctx` and `context` are not part of the input, and a single parameter called `input` takes all of it. Annotations are
+evaluated when they are first needed, one function at a time: a plugin does not pay for tools that nobody calls.
 """
 
 from __future__ import annotations
