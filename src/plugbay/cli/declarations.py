@@ -110,7 +110,7 @@ def _where_plugbay_is() -> str:
 def _asked(source: Path, patience: float, stderr: IO[bytes]) -> tuple[int, bytes]:
     """The status of the process and its answer; raises `Unusable` when that takes too long."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "plugbay.sdk.declared", source.name],
+        [sys.executable, "-m", "plugbay.sdk.describe", source.name],
         cwd=source.parent,
         env={**os.environ, "PYTHONPATH": _where_plugbay_is(), "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.DEVNULL,

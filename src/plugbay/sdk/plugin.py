@@ -19,7 +19,7 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.declaring import declare, named_after, refuse_function, refuse_unfit, table, texts
+from plugbay.sdk.declarations import declare, named_after, refuse_function, refuse_unfit, table, texts
 from plugbay.sdk.io.stdio import ATTACH
 from plugbay.sdk.types.handlers import Command, Compactor, Export, Handler, Harness, Listener, Screen, Terms, Tool
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from _thread import allocate_lock, start_new_thread
 
 from plugbay.model.events import CallFinished
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import failure_of
 from plugbay.sdk.runtime.connection import answer, timed_out
 from plugbay.sdk.services.cancellation import DEADLINE

@@ -11,7 +11,7 @@ from _thread import allocate_lock
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import ServiceError, service_error
 from plugbay.sdk.io.stdio import note
 from plugbay.sdk.services.host_client import unsupported_service

@@ -21,7 +21,7 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
 )
 from plugbay.model.values import Value
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.services.host_client import SERVICE_SECONDS
 from plugbay.wire.strict_json import stdlib_codec
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import HandlerError
 from plugbay.sdk.services.cancellation import DEADLINE, stopped
 from plugbay.wire.strict_json import Malformed, stdlib_codec

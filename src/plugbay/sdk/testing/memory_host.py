@@ -37,7 +37,7 @@ from plugbay.sdk.contracts.ainb import tool_namespaces
 from plugbay.sdk.contracts.mcp import tool_name
 from plugbay.sdk.contracts.nexo import offered_name
 from plugbay.sdk.contracts.vai import export_id, offers
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.events import covers
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.results import RESULT

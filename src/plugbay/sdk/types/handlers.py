@@ -7,7 +7,7 @@ plugin loads this module, so it stays small.
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.declaring import behind, defaults, named_after, parameters, refuse_other, seconds, table, texts
+from plugbay.sdk.declarations import behind, defaults, named_after, parameters, refuse_other, seconds, table, texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

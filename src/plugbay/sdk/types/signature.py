@@ -6,7 +6,7 @@ evaluated when they are first needed, one function at a time: a plugin does not 
 
 from __future__ import annotations
 
-from plugbay.sdk.declaring import VARARGS, VARKEYWORDS, defaults, parameters
+from plugbay.sdk.declarations import VARARGS, VARKEYWORDS, defaults, parameters
 from plugbay.sdk.types.annotations import Namespace, Reader, annotations_of, names_of
 from plugbay.sdk.types.records import NOTHING, SPECIAL, Member, Parameters, Record, is_json
 from plugbay.sdk.types.shapes import ANYTHING, Either, Null, Problems, Table, whole_schema

@@ -13,7 +13,7 @@ import pytest
 
 import plugbay
 from plugbay.sdk import Plugin
-from plugbay.sdk.declared import load, said
+from plugbay.sdk.describe import load, said
 from tests.support.patience import PATIENCE
 
 HEAD = 'from plugbay.sdk import Plugin\nplugin = Plugin("weather", version="1.2.0")\n'
@@ -28,7 +28,7 @@ def source(folder: Path, text: str) -> Path:
 
 def run(file: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(plugbay.__file__).parents[1])}
-    command = [sys.executable, "-m", "plugbay.sdk.declared", str(file)]
+    command = [sys.executable, "-m", "plugbay.sdk.describe", str(file)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay.sdk import Plugin
-from plugbay.sdk.declaring import behind, defaults, named_after, parameters, refuse_unfit, seconds, table, texts
+from plugbay.sdk.declarations import behind, defaults, named_after, parameters, refuse_unfit, seconds, table, texts
 
 
 class Colour(enum.StrEnum):

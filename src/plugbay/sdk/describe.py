@@ -1,4 +1,4 @@
-"""`python -m plugbay.sdk.declared FILE`: run a plugin's source up to `plugin.run()` and print its declarations as JSON.
+"""`python -m plugbay.sdk.describe FILE`: run a plugin's source up to `plugin.run()` and print its declarations as JSON.
 
 For tools that must not load an author's code into their own process. FILE runs as a host would run it, with its prints
 on stderr. The one JSON object on stdout has, for each contract, the files of its manifest or the reason why there is
