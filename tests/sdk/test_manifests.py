@@ -31,7 +31,7 @@ from plugbay.sdk.manifests import (
     schemas_of,
     structured,
     vai_manifest,
-    vai_manifest_of,
+    vai_manifest_object,
     vai_program,
     write_ainb,
     write_vai,
@@ -488,7 +488,7 @@ def test_an_export_asks_for_what_the_plugin_and_it_need_and_secrets_are_slots() 
     plugin = Plugin("p", capabilities=["network"], secrets_schema={"properties": {"token": STRING}})
     plugin.tool("a", capabilities=["secret=key"])(lambda: 1)
     plugin.tool("b")(lambda: 1)
-    first, second = (export["permissions"] for export in vai_manifest_of(plugin, ["./p"])["exports"])
+    first, second = (export["permissions"] for export in vai_manifest_object(plugin, ["./p"])["exports"])
     assert (first["network"], first["secret_slots"]) == ("egress", ["key", "token"])
     assert (second["network"], second["secret_slots"]) == ("egress", ["token"])
 
@@ -505,7 +505,7 @@ def test_schemas_lie_beside_the_manifest_and_one_for_all_is_there_once() -> None
         "schemas/a_input.json": {"title": "in"},
         "schemas/a_output.json": {"type": "object"},
     }
-    harness, tool, hook = vai_manifest_of(plugin, ["./p"])["exports"]
+    harness, tool, hook = vai_manifest_object(plugin, ["./p"])["exports"]
     assert harness["config_schema"] == "schemas/h_config.json"
     assert tool["config_schema"] == hook["config_schema"] == "schemas/config.json"
     assert (tool["tool"]["input_schema"], tool["tool"]["output_schema"]) == (
@@ -546,7 +546,7 @@ def test_terms_are_in_the_manifest_and_times_are_always() -> None:
     plugin.hook("run.completed")(function)
     plugin.compactor(print)
     plugin.harness()(lambda run: 1)
-    exports = {export["id"]: export for export in vai_manifest_of(plugin, ["./p"])["exports"]}
+    exports = {export["id"]: export for export in vai_manifest_object(plugin, ["./p"])["exports"]}
     assert {id: export["default_timeout_ms"] for id, export in exports.items()} == {
         "harness": 1_800_000,
         "a": 250,

@@ -19,10 +19,10 @@ from plugbay.sdk.results import (
     block,
     harness_result,
     inject,
+    make_reference,
     override,
     read_artifact,
     read_compaction,
-    refer_to,
     seed_result,
     tool_result,
     transform,
@@ -208,11 +208,11 @@ def ref(path: str, **more: Any) -> dict[str, Any]:
 
 @requirement("vai:sdk-artifacts")
 def test_a_reference_leads_to_the_bytes_it_was_made_of(scratch: Path) -> None:
-    made = refer_to(str(scratch), "report.md")
+    made = make_reference(str(scratch), "report.md")
     assert made == {**ref("report.md"), "media_type": "text/markdown"}
     assert read_artifact(str(scratch), made) == DATA
-    assert refer_to(str(scratch), scratch / "report.md") == made
-    assert refer_to(str(scratch), Path("sub/a.bin9"))["media_type"] == "application/octet-stream"
+    assert make_reference(str(scratch), scratch / "report.md") == made
+    assert make_reference(str(scratch), Path("sub/a.bin9"))["media_type"] == "application/octet-stream"
 
 
 @requirement("vai:sdk-artifacts")
@@ -237,7 +237,7 @@ def test_nothing_but_plain_files_of_the_folder_are_read(scratch: Path, path: str
 @pytest.mark.parametrize("path", ["../secret", "link", "out/secret", "pipe"])
 def test_nothing_else_is_handed_out_either(scratch: Path, path: str) -> None:
     with pytest.raises(ArtifactInvalid):
-        refer_to(str(scratch), path)
+        make_reference(str(scratch), path)
 
 
 def test_a_whole_path_in_a_reference_is_none_of_the_folder(scratch: Path) -> None:
@@ -255,7 +255,7 @@ def test_without_a_folder_there_are_no_files() -> None:
     with pytest.raises(ArtifactInvalid, match="no file that it could be of"):
         read_artifact(None, ref("report.md"))
     with pytest.raises(ArtifactInvalid, match="no scratch folder"):
-        refer_to(None, "report.md")
+        make_reference(None, "report.md")
 
 
 @requirement("nexo:sdk-hook-block")

@@ -177,7 +177,7 @@ def test_what_rune_does_not_need_is_not_loaded(tmp_path: Path) -> None:
         loaded = set(ask(process, request("modules", {}))["output"])
         ours = {name.removeprefix("plugbay.sdk.") for name in loaded if name.startswith("plugbay.sdk.")}
         rooms = {"io.detect", "io.stdio", "runtime.single_call", "types.handlers"}
-        assert ours == {*rooms, *(name.split(".")[0] for name in rooms), "declaring", "plugin", "serving"}
+        assert ours == {*rooms, *(name.split(".")[0] for name in rooms), "declarations", "plugin", "serving"}
         assert not loaded & {"threading", "_queue", "asyncio", "json", "re", "typing"}
         contracts = {name.split(".")[2] for name in loaded if name.startswith("plugbay.contracts.")}
         assert contracts == {"base", "rune"}

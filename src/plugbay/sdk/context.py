@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from plugbay.sdk.services.host_client import HostClient
 
 MASK = "***"
-"""What is shown of every secret, however long it is."""
+"""Shown in place of every secret, whatever its length."""
 
 
 class Config(Mapping[str, "Any"]):
-    """Settings by name, to be read."""
+    """Read-only settings by name."""
 
     __slots__ = ("_values",)
 
@@ -68,7 +68,7 @@ class Config(Mapping[str, "Any"]):
 
 
 class Secrets(Config):
-    """Settings that are seen one at a time and by name only: printed, logged or formatted, they are masked."""
+    """Settings that are readable by name only: printed, logged or formatted, they are masked."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class Secrets(Config):
 
 
 class Settings:
-    """Both, for everybody who shares a conversation; empty until the host has said them."""
+    """Configuration and secrets of one connection; empty until the host has sent them."""
 
     __slots__ = ("config", "secrets")
 
@@ -93,11 +93,11 @@ ASK_SECONDS = 300.0
 """How long a person may take to answer."""
 
 MAX_KEYS = 1_000
-"""Keys of one answer; what hosts of kaged list at most."""
+"""Keys of one answer; the limit of kaged hosts."""
 
 
 class Context:
-    """The host's services, who the call is for, and what the operator set. What a host does not say is None.
+    """The host's services, the ids of the call, and the operator's settings. Ids that a host does not send are None.
 
     `log` writes a line to the host's log. `out` and `err` take the output of a command line, text or bytes; elsewhere
     they are where `print` goes.
@@ -132,7 +132,7 @@ class Context:
         settings: Settings | None = None,
         stop: Cancellation | None = None,
     ) -> None:
-        """`stop` says whether this call is to stop; outside of calls, nothing is."""
+        """`stop` is the cancellation of the call; without one, nothing is ever cancelled."""
         said = said or {}
         self._client = client
         self.plugin_id = plugin_id
@@ -155,15 +155,15 @@ class Context:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the operator configured; empty where hosts have no word for it."""
+        """The operator's configuration; empty where the contract has none."""
         return self._settings.config
 
     @property
     def secrets(self) -> Mapping[str, Any]:
-        """What the operator keeps secret, by name; masked when it is printed."""
+        """The operator's secrets by name; masked when printed."""
         return self._settings.secrets
 
-    # What hosts say that have an end in mind for every call; the others do not say it.
+    # Set under vai; None under other contracts.
 
     invocation_id: str | None = None
     trace_id: str | None = None
@@ -172,12 +172,12 @@ class Context:
     run_id: str | None = None
     deadline_at: str | None = None
     tool_execution_id: str | None = None
-    """The same in every try of one piece of work: what a tool tells repetitions by."""
+    """The same in every attempt of one call, so that a tool can detect retries."""
     delivery_id: str | None = None
-    """The same in every try to tell a hook one thing."""
+    """The same in every attempt to deliver one event to a hook."""
     attempt: int | None = None
     compaction: Compaction | None = None
-    """How short a conversation has to become, and what is pinned; in a compactor."""
+    """In a compactor: the target size and the pinned items."""
 
     @property
     def remaining(self) -> float | None:
@@ -189,28 +189,28 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the answer any more: the host said so or is gone, or the time is over.
+        """Whether the call was cancelled: by the host, by the host's end, or by the deadline.
 
         An async handler is cancelled by itself.
         """
         return bool(self._stop.why)
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled` when nobody wants the answer any more."""
+        """Raise `Cancelled` if the call was cancelled."""
         self._stop.check()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in a plain handler; raises `Cancelled` as soon as nobody wants the answer any more."""
+        """Sleep in a plain handler; raises `Cancelled` as soon as the call is cancelled."""
         if self._stop.wait(seconds):
             self._stop.check()
 
     def progress(self, message: str = "", **more: Any) -> None:
-        """Tell whoever waits how far it is. Nobody is told where hosts have no word for that; never awaited."""
+        """Report progress to the caller, where the contract supports it; never awaited."""
         if self._report is not None:
             self._report(message, more)
 
     def during(self, call: CallId | None, report: Callable[[str, dict[str, Any]], None]) -> Context:
-        """From now on, what is asked is asked for this call, and `report` is told how far it is."""
+        """Bind requests to this call, and progress to `report`."""
         self._client.within = call
         self._report = report
         return self
@@ -223,7 +223,7 @@ class Context:
         url: str | None = None,
         timeout: float = ASK_SECONDS,
     ) -> Any:
-        """Ask the person before the client: the object they filled in, or None when they would not.
+        """Ask the user of the client: the object that they filled in, or None when they declined.
 
         `schema` is of that object, flat; with `url` they are asked to go there. Awaitable in an async handler.
         """
@@ -233,19 +233,19 @@ class Context:
         )
 
     def checkpoint(self, data: Any) -> None:
-        """Have the host keep where a harness is, as JSON, so that it can go on from there; never awaited."""
+        """Save a harness's position at the host, as JSON, to resume from; never awaited."""
 
     @property
     def scratch(self) -> Path | None:
-        """A folder of this call's own, which is gone afterwards; None when there is none."""
+        """The call's own folder, deleted afterwards; None when there is none."""
         return None
 
     @property
     def gateway(self) -> Gateway | None:
-        """The host's API, with the rights that this call was given; None when it was given none."""
+        """The host's API with the rights of this call; None when it has none."""
         return None
 
-    # What few plugins use is loaded by those that do.
+    # Services that few plugins use are loaded on first access.
 
     @property
     def snapshots(self) -> Snapshots:
@@ -256,28 +256,28 @@ class Context:
 
     @property
     def actions(self) -> Actions:
-        """What other plugins do when they are asked."""
+        """Actions of other plugins."""
         from plugbay.sdk.services.brokered import Actions
 
         return Actions(self._client)
 
     @property
     def files(self) -> Files:
-        """Files that the host reads for us."""
+        """Files read by the host."""
         from plugbay.sdk.services.brokered import Files
 
         return Files(self._client)
 
     @property
     def http(self) -> Http:
-        """Requests that the host sends for us."""
+        """HTTP requests sent by the host."""
         from plugbay.sdk.services.brokered import Http
 
         return Http(self._client)
 
 
 class Memory:
-    """What agents remember."""
+    """The memory of agents."""
 
     __slots__ = ("_client",)
 
@@ -290,7 +290,7 @@ class Memory:
 
 
 class Completion:
-    """A model's answer. `content` is None at the end of a stream, whose text was heard already."""
+    """A model's answer. `content` is None at the end of a stream, whose text came in pieces."""
 
     __slots__ = ("content", "finish_reason", "usage")
 
@@ -358,7 +358,7 @@ class Llm:
 
 
 class Events:
-    """The host's bus."""
+    """The host's event bus."""
 
     __slots__ = ("_client", "_plugin_id")
 
@@ -377,7 +377,7 @@ class Events:
         session_id: str | None = None,
         full: bool = False,
     ) -> Any:
-        """Put an event on the bus; may be awaited in an async handler. No host says whether it wanted the event.
+        """Publish an event; may be awaited in an async handler. Hosts do not confirm it.
 
         `full` adds an id, the time and the session, for hosts that drop events without them.
         """
@@ -403,11 +403,11 @@ class Storage:
         return self._client.ask(GetStored(key), lambda kept: kept["value"] if kept["found"] else default, timeout)
 
     def set(self, key: str, value: Any, timeout: float = SERVICE_SECONDS) -> Any:
-        """Keep the value; returns when the host has it."""
+        """Store the value; returns when the host has it."""
         return self._client.ask(SetStored(key, value), lambda _: None, timeout)
 
     def delete(self, key: str, timeout: float = SERVICE_SECONDS) -> Any:
-        """Forget the key; whether it was there."""
+        """Delete the key; True if it existed."""
         return self._client.ask(DeleteStored(key), bool, timeout)
 
     def keys(self, prefix: str = "", limit: int = MAX_KEYS, timeout: float = SERVICE_SECONDS) -> Any:
@@ -469,6 +469,6 @@ class Log:
 
 
 def _on_one_line(level: str, text: str, fields: dict[str, Any]) -> str:
-    """The everyday level needs no word."""
+    """`info` is written without its level."""
     named = "".join(f" {key}={value!r}" for key, value in fields.items())
     return f"{text}{named}" if level == "info" else f"{level}: {text}{named}"

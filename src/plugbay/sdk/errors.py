@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 INTERNAL = "internal"
-"""The code of what nobody meant to raise."""
+"""The code of an unexpected exception."""
 
 MAX_BUG_TEXT = 1_000
-"""Characters of what the host is told of a bug; all of it is on stderr."""
+"""Characters of an unexpected exception that the host gets; the traceback is on stderr."""
 
 
 class HandlerError(PlugbayError):
@@ -104,7 +104,7 @@ class ToolUnavailable(ToolError):
 
 
 class ToolDenied(ToolError):
-    """Whoever asks may not."""
+    """The caller is not allowed to use the tool."""
 
     kind, meaning = "tool_denied", Code.CAPABILITY_NOT_ALLOWED
 
@@ -244,7 +244,7 @@ class Unsupported(ServiceError):
 
 
 def service_error(failure: Failure) -> ServiceError:
-    """A failure as what the caller of a service sees."""
+    """The exception of a failed service request."""
     number = failure.detail.get("plugin_code")
     return ServiceError(failure.code, failure.message, number if type(number) is int else None)
 
@@ -252,7 +252,7 @@ def service_error(failure: Failure) -> ServiceError:
 _NOT_GIVEN = frozenset(
     (Code.UNAVAILABLE, Code.TIMEOUT, Code.NOT_FOUND, Code.OVERLOADED, Code.CAPABILITY_NOT_ALLOWED, Code.CANCELLED)
 )
-"""Why a service was not given, as opposed to asked for in a way that cannot be."""
+"""Codes of a service that was unavailable, as opposed to called wrongly."""
 
 
 def failure_of(error: BaseException) -> Failure:

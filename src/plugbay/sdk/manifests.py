@@ -17,11 +17,11 @@ from __future__ import annotations
 from plugbay.contracts.kaged.messages import API_VERSION
 from plugbay.contracts.rune.messages import PROTOCOL as RUNE_PROTOCOL
 from plugbay.contracts.vai.messages import PROTOCOL as VAI_PROTOCOL
-from plugbay.sdk.contract_support import NEXO_HOOKS, hears
-from plugbay.sdk.contracts.ainb import ainb_name, manifest_of
-from plugbay.sdk.contracts.kaged import carried_capabilities, carried_hooks
-from plugbay.sdk.contracts.mcp import offered, server_name
-from plugbay.sdk.contracts.nexo import nexo_id, offered_name
+from plugbay.sdk.contract_support import NEXO_HOOKS, receives_event
+from plugbay.sdk.contracts.ainb import ainb_manifest_object, ainb_name
+from plugbay.sdk.contracts.kaged import supported_capabilities, supported_hooks
+from plugbay.sdk.contracts.mcp import server_name, tools_by_name
+from plugbay.sdk.contracts.nexo import nexo_id, nexo_tool_name
 from plugbay.sdk.contracts.vai import COMPACTOR, HARNESS, HOOK, TOOL, offers, package_id
 from plugbay.sdk.io.detect import kaged_name
 from plugbay.sdk.results import RESULT
@@ -109,7 +109,7 @@ def nexo_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         (
             "plugin.extends",
             {
-                "tools": [offered_name(id, tool) for tool in plugin.tools],
+                "tools": [nexo_tool_name(id, tool) for tool in plugin.tools],
                 "channels": list(plugin.channels),
                 "llm_providers": list(plugin.llm_providers),
                 "memory_backends": list(plugin.vector_backends),
@@ -118,7 +118,7 @@ def nexo_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         ),
         (
             "plugin.capabilities.broker",
-            {"subscribe": [pattern for pattern, _ in plugin.events if pattern and hears(pattern, plugin.id)]},
+            {"subscribe": [pattern for pattern, _ in plugin.events if pattern and receives_event(pattern, plugin.id)]},
         ),
     ]
     said = [(name, {key: value for key, value in table.items() if value != []}) for name, table in tables]
@@ -148,11 +148,11 @@ def kaged_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         "kaged_api": API_VERSION,
         "description": (plugin.description or plugin.name or plugin.id)[:MAX_DESCRIPTION],
         "command": list(command),
-        "capabilities": list(carried_capabilities(plugin.capabilities)),
+        "capabilities": list(supported_capabilities(plugin.capabilities)),
         "tools": [_tool(tool) for tool in plugin.tools.values()],
         "methods": list(plugin.methods),
         "notifications": plugin.notifications,
-        "hooks": list(carried_hooks(plugin)),
+        "hooks": list(supported_hooks(plugin)),
         "roles": _roles(plugin),
         "config_schema": plugin.config_schema,
         "system_config_schema": plugin.secrets_schema,
@@ -169,7 +169,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _roles(plugin: Plugin) -> list[str]:
     """Whoever has a hook of a session observes."""
-    observes = any(hook in plugin.hooks for hook in carried_hooks(plugin))
+    observes = any(hook in plugin.hooks for hook in supported_hooks(plugin))
     return [*(["observer"] if observes else ()), *(["compactor"] if plugin.compaction is not None else ())]
 
 
@@ -182,7 +182,7 @@ def ainb_manifest(plugin: Plugin) -> str:
     """The text of a `manifest.toml`."""
     return "\n".join(
         "".join(f"{line}\n" for line in _table(name, table, many=isinstance(section, list)))
-        for name, section in manifest_of(plugin).items()
+        for name, section in ainb_manifest_object(plugin).items()
         for table in (section if isinstance(section, list) else [section])
     )
 
@@ -211,7 +211,7 @@ VAI_PROGRAM = "bin/plugin"
 
 def vai_manifest(plugin: Plugin, entrypoint: Sequence[str] = (f"./{VAI_PROGRAM}",)) -> str:
     """The text of a `vai-plugin.toml` for a plugin that is started with `entrypoint`."""
-    manifest = vai_manifest_of(plugin, entrypoint)
+    manifest = vai_manifest_object(plugin, entrypoint)
     runtime, exports = manifest.pop("runtime"), manifest.pop("exports")
     tables = [_keys(manifest), _table("runtime", runtime, many=False), *map(_vai_export, exports)]
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
@@ -257,7 +257,7 @@ def mcp_manifest(plugin: Plugin, command: Sequence[str]) -> str:
     """
     import json
 
-    offered(plugin)
+    tools_by_name(plugin)
     program, *args = command
     entry = {"command": program, "args": args}
     return json.dumps({"mcpServers": {server_name(plugin.id): entry}}, indent=2, ensure_ascii=False) + "\n"
@@ -324,7 +324,7 @@ MAX_LABEL = 128
 """Characters of what people read in lists."""
 
 
-def vai_manifest_of(plugin: Plugin, entrypoint: Sequence[str]) -> dict[str, Any]:
+def vai_manifest_object(plugin: Plugin, entrypoint: Sequence[str]) -> dict[str, Any]:
     """The manifest as an object; what says nothing is left out."""
     return {
         "api_version": VAI_API_VERSION,

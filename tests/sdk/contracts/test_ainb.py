@@ -17,11 +17,11 @@ from plugbay.sdk.contracts.ainb import (
     FAILED,
     MISUSED,
     AinbDispatcher,
+    ainb_manifest_object,
     ainb_name,
-    carried_capabilities,
-    manifest_of,
-    subscribed,
-    tool_line,
+    subscribed_topics,
+    supported_capabilities,
+    tool_command_task,
     tool_namespaces,
 )
 from tests.sdk.processes import Framed, framed, gate, open_gate, running, running_framed
@@ -732,7 +732,7 @@ def test_a_name_can_be_that_of_a_folder(id: str, name: str) -> None:
 def test_capabilities_become_grants_and_those_of_others_are_left_out(
     capabilities: list[str], grants: dict[str, object]
 ) -> None:
-    assert carried_capabilities(capabilities) == grants
+    assert supported_capabilities(capabilities) == grants
 
 
 @requirement("ainb:sdk-what-is-not-carried")
@@ -740,7 +740,7 @@ def test_what_ainb_has_no_word_for_is_not_in_the_manifest() -> None:
     plugin = Plugin("p", "1.0.0", capabilities=["net:[]"])
     plugin.hook("on_session_start")(print)
     plugin.knob("speed", type="range", label="Speed", min=0, max=1)
-    assert manifest_of(plugin) == {"plugin": {"name": "p", "version": "1.0.0", "abi_version": 2}}
+    assert ainb_manifest_object(plugin) == {"plugin": {"name": "p", "version": "1.0.0", "abi_version": 2}}
 
 
 def test_tools_are_behind_one_command_line_unless_its_name_is_taken() -> None:
@@ -749,7 +749,7 @@ def test_tools_are_behind_one_command_line_unless_its_name_is_taken() -> None:
     plugin.tool("quote")(lambda: 1)
     plugin.tool("sell")(lambda: 1)
     assert tool_namespaces(plugin) == ["example.the-shop"]
-    assert manifest_of(plugin)["provides"] == {"cli_namespaces": ["example.the-shop"]}
+    assert ainb_manifest_object(plugin)["provides"] == {"cli_namespaces": ["example.the-shop"]}
     plugin.cli("example.the-shop")(print)
     assert tool_namespaces(plugin) == []
 
@@ -759,7 +759,7 @@ def test_topics_with_handlers_are_subscribed_to_once() -> None:
     plugin = Plugin("p")
     for topic in ("b", "a", None, "b"):
         plugin.on_snapshot(topic)(print)
-    assert subscribed(plugin) == ["b", "a"]
+    assert subscribed_topics(plugin) == ["b", "a"]
 
 
 @requirement("ainb:sdk-actions")
@@ -768,7 +768,7 @@ def test_an_action_is_found_among_the_command_lines() -> None:
     plugin.cli("usage")(print)
     plugin.action("usage")(print)
     plugin.action("usage.total")(print)
-    assert manifest_of(plugin)["provides"] == {"cli_namespaces": ["usage", "usage.total"]}
+    assert ainb_manifest_object(plugin)["provides"] == {"cli_namespaces": ["usage", "usage.total"]}
 
 
 plugin = Plugin("shop")
@@ -796,7 +796,7 @@ def lines() -> Iterator[str]:
 
 
 def run(*argv: str) -> tuple[str, str, int]:
-    task = tool_line(plugin.tools, argv)
+    task = tool_command_task(plugin.tools, argv)
     assert task.concurrent
     value = task.call(lambda said, stop: unconnected("p", said, stop=stop), print)
     later = task.handler.is_async
@@ -837,7 +837,7 @@ def test_what_went_wrong_is_a_code_and_a_message_on_stderr(argv: list[str], stde
 
 def test_a_call_that_is_cancelled_before_its_turn_says_so() -> None:
     for words in (["quote", '{"city": "Lima"}'], ["later", '{"city": "Lima"}']):
-        task = tool_line(plugin.tools, words)
+        task = tool_command_task(plugin.tools, words)
         task.cancel("enough")
         value = task.call(lambda said, stop: unconnected(), print)
         for output in (task.settle(value, print), asyncio.run(task.settle_later(value, print))):

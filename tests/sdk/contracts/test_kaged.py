@@ -10,7 +10,7 @@ import pytest
 
 from plugbay.model.errors import Code, Failure
 from plugbay.sdk import Plugin
-from plugbay.sdk.contracts.kaged import carried_capabilities, carried_hooks, kaged_failure
+from plugbay.sdk.contracts.kaged import kaged_failure, supported_capabilities, supported_hooks
 from plugbay.sdk.io.detect import is_own_method, kaged_name
 from plugbay.sdk.runtime.executor import MAX_THREADS
 from tests.sdk.processes import PluginProcess, gate, open_gate, running
@@ -514,8 +514,8 @@ def test_hooks_and_capabilities_of_other_contracts_are_left_out() -> None:
     plugin = Plugin("p")
     for hook in ("post_compact", "before_message", "on_session_start"):
         plugin.hook(hook)(handler)
-    assert carried_hooks(plugin) == ("on_session_start", "post_compact")
+    assert supported_hooks(plugin) == ("on_session_start", "post_compact")
     plugin.compactor(handler)
-    assert carried_hooks(plugin) == ("on_session_start", "pre_compact", "post_compact")
+    assert supported_hooks(plugin) == ("on_session_start", "pre_compact", "post_compact")
     capabilities = ("filesystem.read", "net:[]", "kaged:storage:read", "read:fs:/a", "network")
-    assert carried_capabilities(capabilities) == ("net:[]", "kaged:storage:read", "read:fs:/a")
+    assert supported_capabilities(capabilities) == ("net:[]", "kaged:storage:read", "read:fs:/a")

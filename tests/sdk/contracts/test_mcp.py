@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from plugbay.sdk import Plugin
-from plugbay.sdk.contracts.mcp import LONGEST, Called, definition, offered, promised, reports, server_name, tool_name
+from plugbay.sdk.contracts.mcp import (
+    LONGEST,
+    CallResult,
+    definition,
+    progress_reporter,
+    promised_schema,
+    server_name,
+    tool_name,
+    tools_by_name,
+)
 from plugbay.sdk.errors import Cancelled, ToolError
 from plugbay.sdk.results import ToolResult
 from plugbay.sdk.types.handlers import Tool
@@ -175,7 +184,7 @@ def test_progress_goes_to_whoever_gave_a_token(plugin: Mcp) -> None:
 
 def test_progress_grows_whatever_is_said() -> None:
     sent: list[Any] = []
-    report = reports(sent.append)
+    report = progress_reporter(sent.append)
     for more in ({"progress": 2.5}, {"progress": True}, {"progress": "x", "total": "y"}, {"progress": -1}):
         report("", more)
     assert [item["progress"] for item in sent] == [2.5, 3.5, 4.5, 5.5]
@@ -338,7 +347,10 @@ def test_every_tool_is_offered_under_its_name() -> None:
     plugin = Plugin("p")
     plugin.tool("look")(lambda: 1)
     plugin.tool("look up")(lambda: 2)
-    assert [(name, tool.name) for name, tool in offered(plugin).items()] == [("look", "look"), ("look_up", "look up")]
+    assert [(name, tool.name) for name, tool in tools_by_name(plugin).items()] == [
+        ("look", "look"),
+        ("look_up", "look up"),
+    ]
 
 
 TEXT = {"type": "string"}
@@ -346,8 +358,8 @@ TEXT = {"type": "string"}
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
 
-def called(schema: dict[str, Any] | None = None, check: Callable[[], None] = lambda: None) -> Called:
-    return Called(Tool("t", "", lambda: None, output_schema=schema), check)
+def called(schema: dict[str, Any] | None = None, check: Callable[[], None] = lambda: None) -> CallResult:
+    return CallResult(Tool("t", "", lambda: None, output_schema=schema), check)
 
 
 @requirement("mcp:sdk-definitions")
@@ -386,10 +398,10 @@ def test_what_a_tool_does_to_the_world_becomes_hints(effect: str, hints: Any) ->
 
 
 def test_a_schema_of_something_else_than_an_object_is_one_of_an_object_around_it() -> None:
-    assert promised(None) is None
-    assert promised(POINT) is POINT
+    assert promised_schema(None) is None
+    assert promised_schema(POINT) is POINT
     shared = {"type": "array", "items": {"$ref": "#/$defs/P"}, "$defs": {"P": POINT}}
-    assert promised(shared) == {
+    assert promised_schema(shared) == {
         "type": "object",
         "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/P"}}},
         "required": ["result"],

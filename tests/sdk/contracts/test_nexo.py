@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.sdk.contracts.nexo import declared_tools, default_manifest, nexo_id, offered_name, parse
+from plugbay.sdk.contracts.nexo import declared_tools, default_manifest, nexo_id, nexo_tool_name, parse
 from tests.sdk.processes import PluginProcess, running
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -476,7 +476,7 @@ def test_an_id_is_mapped_to_the_alphabet(id: str, mapped: str) -> None:
     ],
 )
 def test_a_tool_is_offered_with_the_plugins_prefix(tool: str, offered: str) -> None:
-    assert offered_name("p", tool) == offered
+    assert nexo_tool_name("p", tool) == offered
 
 
 def test_a_manifest_is_echoed_as_it_is_written() -> None:

@@ -21,12 +21,9 @@ from plugbay.sdk.errors import ToolError
 from plugbay.sdk.io.stdio import Wire
 from plugbay.sdk.runtime import executor as executor_module
 from plugbay.sdk.runtime.connection import Connection
-from plugbay.sdk.runtime.dispatch import Task
+from plugbay.sdk.runtime.dispatch import KEYS, MOUSE, REST, Task
 from plugbay.sdk.runtime.executor import (
-    KEYS,
     MAX_IN_A_ROW,
-    MOUSE,
-    REST,
     Executor,
     InFlight,
     QueuedJob,

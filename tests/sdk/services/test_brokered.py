@@ -30,13 +30,13 @@ from plugbay.sdk.services.brokered import (
     Response,
     Snapshot,
     as_bytes,
-    decoded,
+    decode_payload,
     from_json,
     from_msgpack,
+    raw_msgpack,
     split,
     to_json,
     to_msgpack,
-    written_msgpack,
 )
 from plugbay.sdk.services.host_client import SERVICE_SECONDS
 from tests.sdk.test_context import Recorder
@@ -186,11 +186,11 @@ def test_what_has_no_form_as_bytes_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [{"a": [1, "é", None]}, {}])
 def test_an_object_is_read_whichever_way_it_was_written(value: Any) -> None:
-    assert decoded(to_json(value)) == decoded(to_msgpack(value)) == value
-    assert decoded(b"\n " + to_json(value)) == value
+    assert decode_payload(to_json(value)) == decode_payload(to_msgpack(value)) == value
+    assert decode_payload(b"\n " + to_json(value)) == value
 
 
-@pytest.mark.parametrize("read", [from_json, from_msgpack, decoded])
+@pytest.mark.parametrize("read", [from_json, from_msgpack, decode_payload])
 @pytest.mark.parametrize("data", [b"", b"\xc1", b'{"a":'])
 def test_what_cannot_be_read_is_a_value_error(read: Any, data: bytes) -> None:
     with pytest.raises(ValueError):
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_a_value_error(read: Any, data: bytes) -> None:
 
 def test_what_is_written_already_is_spliced_in() -> None:
     inner = to_msgpack({"a": [1]})
-    assert from_msgpack(to_msgpack({"items": [written_msgpack(inner)]})) == {"items": [{"a": [1]}]}
+    assert from_msgpack(to_msgpack({"items": [raw_msgpack(inner)]})) == {"items": [{"a": [1]}]}
 
 
 ENCODINGS = pytest.mark.parametrize("encoding", ["json", "msgpack"])
@@ -221,7 +221,7 @@ def envelope(index: int, data: Any = None, **more: Any) -> dict[str, Any]:
 @requirement("ainb:sdk-chunks-envelope")
 def test_what_fits_is_one_piece_that_is_the_first_and_the_last(encoding: str) -> None:
     (piece,) = pieces([1, 2], {"total": 3}, encoding=encoding, field="calls", partial=True)
-    assert decoded(piece) == {
+    assert decode_payload(piece) == {
         "version": 3,
         "published_ns": 1,
         "partial": True,
@@ -229,14 +229,14 @@ def test_what_fits_is_one_piece_that_is_the_first_and_the_last(encoding: str) ->
         "is_final": True,
         "data": {"total": 3, "calls": [1, 2]},
     }
-    assert [decoded(piece)["data"] for piece in pieces([], encoding=encoding)] == [{"items": []}]
+    assert [decode_payload(piece)["data"] for piece in pieces([], encoding=encoding)] == [{"items": []}]
 
 
 @ENCODINGS
 @requirement("ainb:sdk-chunks-envelope")
 def test_the_aggregates_are_in_the_first_piece_and_only_the_last_is_final(encoding: str) -> None:
     cut = [
-        decoded(piece)
+        decode_payload(piece)
         for piece in pieces([f"{n:04}" for n in range(10)], {"sum": 1}, encoding=encoding, chunk_bytes=20)
     ]
     assert [piece["chunk_index"] for piece in cut] == list(range(len(cut)))
@@ -255,9 +255,14 @@ def test_a_piece_stays_near_two_mebibytes_and_the_default_is_msgpack() -> None:
 
 @ENCODINGS
 def test_an_item_that_is_larger_than_a_piece_is_shipped_alone(encoding: str) -> None:
-    cut = [decoded(piece)["data"]["items"] for piece in pieces(["a", "x" * 99, "b"], encoding=encoding, chunk_bytes=9)]
+    cut = [
+        decode_payload(piece)["data"]["items"]
+        for piece in pieces(["a", "x" * 99, "b"], encoding=encoding, chunk_bytes=9)
+    ]
     assert cut == [["a"], ["x" * 99], ["b"]]
-    large = [decoded(piece)["data"] for piece in pieces([1, 2], {"text": "x" * 99}, encoding=encoding, chunk_bytes=9)]
+    large = [
+        decode_payload(piece)["data"] for piece in pieces([1, 2], {"text": "x" * 99}, encoding=encoding, chunk_bytes=9)
+    ]
     assert large == [{"text": "x" * 99, "items": []}, {"items": [1, 2]}]
 
 
@@ -266,7 +271,7 @@ def test_several_lists_follow_each_other_and_defaults_stand_for_the_aggregates(e
     cut = pieces(
         {"calls": [1, 2], "sessions": ["s"]}, {"total": 2}, defaults={"total": 0}, encoding=encoding, chunk_bytes=1
     )
-    assert [decoded(piece)["data"] for piece in cut] == [
+    assert [decode_payload(piece)["data"] for piece in cut] == [
         {"total": 2, "calls": [], "sessions": []},
         {"total": 0, "calls": [1], "sessions": []},
         {"total": 0, "calls": [2], "sessions": []},

@@ -21,6 +21,7 @@ from plugbay.sdk.types.shapes import (
     Array,
     Boolean,
     Choice,
+    Constrained,
     Definitions,
     Either,
     Fixed,
@@ -28,7 +29,6 @@ from plugbay.sdk.types.shapes import (
     Null,
     Number,
     Problems,
-    Ruled,
     Shape,
     String,
     Table,
@@ -244,7 +244,7 @@ RULE_ROWS: list[tuple[Shape, str, Any, Any, Any, str]] = [
 
 @pytest.mark.parametrize(("inner", "word", "limit", "good", "bad", "rule"), RULE_ROWS)
 def test_every_rule_is_kept_or_named(inner: Shape, word: str, limit: Any, good: Any, bad: Any, rule: str) -> None:
-    shape = Ruled(inner, {word: limit})
+    shape = Constrained(inner, {word: limit})
     assert (broken(shape, good), broken(shape, bad)) == ("", f"x: {rule}")
     assert shape.schema(Definitions()) == {**inner.schema(Definitions()), word: limit}
 
@@ -254,13 +254,13 @@ def test_every_rule_is_told_about() -> None:
 
 
 def test_a_rule_is_about_its_own_kind_of_values_only() -> None:
-    shape = Ruled(Either([Integer(), Null()]), {"minimum": 1})
+    shape = Constrained(Either([Integer(), Null()]), {"minimum": 1})
     assert (broken(shape, None), broken(shape, 1), broken(shape, 0)) == ("", "", "x: must be at least 1")
     assert broken(shape, "0") == "x: must be a whole number or null, not a string"
 
 
 def test_all_rules_that_are_broken_are_named() -> None:
-    assert broken(Ruled(Number(), {"minimum": 1, "multipleOf": 2}), -1) == (
+    assert broken(Constrained(Number(), {"minimum": 1, "multipleOf": 2}), -1) == (
         "x: must be at least 1; x: must be a multiple of 2"
     )
 
@@ -291,4 +291,4 @@ def test_markers_say_it_in_many_ways(marker: Any, kind: str, said: dict[Any, Any
 
 
 def test_what_is_written_is_what_the_inner_shape_writes() -> None:
-    assert Ruled(Array(ANY_SHAPE, set), {"maxItems": 2}).write({2, 1}) == [1, 2]
+    assert Constrained(Array(ANY_SHAPE, set), {"maxItems": 2}).write({2, 1}) == [1, 2]

@@ -29,8 +29,8 @@ from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.io.stdio import note
 from plugbay.sdk.runtime.connection import BlockingClient, Connection
-from plugbay.sdk.runtime.dispatch import Task, ToolTask
-from plugbay.sdk.runtime.executor import KEYS, MOUSE, SerialQueue
+from plugbay.sdk.runtime.dispatch import KEYS, MOUSE, Task, ToolTask
+from plugbay.sdk.runtime.executor import SerialQueue
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.screens import inputs
 from plugbay.sdk.screens.canvas import Canvas, Picture
@@ -101,21 +101,21 @@ SHUTDOWN_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s, and ours hopes for the answer within three."""
 
 UNSUPPORTED = MODELS | STORAGE | PEOPLE | {Publish}
-"""What hosts of ainb do not offer to plugins."""
+"""Operations that ainb hosts do not support."""
 
 MAX_CELLS = 1 << 20
-"""Of a screen: thirty times what the largest display has. A canvas takes 8 bytes for each before anything is drawn."""
+"""Cells of a screen: thirty times the largest display. A canvas takes 8 bytes for each."""
 
 EVENT_BUS = "event_bus"
-"""The capability that all snapshots are behind."""
+"""The capability required for snapshots."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to an ainb host, of which `first` was heard already."""
+    """Serve an ainb host; `first` was read already."""
     dispatcher = AinbDispatcher(plugin)
     name = ainb_name(plugin.id)
     namespaces = (*plugin.clis, *tool_namespaces(plugin))
-    identity = Identity(name, plugin.version, manifest_of(plugin), dispatcher.serves(), namespaces)
+    identity = Identity(name, plugin.version, ainb_manifest_object(plugin), dispatcher.serves(), namespaces)
     machine = AinbMachine(Role.PLUGIN, PictureCodec(codec), identity=identity)
     machine.greet()
     connection, settings = Connection(machine, wire, UNSUPPORTED), Settings()
@@ -124,7 +124,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         config = hello["config"]
         settings.take(config if isinstance(config, dict) else {}, {})
         if EVENT_BUS in hello["granted"]:
-            _subscribe(connection, subscribed(plugin))
+            _subscribe(connection, subscribed_topics(plugin))
 
     if plugin.clis:
         from plugbay.sdk.screens.command_lines import route
@@ -147,7 +147,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
 
 
 def _subscribe(connection: Connection, topics: list[str]) -> None:
-    """Ask for what handlers are declared for: a host that does so by itself hears it twice and does it once."""
+    """Subscribe to the topics of handlers; a host that has subscribed the plugin already ignores it."""
     for topic in topics:
         try:
             connection.ask(SubscribeSnapshot(topic), _refusal_of(topic))
@@ -156,7 +156,7 @@ def _subscribe(connection: Connection, topics: list[str]) -> None:
 
 
 def _refusal_of(topic: str) -> Sink:
-    """Nobody waits for the answer; only a refusal is worth a word."""
+    """Log a refused subscription."""
 
     def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is not None:
@@ -166,7 +166,7 @@ def _refusal_of(topic: str) -> Sink:
 
 
 class PictureCodec:
-    """The codec of a plugin, for which a picture is JSON already."""
+    """A codec that sends a `Picture` as the JSON it already is."""
 
     __slots__ = ("_encode", "decode", "decoder", "dump", "load", "raw_type")
 
@@ -180,7 +180,7 @@ class PictureCodec:
 
 
 class AinbDispatcher:
-    """An author's declarations, by what a host may ask and tell."""
+    """Finds the tasks for requests and notifications of an ainb host."""
 
     __slots__ = ("_keys", "_plugin")
 
@@ -192,7 +192,7 @@ class AinbDispatcher:
                 raise ValueError(f"keys or the mouse of {listener.screen!r} are listened to, but it is no screen")
 
     def serves(self) -> frozenset[type]:
-        """What is answered; a plugin without a screen is an empty one, since hosts draw before they ask."""
+        """The operations that are answered; a plugin without screens draws an empty one, as hosts always render."""
         return frozenset({Render, DispatchCli, *([InvokeAction] if self._plugin.actions else ())})
 
     def task_for(self, op: Operation) -> Task | Failure:
@@ -232,10 +232,10 @@ class AinbDispatcher:
         return Drawing(screen, op.width, op.height)
 
     def _dispatch(self, op: DispatchCli) -> Task:
-        """One of the author's command lines, or the one that tools are behind."""
+        """One of the author's command lines, or the one of the tools."""
         command = self._plugin.clis.get(op.namespace)
         if command is None:
-            return tool_line(self._plugin.tools, op.argv)
+            return tool_command_task(self._plugin.tools, op.argv)
         from plugbay.sdk.screens.command_lines import CliTask
 
         return CliTask(command, list(op.argv))
@@ -282,13 +282,13 @@ class AinbDispatcher:
         ]
 
     def _screen(self, name: str) -> str:
-        """Which screen is meant: hosts have names of their own for the only one, and some have none."""
+        """The screen's name: some hosts have their own name for the only screen, or none."""
         screens = self._plugin.screens
         return next(iter(screens), "") if not name or len(screens) == 1 else name
 
 
 class Drawing(Task):
-    """A screen to draw. The canvas is made when its turn comes: what waits stays small."""
+    """A screen to draw. The canvas is created when the task runs, so that waiting tasks stay small."""
 
     __slots__ = ("_height", "_width")
 
@@ -323,7 +323,7 @@ def _refused(why: str) -> Failure:
 
 
 KINDS = {"path": "path", "text": "string", "multiline": "string", "boolean": "bool", "enum": "enum", "int_range": "int"}
-"""What a knob of each type is as a setting; there is none for the others."""
+"""The type of setting for each type of knob; other knobs are left out."""
 
 
 def ainb_name(id: str) -> str:
@@ -332,18 +332,18 @@ def ainb_name(id: str) -> str:
 
 
 def tool_namespaces(plugin: Plugin) -> list[str]:
-    """The command line that all tools are behind, since ainb has none; not where its name is taken."""
+    """The command line for all tools, unless its name is taken."""
     name = "-".join(ainb_name(plugin.id).split()).lstrip("-")
     return [name] if plugin.tools and name not in {*plugin.clis, *plugin.actions} else []
 
 
-def subscribed(plugin: Plugin) -> list[str]:
+def subscribed_topics(plugin: Plugin) -> list[str]:
     """The topics that handlers are declared for."""
     return list(dict.fromkeys(topic for topic, _ in plugin.snapshots if topic is not None))
 
 
-def carried_capabilities(capabilities: Iterable[str]) -> dict[str, bool | list[str]]:
-    """Those that ainb knows, as grants: `network` asks for all of it, `network=HOST` for that only."""
+def supported_capabilities(capabilities: Iterable[str]) -> dict[str, bool | list[str]]:
+    """ainb's capabilities as grants: `network` requests all hosts, `network=HOST` one."""
     grants: dict[str, bool | list[str]] = {}
     for capability in capabilities:
         name, narrowed, target = capability.partition("=")
@@ -357,13 +357,13 @@ def carried_capabilities(capabilities: Iterable[str]) -> dict[str, bool | list[s
     return grants
 
 
-def manifest_of(plugin: Plugin) -> dict[str, Any]:
-    """The manifest as an object; sections that say nothing are left out."""
+def ainb_manifest_object(plugin: Plugin) -> dict[str, Any]:
+    """The manifest as an object, without empty sections."""
     known = {"name": ainb_name(plugin.id), "version": plugin.version, "abi_version": ABI_VERSION}
     description = plugin.description or plugin.name
     sections: dict[str, Any] = {
         "plugin": {**known, **({"description": description} if description else {})},
-        "capabilities": carried_capabilities(plugin.capabilities),
+        "capabilities": supported_capabilities(plugin.capabilities),
         "provides": _said(
             screens=list(plugin.screens),
             commands=list(plugin.commands),
@@ -371,7 +371,7 @@ def manifest_of(plugin: Plugin) -> dict[str, Any]:
             cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)])),
             snapshots=list(plugin.topics),
         ),
-        "subscribes": _said(snapshots=subscribed(plugin), latest_state=list(plugin.latest)),
+        "subscribes": _said(snapshots=subscribed_topics(plugin), latest_state=list(plugin.latest)),
         "lifecycle": {
             **({"spawn": "eager"} if plugin.eager else {}),
             **({} if plugin.idle_seconds is None else {"idle_reap_secs": plugin.idle_seconds}),
@@ -399,23 +399,23 @@ def _setting(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 DONE, FAILED, MISUSED = 0, 1, 2
-"""How such a command ends: with a result, with an error of the tool, or without a tool having run."""
+"""Exit codes: a result, an error of the tool, or a wrong command line."""
 
 
-def tool_line(tools: Mapping[str, Tool], argv: Sequence[str]) -> Task:
-    """What to do about a command line. Whatever happens, there is an exit code in the end."""
+def tool_command_task(tools: Mapping[str, Tool], argv: Sequence[str]) -> Task:
+    """The task of a tool's command line; it always ends with an exit code."""
     if not argv:
-        return _saying(_listed(tools), DONE)
+        return _output_task(_listed(tools), DONE)
     name, *rest = argv
     tool = tools.get(name)
     if tool is None:
-        return _saying(
+        return _output_task(
             _error(Code.TOOL_NOT_EXPOSED, f"there is no tool {name!r}; there is {', '.join(tools)}"), MISUSED
         )
     keywords = _arguments(tool, rest)
     if isinstance(keywords, Failure):
-        return _saying(_error(keywords.code, keywords.message), MISUSED)
-    return ToolLine(tool, keywords)
+        return _output_task(_error(keywords.code, keywords.message), MISUSED)
+    return ToolCommandTask(tool, keywords)
 
 
 def _listed(tools: Mapping[str, Tool]) -> str:
@@ -433,8 +433,8 @@ def _arguments(tool: Tool, words: Sequence[str]) -> dict[str, Any] | Failure:
     return tool.arguments(given, {})
 
 
-class ToolLine(Task):
-    """A tool to run, and its result or its error to be written out. Tools run beside one another everywhere."""
+class ToolCommandTask(Task):
+    """Runs a tool and writes its result or error. Tools run concurrently."""
 
     __slots__ = ("_inner",)
 
@@ -480,8 +480,8 @@ def _output(stdout: bytes, stderr: bytes, exit_code: int) -> dict[str, Any]:
     return {"stdout": stdout, "stderr": stderr, "exit_code": exit_code}
 
 
-def _saying(text: str, exit_code: int) -> Task:
-    """Something to say at once: of what went well on stdout, of anything else on stderr."""
+def _output_task(text: str, exit_code: int) -> Task:
+    """A task that prints a text: to stdout on success, otherwise to stderr."""
     said = text.encode("utf-8", "backslashreplace")
     output = _output(said, b"", DONE) if exit_code == DONE else _output(b"", said, exit_code)
     return Task(Handler(lambda: output), concurrent=True)

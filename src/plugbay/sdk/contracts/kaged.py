@@ -102,10 +102,10 @@ def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
         plugin.version,
         methods=tuple(plugin.methods),
         notifications=tuple(plugin.notifications),
-        capabilities_used=carried_capabilities(plugin.capabilities),
+        capabilities_used=supported_capabilities(plugin.capabilities),
         serves=serves,
         tools=tuple(plugin.tools),
-        hooks=carried_hooks(plugin),
+        hooks=supported_hooks(plugin),
     )
 
 
@@ -155,14 +155,14 @@ class KagedDispatcher(Dispatcher):
         return super().serves() | (frozenset() if self._compaction is None else {RunHook})
 
     def task_for(self, op: Operation) -> Task | Failure:
-        return self._moment(op) if isinstance(op, RunHook) else super().task_for(op)
+        return self._hook_task(op) if isinstance(op, RunHook) else super().task_for(op)
 
-    def _moment(self, op: RunHook) -> Task:
+    def _hook_task(self, op: RunHook) -> Task:
         """The hook runs first, then the compactor; both make one answer."""
         observer = self._offers.hooks.get(op.hook, _NOBODY)
-        return Task(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
+        return Task(observer, op.event, shape=_said, said=op.context, then=self._compactor_task(op))
 
-    def _compacting(self, op: RunHook) -> Task | None:
+    def _compactor_task(self, op: RunHook) -> Task | None:
         """The compactor's task; None when the host sends no messages."""
         messages = op.event.get("messages") if op.hook == PRE_COMPACT else None
         if self._compaction is None or not isinstance(messages, list):
@@ -194,11 +194,11 @@ GRANTS = ("read:fs:", "write:fs:", "exec:", "net:", "kaged:storage:")
 """Prefixes of kaged's capabilities; a kaged host refuses all others."""
 
 
-def carried_hooks(plugin: Plugin) -> tuple[str, ...]:
+def supported_hooks(plugin: Plugin) -> tuple[str, ...]:
     """The hooks offered to the host, with `pre_compact` for a compactor."""
     declared = {*plugin.hooks, *((PRE_COMPACT,) if plugin.compaction is not None else ())}
     return tuple(hook for hook in HOOKS if hook in declared)
 
 
-def carried_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
+def supported_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
     return tuple(capability for capability in capabilities if capability.startswith(GRANTS))

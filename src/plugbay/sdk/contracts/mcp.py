@@ -16,7 +16,7 @@ from plugbay.model.errors import Code
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
 from plugbay.sdk.context import Context
-from plugbay.sdk.results import RESULT, ToolResult, as_text, items_of, merged
+from plugbay.sdk.results import RESULT, ToolResult, as_text, content_items, merge_pieces
 from plugbay.sdk.runtime.connection import BlockingClient, Connection
 from plugbay.sdk.runtime.dispatch import Streamed, Task
 from plugbay.sdk.runtime.resident import Resident
@@ -73,7 +73,7 @@ STATE_BYTES = 18
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Serve an MCP client; `first` was read already."""
-    dispatcher = McpDispatcher(offered(plugin))
+    dispatcher = McpDispatcher(tools_by_name(plugin))
     server = _server(plugin, dispatcher.tools)
     machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
     machine.greet()
@@ -122,13 +122,13 @@ class McpConnection(Connection):
 
     def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
         streams = isinstance(op, CompleteChat) and op.stream
-        return super().ask(op, _in_one_piece(sink) if streams else sink, within)
+        return super().ask(op, _split_once(sink) if streams else sink, within)
 
     def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
         return self._machine.call(id, op, within)
 
 
-def _in_one_piece(sink: Sink) -> Sink:
+def _split_once(sink: Sink) -> Sink:
     """Clients give a model's answer whole; who wants it in pieces gets one, and then the rest."""
 
     def heard(answer: Reply) -> None:
@@ -173,14 +173,14 @@ class CallTask(Streamed):
     handler: Tool
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        report = reports(send)
+        report = progress_reporter(send)
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
-    def collector(self, send: Send) -> Called:
-        return Called(self.handler, self.stop.check)
+    def collector(self, send: Send) -> CallResult:
+        return CallResult(self.handler, self.stop.check)
 
 
-def reports(send: Send) -> Callable[[str, dict[str, Any]], None]:
+def progress_reporter(send: Send) -> Callable[[str, dict[str, Any]], None]:
     """What `ctx.progress` does: `progress=` and `total=` are numbers of the author's, else reports are counted.
 
     Progress must grow, so a number that does not is one more than the last.
@@ -217,7 +217,7 @@ def tool_name(name: str) -> str:
     return "".join(char if char in _LETTERS or char == "." else "_" for char in name)[:LONGEST]
 
 
-def offered(plugin: Plugin) -> dict[str, Tool]:
+def tools_by_name(plugin: Plugin) -> dict[str, Tool]:
     """Every tool by its name on the wire; raises ValueError when two have one."""
     tools = {tool_name(tool.name): tool for tool in plugin.tools.values()}
     if len(tools) < len(plugin.tools):
@@ -239,13 +239,13 @@ def definition(name: str, tool: Tool) -> dict[str, Any]:
         "name": name,
         "description": tool.description,
         "inputSchema": {**tool.input_schema, "type": "object"},
-        "outputSchema": promised(tool.output_schema),
+        "outputSchema": promised_schema(tool.output_schema),
         "annotations": HINTS.get(tool.effect),
     }
     return {key: value for key, value in said.items() if value not in (None, "")}
 
 
-def promised(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+def promised_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     """The schema of structured content for a tool that returns what `schema` says."""
     if schema is None or not _is_wrapped(schema):
         return schema
@@ -258,7 +258,7 @@ def _is_wrapped(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") != "object"
 
 
-class Called(Pieces):
+class CallResult(Pieces):
     """Builds the result of a call from returned or yielded values."""
 
     __slots__ = ("_check", "_schema")
@@ -283,7 +283,7 @@ class Called(Pieces):
         if all(isinstance(piece, str) for piece in self._pieces):
             return _said(self._result("".join(self._pieces)))
         if all(isinstance(piece, str) or _is_item(piece) for piece in self._pieces):
-            return _said(ToolResult(merged(self._pieces)))
+            return _said(ToolResult(merge_pieces(self._pieces)))
         return _said(self._result(self._pieces))
 
     def _result(self, value: Any) -> ToolResult:
@@ -306,9 +306,9 @@ def _is_ascii(item: Mapping[str, Any]) -> bool:
 
 
 def _said(result: ToolResult) -> dict[str, Any]:
-    content, output = items_of(result.content), result.structured_output
+    content, output = content_items(result.content), result.structured_output
     if output is not None and not content:
-        content = items_of(as_text(output))
+        content = content_items(as_text(output))
     elif not all(_is_ascii(item) for item in content):
         as_text({"content": content})  # what cannot be sent is an error of the author's, not of the conversation
     return {

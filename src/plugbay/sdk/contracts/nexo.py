@@ -53,7 +53,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Serve a nexo host; `first` was read already."""
     manifest = plugin.manifest or default_manifest(plugin.id, plugin.version, plugin.name, plugin.description)
     id = manifest["plugin"]["id"]
-    tools = {offered_name(id, tool.name): tool for tool in plugin.tools.values()}
+    tools = {nexo_tool_name(id, tool.name): tool for tool in plugin.tools.values()}
     if len(tools) < len(plugin.tools):
         raise ValueError(f"two tools of {id} have one name in nexo's alphabet: {', '.join(plugin.tools)}")
     dispatcher = Dispatcher(plugin, tools)
@@ -84,7 +84,7 @@ def nexo_id(id: str) -> str:
     return "".join(char if char in ALPHABET else "_" for char in id.lower())
 
 
-def offered_name(id: str, tool: str) -> str:
+def nexo_tool_name(id: str, tool: str) -> str:
     """The name of a tool as plugin `id` offers it: with the plugin's prefix, unless it has one."""
     return tool if tool.startswith((f"{id}_", f"ext_{id}_")) else f"{id}_{nexo_id(tool)}"
 

@@ -17,7 +17,7 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, Publish, RunHarness, RunHook
 from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.io.detect import VAI
-from plugbay.sdk.results import Deltas, Run, checkpoint_of, harness_result, read_compaction, seed_result
+from plugbay.sdk.results import Deltas, Run, harness_result, make_checkpoint, read_compaction, seed_result
 from plugbay.sdk.runtime.connection import Connection
 from plugbay.sdk.runtime.dispatch import Streamed, Task, local_deadline
 from plugbay.sdk.runtime.resident import Resident
@@ -305,7 +305,7 @@ class HarnessInvocation(Invocation):
         self._kept: Any = None
 
     def keep(self, data: Any) -> dict[str, Any]:
-        checkpoint = checkpoint_of(self._fidelity, data)
+        checkpoint = make_checkpoint(self._fidelity, data)
         size = len(stdlib_codec().encode(checkpoint))
         if size > MAX_CHECKPOINT:
             raise ValueError(f"a checkpoint of {size:,} bytes is more than the {MAX_CHECKPOINT:,} that hosts keep")
@@ -319,7 +319,7 @@ class HarnessInvocation(Invocation):
         failure = super().failure(error)
         if self._kept is None:
             return failure
-        return failure.with_detail(result={"checkpoint": checkpoint_of(self._fidelity, self._kept)})
+        return failure.with_detail(result={"checkpoint": make_checkpoint(self._fidelity, self._kept)})
 
 
 TOOL, HOOK, COMPACTOR, HARNESS = "tool", "hook", "compactor", "harness"
@@ -342,16 +342,16 @@ def package_id(id: str) -> str:
 
 
 def _part(text: str) -> str:
-    return _spelt(text, "._-", "-").lstrip("._-")[:LONGEST] or "x"
+    return _spell(text, "._-", "-").lstrip("._-")[:LONGEST] or "x"
 
 
 def export_id(name: str) -> str:
     """A name as an export has it: lower case, a letter first, and `_` for what is not in vai's alphabet."""
-    spelt = _spelt(name, "_", "_")
+    spelt = _spell(name, "_", "_")
     return (spelt if spelt[:1] in set(_LETTERS) else f"x{spelt}")[:LONGEST]
 
 
-def _spelt(text: str, marks: str, otherwise: str) -> str:
+def _spell(text: str, marks: str, otherwise: str) -> str:
     known = frozenset(_LETTERS + _DIGITS + marks)
     return "".join(char if char in known else otherwise for char in text.lower())
 

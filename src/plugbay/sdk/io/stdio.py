@@ -144,7 +144,7 @@ def exit_copy(error: BaseException | None = None) -> None:
     Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
     """
     if _is_copy:
-        status, words = _parting(error)
+        status, words = _exit_report(error)
         try:
             os.write(2, words.encode("utf-8", "backslashreplace"))
         except OSError:
@@ -152,7 +152,7 @@ def exit_copy(error: BaseException | None = None) -> None:
         os._exit(status)
 
 
-def _parting(error: BaseException | None) -> tuple[int, str]:
+def _exit_report(error: BaseException | None) -> tuple[int, str]:
     """Exit status and stderr text for an error, as Python has them."""
     if error is None:
         return 1, ""

@@ -25,9 +25,8 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event, covers
-from plugbay.sdk.runtime.executor import REST
 from plugbay.sdk.services.cancellation import Cancellation
-from plugbay.sdk.types.handlers import Handler, Pieces, gathered
+from plugbay.sdk.types.handlers import Handler, Pieces, join_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +63,10 @@ if TYPE_CHECKING:
         def llm_providers(self) -> Mapping[str, Handler]: ...
         @property
         def vector_backends(self) -> Mapping[str, object]: ...
+
+
+KEYS, MOUSE, REST = range(3)
+"""The lanes of the serial queue, by priority."""
 
 
 class Task:
@@ -205,7 +208,7 @@ class ToolTask(Streamed):
     handler: Tool
 
     def settle(self, value: Any, send: Send) -> Any:
-        return gathered(value, self.handler.written)
+        return join_pieces(value, self.handler.written)
 
     def collector(self, send: Send) -> Pieces:
         return Pieces(self.handler.written)

@@ -15,6 +15,7 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.context import Context
 from plugbay.sdk.io.stdio import exit_copy
 from plugbay.sdk.runtime.connection import BlockingClient
+from plugbay.sdk.runtime.dispatch import REST
 from plugbay.sdk.types.handlers import QUICK_SECONDS
 
 TYPE_CHECKING = False
@@ -333,9 +334,6 @@ class InFlight:
         with self._lock:
             return self._count
 
-
-KEYS, MOUSE, REST = range(3)
-"""The lanes, by priority."""
 
 MAX_URGENT = 64
 """Keys that wait, and as many moves of the mouse; what hosts keep for a plugin. Who is further behind wants the last of

@@ -267,14 +267,14 @@ def from_msgpack(data: bytes) -> Any:
     return msgspec.msgpack.decode(data)
 
 
-def written_msgpack(data: bytes) -> Any:
+def raw_msgpack(data: bytes) -> Any:
     """MessagePack to be spliced into more of it as it is."""
     import msgspec
 
     return msgspec.Raw(data)
 
 
-def decoded(data: bytes) -> Any:
+def decode_payload(data: bytes) -> Any:
     """JSON or MessagePack, whichever it is: an object of JSON begins with a brace, and no object of the other does."""
     return from_json(data) if data.lstrip()[:1] == b"{" else from_msgpack(data)
 
@@ -356,11 +356,11 @@ class MsgpackWriter:
         return to_msgpack(value)
 
     def data(self, fields: Mapping[str, Any], lists: Mapping[str, Sequence[bytes]]) -> bytes:
-        spliced = {name: [written_msgpack(item) for item in items] for name, items in lists.items()}
+        spliced = {name: [raw_msgpack(item) for item in items] for name, items in lists.items()}
         return to_msgpack({**fields, **spliced})
 
     def envelope(self, fields: Mapping[str, Any], data: bytes) -> bytes:
-        return to_msgpack({**fields, "data": written_msgpack(data)})
+        return to_msgpack({**fields, "data": raw_msgpack(data)})
 
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class ChunkCollector:
         """Whether the piece is the first, or the next."""
         index, data = envelope.get("chunk_index", 0), envelope["data"]
         if index == 0:
-            self._parts, self._published_ns = _begun(data), envelope.get("published_ns")
+            self._parts, self._published_ns = _start_call(data), envelope.get("published_ns")
         elif self._parts is None or envelope.get("published_ns") != self._published_ns or index <= self._index:
             return False  # of another publish, or heard before: the one we collect may still be complete
         elif index > self._index + 1 or index >= MAX_CHUNKS:
@@ -445,7 +445,7 @@ class ChunkCollector:
 def _envelope(piece: Any) -> dict[str, Any]:
     """What a piece says; nothing when it is no object."""
     try:
-        said = piece if isinstance(piece, dict) else decoded(getattr(piece, "data", piece))
+        said = piece if isinstance(piece, dict) else decode_payload(getattr(piece, "data", piece))
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
@@ -456,13 +456,13 @@ def _is_usable(envelope: Mapping[str, Any]) -> bool:
     return "version" in envelope and isinstance(envelope.get("data"), dict) and type(index) is int and index >= 0
 
 
-def _begun(data: Mapping[str, Any]) -> dict[str, Any]:
+def _start_call(data: Mapping[str, Any]) -> dict[str, Any]:
     """The first piece, with lists that are ours to extend."""
     return {name: list(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def _append(parts: dict[str, Any], data: Mapping[str, Any]) -> None:
     """Every list goes on; whatever else a later piece says stands for nothing."""
-    for name, value in _begun(data).items():
+    for name, value in _start_call(data).items():
         if isinstance(value, list) and isinstance(parts.setdefault(name, value), list) and parts[name] is not value:
             parts[name] += value

@@ -79,13 +79,13 @@ class Cancellation:
 
     def check(self) -> None:
         if (self._why or self.deadline is not None) and self.why:
-            raise stopped(self.why)
+            raise cancelled_error(self.why)
 
     def wait(self, seconds: float) -> bool:
         """Return True as soon as the call is cancelled, False after `seconds`."""
         until = monotonic() + max(seconds, 0.0)
         end = until if self.deadline is None else min(until, self.deadline)
-        gate = self._closed_gate()
+        gate = self._locked_gate()
         while not self.why:
             left = min(max(end - monotonic(), 0.0), LONGEST_WAIT)
             if gate.acquire(timeout=left):
@@ -94,7 +94,7 @@ class Cancellation:
                 return bool(self.why)
         return True
 
-    def _closed_gate(self) -> LockType:
+    def _locked_gate(self) -> LockType:
         with self._lock:
             if self._gate is None:
                 self._gate = allocate_lock()
@@ -104,9 +104,9 @@ class Cancellation:
     def meant(self, error: BaseException) -> BaseException:
         """The error of a handler; after a cancellation, a cancelled asyncio task means `Cancelled`."""
         is_task_end = type(error).__name__ == "CancelledError" and not isinstance(error, Exception)
-        return stopped(self.why) if is_task_end and self.why else error
+        return cancelled_error(self.why) if is_task_end and self.why else error
 
 
-def stopped(why: str) -> Cancelled:
+def cancelled_error(why: str) -> Cancelled:
     """The error of a cancelled call."""
     return Cancelled(why, DEADLINE_CODE) if why == DEADLINE else Cancelled(why)

@@ -13,7 +13,7 @@ from itertools import count
 
 from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import HandlerError
-from plugbay.sdk.services.cancellation import DEADLINE, stopped
+from plugbay.sdk.services.cancellation import DEADLINE, cancelled_error
 from plugbay.wire.strict_json import Malformed, stdlib_codec
 
 TYPE_CHECKING = False
@@ -133,9 +133,9 @@ class Gateway:
         Without one of yours the keys are numbered within the call: a harness that goes on after a break, and may do
         again what it did before, names its own.
         """
-        return self._prepared(method, path, json, params, idempotency_key, timeout)()
+        return self._prepare(method, path, json, params, idempotency_key, timeout)()
 
-    def _prepared(
+    def _prepare(
         self,
         method: str,
         path: str,
@@ -159,7 +159,7 @@ class Gateway:
         def send() -> Any:
             left = self._remaining()
             if left == 0.0:
-                raise stopped(DEADLINE)
+                raise cancelled_error(DEADLINE)
             return _answer(method, url, headers, body, timeout if left is None else min(timeout, left))
 
         return send
@@ -182,7 +182,7 @@ class AwaitableGateway(Gateway):
     ) -> Any:
         import asyncio
 
-        return await asyncio.to_thread(self._prepared(method, path, json, params, idempotency_key, timeout))
+        return await asyncio.to_thread(self._prepare(method, path, json, params, idempotency_key, timeout))
 
 
 def _query(params: Mapping[str, Any] | None) -> str:

@@ -32,10 +32,10 @@ from plugbay.model.operations import (
     UseMouse,
 )
 from plugbay.model.values import Value
-from plugbay.sdk.contract_support import CONTRACTS, why_not
+from plugbay.sdk.contract_support import CONTRACTS, unsupported_reason
 from plugbay.sdk.contracts.ainb import tool_namespaces
 from plugbay.sdk.contracts.mcp import tool_name
-from plugbay.sdk.contracts.nexo import offered_name
+from plugbay.sdk.contracts.nexo import nexo_tool_name
 from plugbay.sdk.contracts.vai import export_id, offers
 from plugbay.sdk.declarations import seconds
 from plugbay.sdk.events import covers
@@ -46,7 +46,7 @@ from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
 from plugbay.sdk.services.brokered import as_bytes
 from plugbay.sdk.testing.services import HostServices
 from plugbay.sdk.testing.session import Pending, Session
-from plugbay.sdk.testing.spec import OperatorSettings, check, introduced, spec_of
+from plugbay.sdk.testing.spec import OperatorSettings, check, spec_of, with_greeting
 from plugbay.sdk.testing.vai import VaiRequest, tool_value
 from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
@@ -65,14 +65,14 @@ if TYPE_CHECKING:
 
 
 SETTLE_SECONDS = 5.0
-"""How long a plugin may take to deal with what it is told."""
+"""Seconds for a plugin to process notifications."""
 
 LOOK_SECONDS = 0.002
-"""Between two looks at a condition."""
+"""Seconds between two checks of a condition."""
 
 
-class BegunCall:
-    """A call that was made. `progress` is what was said before its answer, as it comes."""
+class StartedCall:
+    """A started call. `progress` collects what arrives before its answer."""
 
     def __init__(self, pending: Pending, read: Callable[[Any], Any], plugin_id: str) -> None:
         self.progress = pending.progress
@@ -83,12 +83,12 @@ class BegunCall:
         self._ends: list[Callable[[], None]] = []
 
     def then(self, end: Callable[[], None]) -> Self:
-        """Do this when it is over, however it ends."""
+        """Run `end` when the call is over, whatever its result."""
         self._ends.append(end)
         return self
 
     def result(self) -> Any:
-        """What came out of it; waits for that, and raises `CallFailed`."""
+        """Wait for the result; raises `CallFailed`."""
         try:
             finished = self._pending.finished()
             if finished.failure is not None:
@@ -100,7 +100,7 @@ class BegunCall:
 
 
 class BaseHost(HostServices):
-    """A host of one plugin, without words."""
+    """A host of one plugin: sessions, exports, and generic requests."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class BaseHost(HostServices):
         self.terms = OperatorSettings(self.spec, grants, config, secrets)
         super().__init__(self.spec, self.terms)
         self.progress: list[Any] = []
-        """What was said before the answer of the last call."""
+        """Progress of the last call."""
         self._session: Session | None = None
         self._stderr: list[str] = []
 
     def __enter__(self) -> Self:
         if self.contract != RUNE:  # where every call has a process of its own
             self._session = self._begin_session()
-            self.spec = introduced(self.spec, self._hello())
+            self.spec = with_greeting(self.spec, self._hello())
             self.settle()
         return self
 
@@ -147,12 +147,12 @@ class BaseHost(HostServices):
         return self._stderr + (self._session.stderr if self._session else [])
 
     def settle(self, seconds: float = SETTLE_SECONDS) -> None:
-        """Wait until everything that the plugin was told is done; raises `CallFailed` for what failed of it."""
+        """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
         if self._session is not None:
             self._session.settle(seconds)
 
     def until(self, condition: Callable[[], Any], seconds: float = SETTLE_SECONDS) -> None:
-        """Wait until something is true that the plugin does by itself, in a thread or a task of its own."""
+        """Wait until the condition is true; for work in the plugin's own threads or tasks."""
         deadline = monotonic() + seconds
         while not condition():
             if monotonic() > deadline:
@@ -163,10 +163,10 @@ class BaseHost(HostServices):
 
     def ask(self, op: PluginOp, timeout: float | None = None) -> Any:
         """The answer to any operation, as the contract has it; raises `CallFailed`."""
-        return self._result(self._begun(op, timeout))
+        return self._result(self._start_call(op, timeout))
 
     def tell(self, op: PluginOp) -> None:
-        """Tell the plugin something, and wait until it has dealt with it."""
+        """Send a notification, and wait until it is processed."""
         if self._session is None:
             raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
         refusal = self._session.conversation.tell(op)
@@ -174,10 +174,10 @@ class BaseHost(HostServices):
             raise CallFailed(refusal)
         self.settle()
 
-    def _begun(
+    def _start_call(
         self, op: PluginOp, timeout: float | None, read: Callable[[Any], Any] = lambda value: value
-    ) -> BegunCall:
-        """A call that is under way; `read` makes of its answer what the caller gets."""
+    ) -> StartedCall:
+        """Start a call; `read` converts its answer."""
         session = self._session
         if session is None and self.contract != RUNE:
             raise CallFailed(Failure(Code.UNAVAILABLE, "the host is not running: with testing.host(…) as host:"))
@@ -185,7 +185,7 @@ class BaseHost(HostServices):
         allowed = patience if timeout is None else seconds("timeout", timeout)
         talk = session or self._begin_session()
         pending = Pending(talk.conversation, op, allowed, self.spec.timeouts.grace)
-        call = BegunCall(pending, read, self.spec.id)
+        call = StartedCall(pending, read, self.spec.id)
         return call if session is not None else call.then(lambda: self._end_session(talk))
 
     def _end_session(self, session: Session) -> None:
@@ -194,15 +194,15 @@ class BaseHost(HostServices):
         finally:
             self._stderr += session.stderr
 
-    def _result(self, call: BegunCall) -> Any:
+    def _result(self, call: StartedCall) -> Any:
         self.progress = call.progress
         return call.result()
 
     # What there is.
 
     def _export(self, name: str, *kinds: str) -> Export:
-        """What the contract calls something that the author calls `name`."""
-        called = {name.removeprefix(f"{self.spec.id}/"), self._spelt(name)}
+        """The export with the author's `name`, or its name in the contract."""
+        called = {name.removeprefix(f"{self.spec.id}/"), self._spell(name)}
         offered = [export for export in self.spec.exports if export.kind in kinds]
         for export in offered:
             if export.name in called:
@@ -212,9 +212,9 @@ class BaseHost(HostServices):
                 return export
         raise CallFailed(self._unknown(kinds[0], name, [export.name for export in offered]))
 
-    def _spelt(self, name: str) -> str:
+    def _spell(self, name: str) -> str:
         if self.contract == NEXO:
-            return offered_name(self.spec.id, name)
+            return nexo_tool_name(self.spec.id, name)
         if self.contract == MCP:
             return tool_name(name)
         return export_id(name) if self.contract == VAI else name
@@ -234,7 +234,7 @@ class BaseHost(HostServices):
         return {} if self._session is None else self._session.conversation.hello
 
     def _json(self, value: Any) -> Any:
-        """A value as it is on the wire: nobody shares it with the test."""
+        """A copy of the value through JSON, as on the wire."""
         try:
             return stdlib_codec().decode(stdlib_codec().encode(value))
         except Unencodable as error:
@@ -245,8 +245,10 @@ __all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]
 
 
 def contracts_of(plugin: Plugin) -> list[str]:
-    """The contracts that carry something of the plugin, for `pytest.mark.parametrize`."""
-    return [name for name in CONTRACTS if not why_not(plugin, name) or (name == AINB and tool_namespaces(plugin))]
+    """The contracts that support any of the plugin's declarations, for `pytest.mark.parametrize`."""
+    return [
+        name for name in CONTRACTS if not unsupported_reason(plugin, name) or (name == AINB and tool_namespaces(plugin))
+    ]
 
 
 def host(
@@ -272,7 +274,7 @@ class MemoryHost(BaseHost):
 
     _generation = 0
     artifacts: dict[str, bytes] = {}
-    """What the last harness left, by path."""
+    """Artifacts of the last harness, by path."""
 
     # Tools and methods.
 
@@ -288,7 +290,7 @@ class MemoryHost(BaseHost):
 
     def begin(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
-    ) -> BegunCall:
+    ) -> StartedCall:
         """Make a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
         given = self._json({} if input is None else input)
         if self.contract == AINB:
@@ -296,22 +298,24 @@ class MemoryHost(BaseHost):
         export = self._export(name, "tool", "method")
         self._refuse_misfit(export, given)
         if self.contract == MCP:
-            return self._begun(InvokeTool(export.name, given), timeout, lambda result: called_value(result, export))
+            return self._start_call(
+                InvokeTool(export.name, given), timeout, lambda result: called_value(result, export)
+            )
         if self.contract != VAI:
             make = CallMethod if export.kind == "method" else InvokeTool
-            return self._begun(make(export.name, given, dict(context or {})), timeout)
+            return self._start_call(make(export.name, given, dict(context or {})), timeout)
         vai_request = self._vai_request(export, context, timeout)
         returns = getattr(offers(self.plugin)[export.name].handler, "output_schema", None)
-        call = self._begun(vai_request.tool(given), timeout, lambda result: tool_value(result, returns))
+        call = self._start_call(vai_request.tool(given), timeout, lambda result: tool_value(result, returns))
         return call.then(vai_request.close)
 
-    def _begin_words(self, name: str, given: Any, timeout: float | None) -> BegunCall:
-        """A tool by the command line that tools are behind."""
+    def _begin_words(self, name: str, given: Any, timeout: float | None) -> StartedCall:
+        """Call a tool through its command line."""
         lines = tool_namespaces(self.plugin)
         if name not in self.plugin.tools or not lines:
             raise CallFailed(self._unknown("tool", name, list(self.plugin.tools) if lines else []))
         words = stdlib_codec().encode(given).decode()
-        return self._begun(DispatchCli(lines[0], [name, words]), timeout, self._printed)
+        return self._start_call(DispatchCli(lines[0], [name, words]), timeout, self._printed)
 
     def _printed(self, answer: Mapping[str, Any]) -> Any:
         done = CliOutput.read(answer)
@@ -378,7 +382,7 @@ class MemoryHost(BaseHost):
     def chat(
         self, provider: str, model: str, messages: Sequence[Mapping[str, Any]], *, stream: bool = False, **request: Any
     ) -> dict[str, Any]:
-        """A model's turn, with usage and all; with `stream`, what came before it is in `host.progress`."""
+        """The complete answer of a model; with `stream`, the pieces are in `host.progress`."""
         usual = {"max_tokens": 4096, "temperature": 0.7, "tool_choice": {"kind": "auto"}, "cache_tools": False}
         asked = {"model": model, "messages": list(map(dict, messages)), **usual, **request}
         name = self._export(provider, "llm_provider").name
@@ -413,11 +417,11 @@ class MemoryHost(BaseHost):
         self.tell(UseMouse(name, mouse_event(kind, x, y, button), self._generation))
 
     def act(self, command: str, payload: Any = None) -> None:
-        """Pick a command of the plugin's palette."""
+        """Run a command of the plugin's palette."""
         self.tell(PerformAction(command, self._json(payload)))
 
     def invoke(self, action: str, data: Any = b"", *, timeout: float | None = None) -> bytes:
-        """Have the plugin do an action; `data` is bytes, a text or a JSON value."""
+        """Invoke an action of the plugin; `data` is bytes, a text or a JSON value."""
         return bytes(self.ask(InvokeAction(action, as_bytes(data)), timeout))
 
     def run_cli(self, namespace: str, argv: Sequence[str] = (), *, timeout: float | None = None) -> CliOutput:
@@ -428,7 +432,7 @@ class MemoryHost(BaseHost):
     # Events and snapshots.
 
     def deliver(self, topic: str, payload: Any) -> None:
-        """Have something happen that the plugin is told of: an event of the bus, or a snapshot.
+        """Deliver an event of the bus or a snapshot to the plugin.
 
         Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not hear of that.
         Raises `ValueError` for a topic that no host would tell this plugin of.
@@ -450,7 +454,7 @@ class MemoryHost(BaseHost):
 
 
 def called_value(result: Mapping[str, Any], tool: Export) -> Any:
-    """The value that made this result."""
+    """The tool's value, from an MCP result."""
     content, output = result.get("content") or [], result.get("structuredContent")
     if output is None:
         texts = [item["text"] for item in content if item.get("type") == "text"]

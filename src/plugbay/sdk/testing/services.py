@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     ScriptLine = str | Mapping[str, Any] | Failure | list[str] | Callable[[CompleteChat], Any]
 
 MODELS = {"mcp": "sampling"}
-"""The capability that models are behind, where it is not called as most do."""
+"""By contract: the capability for models, where it is not `llm.complete`."""
 
 
 class HostServices:
-    """The host as one plugin sees it."""
+    """Answers the plugin's requests with the test's services, and checks grants as a real host does."""
 
     def __init__(self, spec: PluginSpec, terms: OperatorSettings) -> None:
         self._spec = spec
@@ -68,9 +68,9 @@ class HostServices:
         self.published: list[Published] = []
         self.logs: list[LogLine] = []
         self.refused: list[Failure] = []
-        """Every no that the plugin was given, and what was dropped of what it told."""
+        """Refused requests and dropped notifications."""
         self.topics: set[str] = set(spec.snapshots) if self._may_hear_of_snapshots() else set()
-        """The snapshots that it hears of."""
+        """Topics that the plugin is subscribed to."""
         self._version = 0
 
     def _may_hear_of_snapshots(self) -> bool:
@@ -79,7 +79,7 @@ class HostServices:
     # What it asks.
 
     def answer(self, op: Any, progress: Callable[[Any], None]) -> Any:
-        """The value for what was asked, or a `Failure`."""
+        """The answer to a request: a value or a `Failure`."""
         try:
             answer = self._answer(op, progress)
         except CallFailed as error:
@@ -188,7 +188,7 @@ class HostServices:
         self.published.append(Published(op.topic, _readable(op.data), op.data))
 
     def keep(self, topic: str, data: bytes) -> None:
-        """This is what was last published under a topic."""
+        """Store the last value of a topic."""
         self._version += 1
         self.snapshots[topic] = data
 
@@ -235,7 +235,7 @@ class LogLine(Value):
 
 
 class FakeMemory:
-    """What agents remember, in the order in which it was put here."""
+    """Entries of agents' memories, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
@@ -257,7 +257,7 @@ class FakeMemory:
 
 
 class FakeLlm:
-    """Every model there is: they say what the script says."""
+    """All models; they answer from the script."""
 
     def __init__(self) -> None:
         self.asked: list[CompleteChat] = []
@@ -287,7 +287,7 @@ class FakeLlm:
 
 
 class FakePeople:
-    """Whoever sits before the client: they answer as the script says."""
+    """The users of the client; they answer from the script."""
 
     def __init__(self) -> None:
         self.asked: list[AskUser] = []
@@ -306,7 +306,7 @@ class FakePeople:
 
 
 class FakeHttp:
-    """Every server there is."""
+    """All web servers."""
 
     def __init__(self) -> None:
         self.asked: list[FetchUrl] = []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.runtime.resident import Resident
 
     class HostServices(Protocol):
-        """Where a plugin asks and tells."""
+        """Answers the plugin's requests and notifications."""
 
         def answer(self, op: Any, progress: Callable[[Any], None]) -> Any: ...
         def notified(self, op: Any) -> None: ...
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Sink = Callable[[CallFinished | CallProgress], None]
 
 END_SECONDS = 6.0
-"""How long a plugin may take to leave: more than any contract gives its handlers."""
+"""Seconds for a plugin to exit; more than any contract gives its handlers."""
 
 
 class CapturedStderr:
@@ -61,7 +61,7 @@ class CapturedStderr:
 
 
 class Session:
-    """A plugin and the conversation it has."""
+    """A plugin and its conversation with the host."""
 
     def __init__(self, plugin: Plugin, machine: Machine, desk: HostServices, seconds: float) -> None:
         """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
@@ -83,11 +83,11 @@ class Session:
 
     @property
     def stderr(self) -> list[str]:
-        """What was written on stderr while the plugin was served."""
+        """Lines written to stderr while the plugin was served."""
         return self._overheard.lines
 
     def settle(self, seconds: float) -> None:
-        """Wait until the plugin has done everything that it was told; raises `CallFailed` for what failed of it."""
+        """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
         until = monotonic() + seconds
         calm = self._wire.settle(seconds) and self._wire.said.wait_until_read(max(until - monotonic(), 0.0))
         missed, self._wire.missed = self._wire.missed, []
@@ -97,7 +97,7 @@ class Session:
             raise CallFailed(Failure(Code.TIMEOUT, f"the plugin is still busy after {seconds:g} s"))
 
     def close(self) -> None:
-        """Say good-bye. Raises what the plugin's own code raised outside of handlers."""
+        """End the session. Raises an exception of the plugin's code outside of handlers."""
         if self._left:
             return
         self._left = True
@@ -116,7 +116,7 @@ class Session:
             raise CallFailed(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": self.stderr}))
 
     def _put_back(self) -> None:
-        """As before, unless somebody else has put something in its place meanwhile."""
+        """Restore the stream, unless it was replaced meanwhile."""
         self._plugin.connect(self._before)
         for name, stream in self._streams.items():
             if _inside(getattr(sys, name)) is stream:
@@ -148,7 +148,7 @@ def _inside(stream: Any) -> Any:
 DEADLINE = "deadline_exceeded"
 
 CANCELLED = "user_cancelled"
-"""Why a call is called off, in words that a contract may pass on."""
+"""The reason of a cancelled call; a contract may send it."""
 
 
 class Conversation:
@@ -157,9 +157,9 @@ class Conversation:
     def __init__(self, machine: Machine, wire: MemoryWire, desk: HostServices) -> None:
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
-        """What the peer said that was no message."""
+        """Output of the peer that was no message."""
         self.fault: Failure | None = None
-        """Why the conversation is over; None while it lives."""
+        """Why the conversation ended; None while it is open."""
         self.over = Flag()
         self._machine = machine
         self._wire = wire
@@ -174,7 +174,7 @@ class Conversation:
     # What we say.
 
     def open(self, seconds: float) -> Failure | None:
-        """Greet, and wait until the peer is ready; why it is not."""
+        """Greet and wait until the peer is ready; a failure if it is not."""
         with self._lock:
             self._machine.greet()
             self._flush()
@@ -201,7 +201,7 @@ class Conversation:
             self._flush()
         return refusal
 
-    def call_off(self, id: CallId, reason: str, *, wait: bool) -> None:
+    def cancel_call(self, id: CallId, reason: str, *, wait: bool) -> None:
         """Tell the peer, where there is a word for it, that nobody wants the answer; with `wait` it still counts."""
         with self._lock:
             if id in self._waiting and self.fault is None:
@@ -222,7 +222,7 @@ class Conversation:
         self._wire.said.wait_until_closed(seconds)
 
     def end(self) -> None:
-        """Nothing more is said, and nobody listens."""
+        """Close both directions."""
         self._wire.heard.close()
         self._wire.said.close()
         self._reader.join()
@@ -301,7 +301,7 @@ class Conversation:
 
 
 class Pending:
-    """A call that was made. `progress` is what was said before its answer, as it comes."""
+    """A started call. `progress` collects what arrives before its answer."""
 
     def __init__(self, conversation: Conversation, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
         """`grace`: how long the answer to a call that was called off is waited for."""
@@ -319,21 +319,21 @@ class Pending:
             self._id = id
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        self._call_off(CANCELLED, Failure(Code.CANCELLED, "the caller cancelled the call"))
+        """Cancel the call."""
+        self._cancel_call(CANCELLED, Failure(Code.CANCELLED, "the caller cancelled the call"))
 
     def finished(self) -> CallFinished:
-        """How it ended; waits until it has, or until its time is over."""
+        """Wait for the result, or until the timeout."""
         answer = self._next(self._until - monotonic())
         if answer is None:
-            self._call_off(DEADLINE, Failure(Code.TIMEOUT, "no answer within the time allowed for the call"))
+            self._cancel_call(DEADLINE, Failure(Code.TIMEOUT, "no answer within the time allowed for the call"))
             answer = self._next(self._grace)
         if answer is None:
             answer = CallFinished(self._id, failure=Failure(Code.TIMEOUT, "it was told to stop and did not answer"))
-        return self._judged(answer)
+        return self._check_reply(answer)
 
-    def _judged(self, answer: CallFinished) -> CallFinished:
-        """What stopped because its time was over has timed out, whatever it says."""
+    def _check_reply(self, answer: CallFinished) -> CallFinished:
+        """A call that was cancelled by its timeout is reported as timed out."""
         failure = answer.failure
         if failure is None or failure.code != Code.CANCELLED:
             return answer
@@ -343,9 +343,9 @@ class Pending:
             answer.id, failure=Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=failure.detail)
         )
 
-    def _call_off(self, reason: str, failure: Failure) -> None:
+    def _cancel_call(self, reason: str, failure: Failure) -> None:
         self._reason = self._reason or reason
-        self._conversation.call_off(self._id, reason, wait=self._grace > 0)
+        self._conversation.cancel_call(self._id, reason, wait=self._grace > 0)
         if not self._grace:
             self._answers.put(CallFinished(self._id, failure=failure))
         self._until = min(self._until, monotonic() + self._grace)
@@ -406,14 +406,14 @@ class Pipe:
 
 
 class MemoryWire:
-    """What a plugin in memory has for a wire. To leave is to end the conversation; the process goes on."""
+    """The wire of a plugin in memory. Leaving ends the conversation, not the process."""
 
     def __init__(self) -> None:
         self.heard, self.said = Pipe(), Pipe()
         self.status: int | None = None
-        """What the process would have left with."""
+        """The exit status that the process would have had."""
         self.missed: list[tuple[str, Failure]] = []
-        """What failed of what nobody waits for."""
+        """Failures of handlers whose result is not awaited."""
         self._resident: Resident | None = None
 
     # What `stdio.Wire` does, too.
@@ -442,15 +442,15 @@ class MemoryWire:
         raise SystemExit
 
     def leave_after(self, seconds: float) -> None:
-        """Whoever tests sees for himself who does not leave."""
+        """Not needed: the test waits with its own timeout."""
 
     def exit_if_forked(self) -> None:
-        """The copy of a process that tests a plugin is the tester's."""
+        """Not needed: forks belong to the test."""
 
     # What a tester wants to know.
 
     def settle(self, seconds: float) -> bool:
-        """Whether, within so many seconds, everything that was said to the plugin is done."""
+        """Whether all input is processed within `seconds`."""
         if not self.heard.wait_until_read(seconds):
             return False
         return self._resident is None or self._resident.settle(seconds) == 0

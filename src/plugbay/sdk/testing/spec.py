@@ -78,7 +78,7 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
     return spec
 
 
-def introduced(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
+def with_greeting(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
     """The same plugin with what it says that it offers, where its manifest does not."""
     from dataclasses import replace
 
@@ -114,8 +114,8 @@ class OperatorSettings:
         self.config = {**_defaults(spec), **(config or {})}
         self.secrets = dict(secrets or {})
         schemas = [spec.settings.config_schema, *(export.facts.get("config_schema") for export in spec.exports)]
-        problems = [problem for schema in schemas for problem in _broken(schema, self.config)]
-        problems += _broken(spec.settings.secrets_schema, self.secrets, secret=True)
+        problems = [problem for schema in schemas for problem in _violations(schema, self.config)]
+        problems += _violations(spec.settings.secrets_schema, self.secrets, secret=True)
         if problems:
             raise ConfigInvalid(f"what is set for {spec.id}", problems)
 
@@ -151,20 +151,20 @@ def _defaults(spec: PluginSpec) -> dict[str, Any]:
     return of_schema | {knob.binds_to: knob.default for knob in spec.settings.knobs if knob.default is not None}
 
 
-def _broken(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
+def _violations(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
     """What is wrong with settings; of a secret, only which rule it breaks."""
     errors = () if schema is None else compile_schema(schema).iter_errors(dict(values))
     return [
         Problem(
             error.kind.name,
             "/".join(map(str, error.instance_path)),
-            _discreet(error.kind) if secret else error.message,
+            _redact_rule(error.kind) if secret else error.message,
         )
         for error in errors
     ]
 
 
-def _discreet(kind: Any) -> str:
+def _redact_rule(kind: Any) -> str:
     return f"{kind.value} is required, and is not set" if kind.name == "required" else f"breaks the rule {kind.name}"
 
 

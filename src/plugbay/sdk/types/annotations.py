@@ -143,7 +143,7 @@ def _annotation_texts(owner: Any) -> dict[str, Any]:
     return {}
 
 
-def names_of(function: Any) -> Namespace:
+def namespace_of(function: Any) -> Namespace:
     """Where the annotations of a function stand: its module, and what they use of the functions around it."""
     found: dict[str, Any] = {}
     inside: Any
@@ -164,7 +164,7 @@ def _is_filled(cell: Any) -> bool:
 # Reading.
 
 
-class Reader:
+class AnnotationReader:
     """Reads annotations. `notes` says which of them it could not understand."""
 
     __slots__ = ("_records", "notes")
@@ -179,9 +179,9 @@ class Reader:
         if plain is not None:
             return plain
         try:
-            return self._shape(evaluated(annotation, names), names)
+            return self._shape(evaluate(annotation, names), names)
         except Exception as error:  # evaluating runs the author's code, and annotations may be anything
-            self.notes.append(f"{_said(annotation)} says nothing here: {error}")
+            self.notes.append(f"{_describe(annotation)} says nothing here: {error}")
             return ANYTHING
 
     def _shape(self, annotation: Any, names: Namespace) -> Shape:
@@ -189,9 +189,9 @@ class Reader:
             return _PLAIN[annotation]
         if hasattr(annotation, "__metadata__"):
             return self._annotated(annotation, names)
-        meant = _meant(annotation)
+        meant = _resolve_form(annotation)
         if meant is not annotation:
-            return self._shape(evaluated(meant, names), names)
+            return self._shape(evaluate(meant, names), names)
         origin: Any = getattr(annotation, "__origin__", annotation)
         args: tuple[Any, ...] = getattr(annotation, "__args__", ())
         form = "" if isinstance(origin, type) else getattr(origin, "_name", "")
@@ -201,20 +201,20 @@ class Reader:
         if form == "Literal":
             return _literal(args)
         if form in _WRAPPERS:
-            return self._shape(evaluated(args[0], names), names)
+            return self._shape(evaluate(args[0], names), names)
         return self._container(origin, args, names) or self._class(origin, names)
 
     def _annotated(self, annotation: Any, names: Namespace) -> Shape:
-        from plugbay.sdk.types.shapes import Ruled, keywords
+        from plugbay.sdk.types.shapes import Constrained, keywords
 
-        inner = self._shape(evaluated(annotation.__origin__, names), names)
+        inner = self._shape(evaluate(annotation.__origin__, names), names)
         said: dict[str, Any] = {}
         for marker in annotation.__metadata__:
             said |= keywords(marker, _kind(inner))
-        return Ruled(inner, said) if said else inner
+        return Constrained(inner, said) if said else inner
 
     def _either(self, args: tuple[Any, ...], names: Namespace) -> Shape:
-        return Either([self._shape(evaluated(arg, names), names) for arg in args])
+        return Either([self._shape(evaluate(arg, names), names) for arg in args])
 
     def _container(self, origin: Any, args: tuple[Any, ...], names: Namespace) -> Shape | None:
         if not isinstance(origin, type):
@@ -225,13 +225,13 @@ class Reader:
         if make is None:
             return None
         if origin is tuple and args and args[-1] is not Ellipsis:
-            return Fixed([self._shape(evaluated(arg, names), names) for arg in args])
-        return Array(self._shape(evaluated(args[0], names), names) if args else ANYTHING, make)
+            return Fixed([self._shape(evaluate(arg, names), names) for arg in args])
+        return Array(self._shape(evaluate(args[0], names), names) if args else ANYTHING, make)
 
     def _table(self, args: tuple[Any, ...], names: Namespace) -> Shape:
         if not args:
             return Table(ANYTHING)
-        key, item = (evaluated(arg, names) for arg in args)
+        key, item = (evaluate(arg, names) for arg in args)
         if key is not str and self._shape(key, names) is not ANYTHING:
             raise TypeError("the keys of an object are texts")
         return Table(self._shape(item, names))
@@ -254,7 +254,7 @@ class Reader:
     def _known(self, own: type) -> Shape:
         if own.__name__ == "Any" and own.__module__ in ("typing", "typing_extensions"):
             return ANYTHING
-        shape = formatted(own)
+        shape = format_shape(own)
         if shape is None:
             raise TypeError(f"{own.__qualname__} is no type that JSON has a form for; a dataclass would be")
         return shape
@@ -272,13 +272,13 @@ class Reader:
         return record
 
 
-def evaluated(annotation: Any, names: Namespace) -> Any:
+def evaluate(annotation: Any, names: Namespace) -> Any:
     """What a text stands for; everything else is itself."""
     text = getattr(annotation, "__forward_arg__", annotation)
     return eval(text, names.around, names) if isinstance(text, str) else annotation
 
 
-def _meant(annotation: Any) -> Any:
+def _resolve_form(annotation: Any) -> Any:
     """What a new name for a type stands for: `NewType`, `type X = …`, a type variable."""
     kind = type(annotation).__name__
     if kind == "TypeVar":
@@ -308,7 +308,7 @@ def _enum(own: Any) -> Shape:
     return Choice([(member.value if plain else name, member) for name, member in members], converts=True)
 
 
-def _said(annotation: Any) -> str:
+def _describe(annotation: Any) -> str:
     text = getattr(annotation, "__forward_arg__", annotation)
     return repr(text) if isinstance(text, str) else str(getattr(text, "__qualname__", text))
 
@@ -363,7 +363,7 @@ def _named_tuple_fields(own: Any) -> list[_Raw]:
 
 def _required(raw: _Raw, names: Namespace) -> bool:
     """`NotRequired` in a text is seen by nobody before it is evaluated."""
-    form = getattr(getattr(evaluated(raw.annotation, names), "__origin__", None), "_name", "")
+    form = getattr(getattr(evaluate(raw.annotation, names), "__origin__", None), "_name", "")
     return form == "Required" if form in ("Required", "NotRequired") else raw.required
 
 
@@ -413,7 +413,7 @@ class Formatted(String):
         return self.said(value) if isinstance(value, self.own) else value
 
 
-def formatted(own: type) -> Formatted | None:
+def format_shape(own: type) -> Formatted | None:
     """The shape of a class of the standard library; None for all others."""
     known = _KNOWN.get((own.__module__.partition(".")[0], own.__name__))
     return None if known is None else known(own)

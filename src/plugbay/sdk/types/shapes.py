@@ -83,7 +83,7 @@ def kinds(value: Any) -> tuple[str, ...]:
     return _KINDS.get(type(value), ())
 
 
-def named(value: Any) -> str:
+def type_name(value: Any) -> str:
     return WORDS[_KINDS[type(value)][0]] if type(value) in _KINDS else type(value).__name__
 
 
@@ -142,7 +142,7 @@ class Shape:
         """The author's value, or problems."""
         if self.fits(value):
             return self.take(value, at, problems)
-        problems.add(at, f"must be {self.words()}, not {named(value)}")
+        problems.add(at, f"must be {self.words()}, not {type_name(value)}")
         return None
 
     def take(self, value: Any, at: Place, problems: Problems) -> Any:
@@ -340,7 +340,7 @@ def _quoted(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     """A value that is short, or what it is."""
-    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else named(value)
+    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else type_name(value)
 
 
 class Either(Shape):
@@ -518,7 +518,7 @@ RULES = {
 """What is enforced here. Other keywords are published, and it is for hosts to enforce them."""
 
 
-class Ruled(Shape):
+class Constrained(Shape):
     """A shape of which more is said."""
 
     __slots__ = ("converts", "inner", "said")

@@ -7,7 +7,7 @@ evaluated when they are first needed, one function at a time: a plugin does not 
 from __future__ import annotations
 
 from plugbay.sdk.declarations import VARARGS, VARKEYWORDS, defaults, parameters
-from plugbay.sdk.types.annotations import Namespace, Reader, annotations_of, names_of
+from plugbay.sdk.types.annotations import AnnotationReader, Namespace, annotations_of, namespace_of
 from plugbay.sdk.types.records import NOTHING, SPECIAL, Member, Parameters, Record, is_json
 from plugbay.sdk.types.shapes import ANYTHING, Either, Null, Problems, Table, whole_schema
 
@@ -42,7 +42,7 @@ class Signature:
         self._function = function
         self._annotations = annotations_of(function)
         self._names: Namespace | None = None
-        self._reader = Reader()
+        self._reader = AnnotationReader()
         self._output: Shape | None = None
         self.misfits: list[str] = []
         """Defaults that are not what their annotations say."""
@@ -70,7 +70,7 @@ class Signature:
         if name not in self._annotations:
             return ANYTHING
         if self._names is None:
-            self._names = names_of(self._function)
+            self._names = namespace_of(self._function)
         before = len(self._reader.notes)
         shape = self._reader.shape(self._annotations[name], self._names)
         self._reader.notes[before:] = [f"{name}: {note}" for note in self._reader.notes[before:]]
