@@ -25,12 +25,12 @@ class Script:
         self.taken: SimpleQueue[int] = SimpleQueue()
         self.returned: SimpleQueue[tuple[int, bool]] = SimpleQueue()
         self.raised: list[BaseException] = []
-        self.relay = Reader(self._read_loop)
+        self.reader = Reader(self._read_loop)
         self.keeper = Thread(target=self._run)
 
     def _run(self) -> None:
         try:
-            self.relay.run()
+            self.reader.run()
         except Over as error:
             self.raised.append(error)
 
@@ -41,7 +41,7 @@ class Script:
             if job is None:
                 raise Over
             self.taken.put(get_ident())
-            reads = self.relay.run_inline(job)
+            reads = self.reader.run_inline(job)
             self.returned.put((get_ident(), reads))
 
     def do(self, job: Callable[[], object]) -> int:
@@ -96,7 +96,7 @@ def test_whoever_is_about_to_wait_for_the_host_makes_way_at_once(
     monkeypatch.setattr(reader_module, "sleep", lambda seconds: slept.wait())  # whoever sees to it is of no help
 
     def ask() -> None:
-        script.relay.release_reader()
+        script.reader.release_reader()
         answer.get()
 
     first = script.do(ask)
@@ -111,7 +111,7 @@ def test_what_other_threads_wait_for_is_read_anyway(script: Script, monkeypatch:
     monkeypatch.setattr(reader_module, "sleep", lambda seconds: slept.wait())
 
     def another_one_asks() -> None:
-        other = Thread(target=script.relay.release_reader)
+        other = Thread(target=script.reader.release_reader)
         other.start()
         other.join()
 
@@ -158,5 +158,5 @@ def test_long_after_the_last_job_the_next_one_is_watched_too(script: Script) -> 
         second = script.do(int)
         assert second != first
         held.set()
-        while not script.relay._idle:  # whoever sees to it has fallen asleep
+        while not script.reader._idle:  # the watch sleeps
             pass

@@ -217,7 +217,7 @@ def aside_while_another_one_leads(self, job, *arguments):
 
 Reader.run_inline = aside_while_another_one_leads
 """
-"""Whoever sends finds, with the baton, what another thread has read meanwhile."""
+"""The sending thread takes the read lock back, with events that another thread has read meanwhile."""
 
 
 def test_what_another_thread_read_while_one_was_sending_is_seen_to(tmp_path: Path) -> None:
