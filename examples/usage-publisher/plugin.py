@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 from plugbay.sdk import Plugin, ToolError
-from plugbay.sdk.services.chunks import split
+from plugbay.sdk.services.brokered import split
 
 TOPIC = "usage.calls"
 

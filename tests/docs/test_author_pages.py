@@ -22,7 +22,7 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.contract_support import CONTRACTS
 from plugbay.sdk.errors import HandlerError, ServiceError
-from plugbay.sdk.services.host_client import lacking
+from plugbay.sdk.services.host_client import unsupported_service
 from tests.docs.test_snippets import ROOT
 
 ASKED = (
@@ -90,6 +90,6 @@ def test_every_exit_status_is_listed_in_order() -> None:
 def test_the_table_of_services_says_which_contracts_have_them() -> None:
     listed = {row[0].split()[0]: row[1:] for row in rows("author.md", "What a handler can ask for")}
     for op in ASKED:
-        absent = lacking(op, "")
+        absent = unsupported_service(op, "")
         cells = zip(CONTRACTS, listed[f"`ctx.{absent.service}`"], strict=True)
         assert [name for name, cell in cells if cell == "✓"] == list(absent.contracts), absent.service

@@ -97,7 +97,7 @@ def test_a_plugin_that_does_not_answer_fails_method_dispatch_and_nothing_else_is
 
 WITH_THE_SDK = """
 from plugbay.sdk import ChunkCollector, Plugin, ServiceError
-from plugbay.sdk.services.chunks import split
+from plugbay.sdk.services.brokered import split
 import time
 
 plugin = Plugin(

@@ -16,11 +16,11 @@ from typing import Any
 
 from plugbay import CallFailed, SyncHost
 from plugbay.sdk import Plugin
-from plugbay.sdk.contracts.ainb_names import ainb_name, tool_namespaces
-from plugbay.sdk.contracts.kaged_names import kaged_name
-from plugbay.sdk.contracts.mcp_names import server_name, tool_name
-from plugbay.sdk.contracts.nexo_manifest import nexo_id, offered_name
-from plugbay.sdk.contracts.vai_names import export_id, package_id
+from plugbay.sdk.contracts.ainb import ainb_name, tool_namespaces
+from plugbay.sdk.contracts.mcp import server_name, tool_name
+from plugbay.sdk.contracts.nexo import nexo_id, nexo_tool_name
+from plugbay.sdk.contracts.vai import export_id, package_id
+from plugbay.sdk.io.detect import kaged_name
 from plugbay.sdk.manifests import (
     ainb_manifest,
     ainb_program,
@@ -84,7 +84,7 @@ class NexoReach(Reach):
 
     def name(self, tool: str) -> str:
         id = nexo_id(self.plugin.id)
-        return f"{id}/{offered_name(id, tool)}"
+        return f"{id}/{nexo_tool_name(id, tool)}"
 
     def text(self, message: str) -> str:
         return message.replace("it cannot be sent as JSON: ", "").replace(f"{nexo_id(self.plugin.id)}_", "")

@@ -34,7 +34,7 @@ for tool in plugin.tools.values():
 """After the tools: whoever reads does all of them by itself at first, however little time the process is given."""
 
 
-class Plugin:
+class PluginProcess:
     """A running plugin. Frames are read as they come; nothing here waits for a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -94,7 +94,7 @@ class Plugin:
         return self.process.wait(PATIENCE)
 
 
-class Framed(Plugin):
+class Framed(PluginProcess):
     """A running plugin that is spoken to in frames with a header, as ainb's are."""
 
     def send(self, **frame: Any) -> None:
@@ -178,7 +178,7 @@ class Vai(Framed):
         self.send(type="cancel", request_id=id, reason=reason)
 
 
-class Mcp(Plugin):
+class Mcp(PluginProcess):
     """A running plugin that is spoken to as clients of MCP do, with or without a handshake."""
 
     META = {
@@ -227,7 +227,7 @@ def running_framed(tmp_path: Path, source: str, **options: Any) -> Iterator[Fram
 
 
 @contextmanager
-def running(tmp_path: Path, source: str, prologue: str = PROLOGUE, **options: Any) -> Iterator[Plugin]:
+def running(tmp_path: Path, source: str, prologue: str = PROLOGUE, **options: Any) -> Iterator[PluginProcess]:
     """The plugin in `source`, which begins with everything the SDK exports and ends with `plugin.run()`."""
     (tmp_path / "plugin.py").write_text(f"{prologue}\n{source}\nplugin.run()\n")
     process = subprocess.Popen(
@@ -241,7 +241,7 @@ def running(tmp_path: Path, source: str, prologue: str = PROLOGUE, **options: An
     try:
         with process:
             try:
-                yield Plugin(process)
+                yield PluginProcess(process)
             finally:
                 process.kill()
     finally:

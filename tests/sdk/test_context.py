@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,11 @@ from plugbay.model.operations import (
     Publish,
     RecallMemory,
     SetStored,
+    WriteLog,
 )
-from plugbay.sdk.context import ASK_SECONDS, Context, unconnected
+from plugbay.sdk.context import ASK_SECONDS, Config, Context, Log, Secrets, Settings, unconnected
 from plugbay.sdk.errors import ServiceError
-from plugbay.sdk.services.host_client import SERVICE_SECONDS
-from plugbay.sdk.settings import Settings
+from plugbay.sdk.services.host_client import SERVICE_SECONDS, Unconnected
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -186,3 +187,74 @@ def test_during_a_call_questions_are_asked_for_it_and_progress_is_reported() -> 
     assert context.during(7, lambda message, more: told.append((message, more))) is context
     context.progress("half", share=0.5)
     assert (line.within, told) == (7, [("half", {"share": 0.5})])
+
+
+def test_configuration_is_read_by_name_and_never_written() -> None:
+    config = Config({"depth": 3, "name": "x"})
+    assert (config["depth"], config.get("nope", 7), list(config), len(config)) == (3, 7, ["depth", "name"], 2)
+    assert config == {"depth": 3, "name": "x"}
+    assert repr(config) == "Config({'depth': 3, 'name': 'x'})"
+    with pytest.raises(TypeError):
+        config["depth"] = 4  # type: ignore[index]
+
+
+def test_what_is_set_is_not_what_the_host_said_later_changes() -> None:
+    said = {"depth": 3}
+    config = Config(said)
+    said["depth"] = 4
+    assert config["depth"] == 3
+
+
+@requirement("kaged:sdk-secrets")
+@pytest.mark.parametrize("show", [repr, str, "{}".format, "{0!r:>3}".format, lambda secrets: f"%s {secrets}"])
+def test_a_secret_is_masked_however_it_is_shown(show: type[str]) -> None:
+    secrets = Secrets({"token": "hunter2", "key": {"inner": "hunter2"}})
+    for thing in (secrets, secrets.items(), secrets.values(), [secrets]):
+        text = show(thing)
+        assert ("hunter2" in text, "***" in text, "token" in text) == (False, True, True)
+    assert secrets["token"] == "hunter2"
+
+
+@requirement("kaged:sdk-secrets")
+def test_an_error_that_quotes_the_secrets_quotes_the_mask() -> None:
+    secrets = Secrets({"token": "hunter2"})
+    try:
+        raise RuntimeError("cannot log in", secrets)
+    except RuntimeError as error:
+        assert "hunter2" not in "".join(traceback.format_exception(error))
+
+
+def test_settings_are_empty_until_they_are_said() -> None:
+    settings = Settings()
+    assert (dict(settings.config), dict(settings.secrets)) == ({}, {})
+    settings.take({"a": 1}, {"b": 2})
+    assert (settings.config["a"], settings.secrets["b"]) == (1, 2)
+
+
+LINES: list[tuple[Callable[[Log], Any], WriteLog, str]] = [
+    (lambda log: log("one", 2), WriteLog("info", "one 2"), "one 2\n"),
+    (lambda log: log.trace("x"), WriteLog("trace", "x"), "trace: x\n"),
+    (lambda log: log.debug("x"), WriteLog("debug", "x"), "debug: x\n"),
+    (lambda log: log.info("x", at=1), WriteLog("info", "x", {"at": 1}), "x at=1\n"),
+    (lambda log: log.warn("x", path="/p"), WriteLog("warn", "x", {"path": "/p"}), "warn: x path='/p'\n"),
+    (lambda log: log.warning("x"), WriteLog("warn", "x"), "warn: x\n"),
+    (lambda log: log.error("x"), WriteLog("error", "x"), "error: x\n"),
+]
+
+
+@requirement("ainb:sdk-log")
+@pytest.mark.parametrize(("write", "op", "text"), LINES)
+def test_a_line_goes_to_the_host_where_it_has_a_log(
+    write: Callable[[Log], Any], op: WriteLog, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = Recorder()
+    write(Log(line))
+    assert (line.said, capsys.readouterr().err) == ([op], "")
+
+
+@pytest.mark.parametrize(("write", "op", "text"), LINES)
+def test_a_line_goes_to_stderr_where_it_has_none(
+    write: Callable[[Log], Any], op: WriteLog, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(Log(Unconnected()))
+    assert capsys.readouterr().err == text

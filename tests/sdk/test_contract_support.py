@@ -7,7 +7,15 @@ import pytest
 from plugbay.contracts.nexo.manifest import HOOK_POINTS
 from plugbay.contracts.registry import CONTRACTS as KNOWN
 from plugbay.sdk import Plugin
-from plugbay.sdk.contract_support import CARRIED, CONTRACTS, ENOUGH, NEXO_HOOKS, declared, left_out, why_not
+from plugbay.sdk.contract_support import (
+    CONTRACTS,
+    NEXO_HOOKS,
+    SUFFICIENT,
+    SUPPORTED,
+    declarations_of,
+    unsupported_declarations,
+    unsupported_reason,
+)
 from tests.support.requirements import requirement
 
 
@@ -47,7 +55,7 @@ def everything(id: str = "example.all") -> Plugin:
 
 
 def test_the_contracts_are_those_that_there_are_in_their_order() -> None:
-    assert list(CONTRACTS) == list(KNOWN) == list(CARRIED) == list(ENOUGH)
+    assert list(CONTRACTS) == list(KNOWN) == list(SUPPORTED) == list(SUFFICIENT)
 
 
 def test_the_hooks_of_nexo_are_those_of_the_contract() -> None:
@@ -55,20 +63,20 @@ def test_the_hooks_of_nexo_are_those_of_the_contract() -> None:
 
 
 def test_every_kind_is_declared_here_and_carried_by_somebody() -> None:
-    found = declared(everything())
+    found = declarations_of(everything())
     assert all(found.values())
-    assert set(found) == {kind for kinds in CARRIED.values() for kind in kinds}
+    assert set(found) == {kind for kinds in SUPPORTED.values() for kind in kinds}
 
 
 def test_rune_leaves_out_everything_but_tools() -> None:
-    kinds = [words.partition(" ")[0] for words in left_out(everything(), "rune")]
+    kinds = [words.partition(" ")[0] for words in unsupported_declarations(everything(), "rune")]
     assert kinds[:4] == ["methods", "hooks", "compactor", "harnesses"]
-    assert len(left_out(everything(), "rune")) == len(declared(everything())) - 1
+    assert len(unsupported_declarations(everything(), "rune")) == len(declarations_of(everything())) - 1
 
 
 @requirement("mcp:sdk-carried")
 def test_mcp_leaves_out_everything_but_tools() -> None:
-    assert left_out(everything(), "mcp") == left_out(everything(), "rune")
+    assert unsupported_declarations(everything(), "mcp") == unsupported_declarations(everything(), "rune")
 
 
 @pytest.mark.parametrize(
@@ -80,36 +88,36 @@ def test_mcp_leaves_out_everything_but_tools() -> None:
     ],
 )
 def test_a_contract_leaves_out_the_hooks_of_others(contract: str, hooks: str) -> None:
-    assert hooks in left_out(everything(), contract)
+    assert hooks in unsupported_declarations(everything(), contract)
 
 
 def test_events_that_nexo_would_never_deliver_are_left_out() -> None:
-    assert "event handlers other.topic" in left_out(everything(), "nexo")
+    assert "event handlers other.topic" in unsupported_declarations(everything(), "nexo")
 
 
 def test_ainb_carries_screens_and_command_lines_and_tools_as_such() -> None:
-    words = left_out(everything(), "ainb")
+    words = unsupported_declarations(everything(), "ainb")
     assert "methods index.rebuild" in words
     assert not any(word.startswith(("tools", "screens", "command lines", "actions", "snapshots")) for word in words)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_plugin_with_everything_is_carried_by_all(contract: str) -> None:
-    assert why_not(everything(), contract) == ""
+    assert unsupported_reason(everything(), contract) == ""
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_plugin_with_nothing_is_carried_by_none(contract: str) -> None:
-    assert why_not(Plugin("empty"), contract).startswith(f"it declares nothing that {contract} carries")
+    assert unsupported_reason(Plugin("empty"), contract).startswith(f"it declares nothing that {contract} carries")
 
 
 def test_a_hook_of_another_contract_is_nothing_to_carry() -> None:
     plugin = Plugin("p")
     plugin.hook("on_session_start")(lambda event: None)
-    assert why_not(plugin, "kaged") == ""
-    assert why_not(plugin, "vai") != ""
+    assert unsupported_reason(plugin, "kaged") == ""
+    assert unsupported_reason(plugin, "vai") != ""
 
 
 def test_an_id_with_a_slash_is_none_of_rune() -> None:
-    assert why_not(everything("acme/all"), "rune") == "an id of rune has no slash, as 'acme/all' has"
-    assert why_not(everything("acme/all"), "vai") == ""
+    assert unsupported_reason(everything("acme/all"), "rune") == "an id of rune has no slash, as 'acme/all' has"
+    assert unsupported_reason(everything("acme/all"), "vai") == ""

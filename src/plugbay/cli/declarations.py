@@ -109,7 +109,7 @@ def _python_path() -> str:
 def _run_source(source: Path, timeout: float, stderr: IO[bytes]) -> tuple[int, bytes]:
     """Run the source; return the exit status and stdout. Raises `Unusable` after the timeout."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "plugbay.sdk.declared", source.name],
+        [sys.executable, "-m", "plugbay.sdk.describe", source.name],
         cwd=source.parent,
         env={**os.environ, "PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.DEVNULL,

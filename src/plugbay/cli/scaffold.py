@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from plugbay.sdk.contracts.ainb_names import ainb_name
-from plugbay.sdk.contracts.kaged_names import kaged_name
-from plugbay.sdk.contracts.nexo_manifest import nexo_id
-from plugbay.sdk.contracts.vai_names import package_id
+from plugbay.sdk.contracts.ainb import ainb_name
+from plugbay.sdk.contracts.nexo import nexo_id
+from plugbay.sdk.contracts.vai import package_id
+from plugbay.sdk.io.detect import kaged_name
 
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".txt"

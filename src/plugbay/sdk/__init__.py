@@ -1,7 +1,7 @@
-"""For plugin authors: one `Plugin`, plain functions, `plugin.run()`.
+"""The SDK for plugin authors: one `Plugin`, plain functions, `plugin.run()`.
 
-Import-light on purpose: a plugin pays for every import before its first answer. What not every plugin names is loaded
-when it is named.
+Import-light: a plugin pays for every import before its first answer. Names that not every plugin uses are loaded on
+first access.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
         WriteFailed,
     )
     from plugbay.sdk.events import Event
-    from plugbay.sdk.hooks import block, inject, override, transform
-    from plugbay.sdk.results import HarnessResult, Seed, ToolResult
+    from plugbay.sdk.results import Compaction, HarnessResult, Run, Seed, ToolResult, block, inject, override, transform
     from plugbay.sdk.screens.canvas import Canvas
     from plugbay.sdk.screens.command_lines import CliResult
     from plugbay.sdk.screens.inputs import Key, Mouse
-    from plugbay.sdk.services.chunks import ChunkCollector
+    from plugbay.sdk.services.brokered import ChunkCollector, Snapshot
     from plugbay.sdk.services.gateway import (
         Gateway,
         GatewayConflict,
@@ -52,9 +51,7 @@ if TYPE_CHECKING:
         GatewayNotFound,
         GatewayUnavailable,
     )
-    from plugbay.sdk.services.snapshots import Snapshot
-    from plugbay.sdk.types.rules import Field
-    from plugbay.sdk.work import Compaction, Run
+    from plugbay.sdk.types.shapes import Field
 
 __all__ = [
     "Cancelled",
@@ -110,13 +107,13 @@ __all__ = [
 
 _ELSEWHERE = {
     "Canvas": "screens.canvas",
-    "ChunkCollector": "services.chunks",
+    "ChunkCollector": "services.brokered",
     "CliResult": "screens.command_lines",
-    "Compaction": "work",
+    "Compaction": "results",
     "Completion": "context",
     "Context": "context",
     "Event": "events",
-    "Field": "types.rules",
+    "Field": "types.shapes",
     "Gateway": "services.gateway",
     "GatewayConflict": "services.gateway",
     "GatewayDenied": "services.gateway",
@@ -126,14 +123,14 @@ _ELSEWHERE = {
     "HarnessResult": "results",
     "Key": "screens.inputs",
     "Mouse": "screens.inputs",
-    "Run": "work",
+    "Run": "results",
     "Seed": "results",
-    "Snapshot": "services.snapshots",
+    "Snapshot": "services.brokered",
     "ToolResult": "results",
-    "block": "hooks",
-    "inject": "hooks",
-    "override": "hooks",
-    "transform": "hooks",
+    "block": "results",
+    "inject": "results",
+    "override": "results",
+    "transform": "results",
 }
 """Where what is not an error is to be found."""
 

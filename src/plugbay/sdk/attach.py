@@ -1,9 +1,8 @@
-"""A plugin in its author's own terminal: it takes the place that `plugbay dev --attach` keeps for it.
+"""A plugin that its author starts in a terminal, attached to `plugbay dev --attach`.
 
-Connects to a local socket, shows the token, and is given the two pipes on which the host speaks and listens; from there
-on it is served like any other. stdin, stdout and stderr stay the terminal's, so `print`, `breakpoint()` and debuggers
-work. `plugbay attach` uses the same place for programs without this SDK. Loads what it needs when it is needed: a
-plugin that nobody attaches never comes here.
+Connects to a local socket, shows the token, and receives the two pipes of the host; from there on it is served like any
+other plugin. stdin, stdout and stderr stay with the terminal, so `print`, `breakpoint()` and debuggers work. `plugbay
+attach` uses the same protocol for programs without this SDK. Only attached plugins load this module.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.io.stdio import Wire, disown_copies, leave, note
+from plugbay.sdk.io.stdio import Wire, drop_in_forks, leave, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def serve_attached(plugin: Plugin, address: str) -> NoReturn:
         for wire in held:
             wire.drop()
 
-    disown_copies(forked)
+    drop_in_forks(forked)
     told = False
     while True:
         try:

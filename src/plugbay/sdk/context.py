@@ -1,13 +1,14 @@
-"""`ctx`: what a handler may ask of the host. The same names in plain and in async handlers.
+"""`ctx`: the host's services as a handler uses them, with the same names in plain and in async handlers.
 
-The services here say what is asked and how an answer reads; a line carries it. In a plain handler the line blocks and
-`ctx.memory.recall(…)` returns; in an async handler it returns something to await. Knows no threads, no loop, no wire.
+A `HostClient` carries the requests. In a plain handler it blocks and `ctx.memory.recall(…)` returns the value; in an
+async handler it returns an awaitable. `Secrets` are masked when printed. Independent of threads, loops and wires.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from _collections_abc import Mapping
 
 from plugbay.model.operations import (
     AskUser,
@@ -18,43 +19,92 @@ from plugbay.model.operations import (
     Publish,
     RecallMemory,
     SetStored,
+    WriteLog,
 )
+from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.events import completed, event_object
+from plugbay.sdk.io.stdio import note
 from plugbay.sdk.services.cancellation import Cancellation
 from plugbay.sdk.services.host_client import SERVICE_SECONDS, Unconnected
-from plugbay.sdk.services.logs import Log
-from plugbay.sdk.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from plugbay.model.events import CallId
-    from plugbay.sdk.services.brokered import Actions, Files, Http
+    from plugbay.sdk.results import Compaction
+    from plugbay.sdk.services.brokered import Actions, Files, Http, Snapshots
     from plugbay.sdk.services.gateway import Gateway
-    from plugbay.sdk.services.host_client import Line
-    from plugbay.sdk.services.snapshots import Snapshots
-    from plugbay.sdk.work import Compaction
+    from plugbay.sdk.services.host_client import HostClient
+
+MASK = "***"
+"""Shown in place of every secret, whatever its length."""
+
+
+class Config(Mapping[str, "Any"]):
+    """Read-only settings by name."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._shown()})"
+
+    def _shown(self) -> dict[str, Any]:
+        return self._values
+
+
+class Secrets(Config):
+    """Settings that are readable by name only: printed, logged or formatted, they are masked."""
+
+    __slots__ = ()
+
+    def _shown(self) -> dict[str, Any]:
+        return dict.fromkeys(self._values, MASK)
+
+
+class Settings:
+    """Configuration and secrets of one connection; empty until the host has sent them."""
+
+    __slots__ = ("config", "secrets")
+
+    def __init__(self) -> None:
+        self.take({}, {})
+
+    def take(self, config: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
+        self.config = Config(config)
+        self.secrets = Secrets(secrets)
 
 
 ASK_SECONDS = 300.0
 """How long a person may take to answer."""
 
 MAX_KEYS = 1_000
-"""Keys of one answer; what hosts of kaged list at most."""
+"""Keys of one answer; the limit of kaged hosts."""
 
 
 class Context:
-    """The host's services, who the call is for, and what the operator set. What a host does not say is None.
+    """The host's services, the ids of the call, and the operator's settings. Ids that a host does not send are None.
 
     `log` writes a line to the host's log. `out` and `err` take the output of a command line, text or bytes; elsewhere
     they are where `print` goes.
     """
 
     __slots__ = (
-        "_line",
+        "_client",
         "_report",
         "_settings",
         "_stop",
@@ -76,15 +126,15 @@ class Context:
 
     def __init__(
         self,
-        line: Line,
+        client: HostClient,
         plugin_id: str,
         said: Mapping[str, Any] | None = None,
         settings: Settings | None = None,
         stop: Cancellation | None = None,
     ) -> None:
-        """`stop` says whether this call is to stop; outside of calls, nothing is."""
+        """`stop` is the cancellation of the call; without one, nothing is ever cancelled."""
         said = said or {}
-        self._line = line
+        self._client = client
         self.plugin_id = plugin_id
         self.agent_path = _text(said, "agent_path")
         self.agent_id = _text(said, "agent_id") or self.agent_path
@@ -92,11 +142,11 @@ class Context:
         self.project_id = _text(said, "project_id")
         self.operator_id = _text(said, "operator_id")
         self.request_id = _text(said, "request_id")
-        self.memory = Memory(line)
-        self.llm = Llm(line)
-        self.events = Events(line, plugin_id)
-        self.storage = Storage(line)
-        self.log = Log(line)
+        self.memory = Memory(client)
+        self.llm = Llm(client)
+        self.events = Events(client, plugin_id)
+        self.storage = Storage(client)
+        self.log = Log(client)
         self.out: Any = sys.stdout
         self.err: Any = sys.stderr
         self._settings = settings or _NOTHING_SET
@@ -105,15 +155,15 @@ class Context:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the operator configured; empty where hosts have no word for it."""
+        """The operator's configuration; empty where the contract has none."""
         return self._settings.config
 
     @property
     def secrets(self) -> Mapping[str, Any]:
-        """What the operator keeps secret, by name; masked when it is printed."""
+        """The operator's secrets by name; masked when printed."""
         return self._settings.secrets
 
-    # What hosts say that have an end in mind for every call; the others do not say it.
+    # Set under vai; None under other contracts.
 
     invocation_id: str | None = None
     trace_id: str | None = None
@@ -122,12 +172,12 @@ class Context:
     run_id: str | None = None
     deadline_at: str | None = None
     tool_execution_id: str | None = None
-    """The same in every try of one piece of work: what a tool tells repetitions by."""
+    """The same in every attempt of one call, so that a tool can detect retries."""
     delivery_id: str | None = None
-    """The same in every try to tell a hook one thing."""
+    """The same in every attempt to deliver one event to a hook."""
     attempt: int | None = None
     compaction: Compaction | None = None
-    """How short a conversation has to become, and what is pinned; in a compactor."""
+    """In a compactor: the target size and the pinned items."""
 
     @property
     def remaining(self) -> float | None:
@@ -139,29 +189,29 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the answer any more: the host said so or is gone, or the time is over.
+        """Whether the call was cancelled: by the host, by the host's end, or by the deadline.
 
         An async handler is cancelled by itself.
         """
         return bool(self._stop.why)
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled` when nobody wants the answer any more."""
+        """Raise `Cancelled` if the call was cancelled."""
         self._stop.check()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in a plain handler; raises `Cancelled` as soon as nobody wants the answer any more."""
+        """Sleep in a plain handler; raises `Cancelled` as soon as the call is cancelled."""
         if self._stop.wait(seconds):
             self._stop.check()
 
     def progress(self, message: str = "", **more: Any) -> None:
-        """Tell whoever waits how far it is. Nobody is told where hosts have no word for that; never awaited."""
+        """Report progress to the caller, where the contract supports it; never awaited."""
         if self._report is not None:
             self._report(message, more)
 
     def during(self, call: CallId | None, report: Callable[[str, dict[str, Any]], None]) -> Context:
-        """From now on, what is asked is asked for this call, and `report` is told how far it is."""
-        self._line.within = call
+        """Bind requests to this call, and progress to `report`."""
+        self._client.within = call
         self._report = report
         return self
 
@@ -173,72 +223,74 @@ class Context:
         url: str | None = None,
         timeout: float = ASK_SECONDS,
     ) -> Any:
-        """Ask the person before the client: the object they filled in, or None when they would not.
+        """Ask the user of the client: the object that they filled in, or None when they declined.
 
         `schema` is of that object, flat; with `url` they are asked to go there. Awaitable in an async handler.
         """
         op = AskUser(message, None if schema is None else dict(schema), url)
-        return self._line.ask(op, lambda said: said.get("content", {}) if said["action"] == "accept" else None, timeout)
+        return self._client.ask(
+            op, lambda said: said.get("content", {}) if said["action"] == "accept" else None, timeout
+        )
 
     def checkpoint(self, data: Any) -> None:
-        """Have the host keep where a harness is, as JSON, so that it can go on from there; never awaited."""
+        """Save a harness's position at the host, as JSON, to resume from; never awaited."""
 
     @property
     def scratch(self) -> Path | None:
-        """A folder of this call's own, which is gone afterwards; None when there is none."""
+        """The call's own folder, deleted afterwards; None when there is none."""
         return None
 
     @property
     def gateway(self) -> Gateway | None:
-        """The host's API, with the rights that this call was given; None when it was given none."""
+        """The host's API with the rights of this call; None when it has none."""
         return None
 
-    # What few plugins use is loaded by those that do.
+    # Services that few plugins use are loaded on first access.
 
     @property
     def snapshots(self) -> Snapshots:
         """The last value of each topic."""
-        from plugbay.sdk.services.snapshots import Snapshots
+        from plugbay.sdk.services.brokered import Snapshots
 
-        return Snapshots(self._line)
+        return Snapshots(self._client)
 
     @property
     def actions(self) -> Actions:
-        """What other plugins do when they are asked."""
+        """Actions of other plugins."""
         from plugbay.sdk.services.brokered import Actions
 
-        return Actions(self._line)
+        return Actions(self._client)
 
     @property
     def files(self) -> Files:
-        """Files that the host reads for us."""
+        """Files read by the host."""
         from plugbay.sdk.services.brokered import Files
 
-        return Files(self._line)
+        return Files(self._client)
 
     @property
     def http(self) -> Http:
-        """Requests that the host sends for us."""
+        """HTTP requests sent by the host."""
         from plugbay.sdk.services.brokered import Http
 
-        return Http(self._line)
+        return Http(self._client)
 
 
 class Memory:
-    """What agents remember."""
+    """The memory of agents."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def recall(self, agent_id: str, query: str, limit: int = 10, timeout: float = SERVICE_SECONDS) -> Any:
         """The memory entries of an agent that fit the query, as objects; awaitable in an async handler."""
-        return self._line.ask(RecallMemory(agent_id, query, limit), list, timeout)
+        return self._client.ask(RecallMemory(agent_id, query, limit), list, timeout)
 
 
 class Completion:
-    """A model's answer. `content` is None at the end of a stream, whose text was heard already."""
+    """A model's answer. `content` is None at the end of a stream, whose text came in pieces."""
 
     __slots__ = ("content", "finish_reason", "usage")
 
@@ -251,10 +303,10 @@ class Completion:
 class Llm:
     """The host's language models."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def complete(
         self,
@@ -276,7 +328,7 @@ class Llm:
             temperature=temperature,
             system_prompt=system_prompt,
         )
-        return self._line.ask(op, Completion, timeout)
+        return self._client.ask(op, Completion, timeout)
 
     def stream(
         self,
@@ -302,16 +354,16 @@ class Llm:
             system_prompt=system_prompt,
             stream=True,
         )
-        return self._line.stream(op, Completion, timeout)
+        return self._client.stream(op, Completion, timeout)
 
 
 class Events:
-    """The host's bus."""
+    """The host's event bus."""
 
-    __slots__ = ("_line", "_plugin_id")
+    __slots__ = ("_client", "_plugin_id")
 
-    def __init__(self, line: Line, plugin_id: str) -> None:
-        self._line = line
+    def __init__(self, client: HostClient, plugin_id: str) -> None:
+        self._client = client
         self._plugin_id = plugin_id
 
     def publish(
@@ -325,7 +377,7 @@ class Events:
         session_id: str | None = None,
         full: bool = False,
     ) -> Any:
-        """Put an event on the bus; may be awaited in an async handler. No host says whether it wanted the event.
+        """Publish an event; may be awaited in an async handler. Hosts do not confirm it.
 
         `full` adds an id, the time and the session, for hosts that drop events without them.
         """
@@ -335,32 +387,32 @@ class Events:
             from time import time
 
             event = completed(event, os.urandom(16), time(), session_id)
-        return self._line.tell(Publish(topic, event))
+        return self._client.tell(Publish(topic, event))
 
 
 class Storage:
     """The plugin's own keys and JSON values, which its host keeps. Everything is awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def get(self, key: str, default: Any = None, timeout: float = SERVICE_SECONDS) -> Any:
         """The value of the key, or `default` when it has none."""
-        return self._line.ask(GetStored(key), lambda kept: kept["value"] if kept["found"] else default, timeout)
+        return self._client.ask(GetStored(key), lambda kept: kept["value"] if kept["found"] else default, timeout)
 
     def set(self, key: str, value: Any, timeout: float = SERVICE_SECONDS) -> Any:
-        """Keep the value; returns when the host has it."""
-        return self._line.ask(SetStored(key, value), lambda _: None, timeout)
+        """Store the value; returns when the host has it."""
+        return self._client.ask(SetStored(key, value), lambda _: None, timeout)
 
     def delete(self, key: str, timeout: float = SERVICE_SECONDS) -> Any:
-        """Forget the key; whether it was there."""
-        return self._line.ask(DeleteStored(key), bool, timeout)
+        """Delete the key; True if it existed."""
+        return self._client.ask(DeleteStored(key), bool, timeout)
 
     def keys(self, prefix: str = "", limit: int = MAX_KEYS, timeout: float = SERVICE_SECONDS) -> Any:
         """A list of the first keys that begin with `prefix`, sorted."""
-        return self._line.ask(ListStored(prefix, limit), list, timeout)
+        return self._client.ask(ListStored(prefix, limit), list, timeout)
 
 
 def unconnected(
@@ -371,9 +423,52 @@ def unconnected(
 
 
 _NOTHING_SET = Settings()
+
 _NEVER = Cancellation()
 
 
 def _text(said: Mapping[str, Any], key: str) -> str | None:
     value = said.get(key)
     return value if isinstance(value, str) else None
+
+
+class Log:
+    """`ctx.log("text")`, or with a level: `ctx.log.warn("text", path=path)`. Keywords are the line's fields."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+
+    def __call__(self, *parts: object, **fields: Any) -> None:
+        self._write("info", parts, fields)
+
+    def trace(self, *parts: object, **fields: Any) -> None:
+        self._write("trace", parts, fields)
+
+    def debug(self, *parts: object, **fields: Any) -> None:
+        self._write("debug", parts, fields)
+
+    def info(self, *parts: object, **fields: Any) -> None:
+        self._write("info", parts, fields)
+
+    def warn(self, *parts: object, **fields: Any) -> None:
+        self._write("warn", parts, fields)
+
+    warning = warn
+
+    def error(self, *parts: object, **fields: Any) -> None:
+        self._write("error", parts, fields)
+
+    def _write(self, level: str, parts: tuple[object, ...], fields: dict[str, Any]) -> None:
+        text = " ".join(str(part) for part in parts)
+        try:
+            self._client.tell(WriteLog(level, text, fields or None))
+        except ServiceError:  # it has no log, or cannot be sent these fields
+            note(_on_one_line(level, text, fields))
+
+
+def _on_one_line(level: str, text: str, fields: dict[str, Any]) -> str:
+    """`info` is written without its level."""
+    named = "".join(f" {key}={value!r}" for key, value in fields.items())
+    return f"{text}{named}" if level == "info" else f"{level}: {text}{named}"

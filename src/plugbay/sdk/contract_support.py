@@ -1,15 +1,15 @@
-"""What each contract carries of a plugin's declarations, and what it leaves out.
+"""Which contract supports which declaration of a plugin.
 
-    why_not(plugin, "ainb")     "it has neither a screen nor …": there is no such manifest
-    left_out(plugin, "rune")    ["hooks before_message", "compactor shorten"]
+    unsupported_reason(plugin, "ainb")     why there is no manifest for this contract; empty if there is one
+    unsupported_declarations(plugin, "rune")    ["hooks before_message", "compactor shorten"]
 
-Owns the table. Loaded by whoever writes manifests, never by a plugin that serves. Refuses to know any format.
+For manifest writers; a plugin that serves never loads it.
 """
 
 from __future__ import annotations
 
-from plugbay.sdk.contracts.kaged_names import HOOKS as KAGED_HOOKS
-from plugbay.sdk.contracts.nexo_manifest import nexo_id
+from plugbay.sdk.contracts.kaged import HOOKS as KAGED_HOOKS
+from plugbay.sdk.contracts.nexo import nexo_id
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ CONTRACTS = (RUNE, NEXO, KAGED, AINB, VAI, MCP)
 NEXO_HOOKS = ("before_message", "after_message", "before_tool_call", "after_tool_call")
 """The moments at which a host of nexo asks its hooks."""
 
-CARRIED = {
+SUPPORTED = {
     RUNE: ("tools",),
     NEXO: ("tools", "hooks", "channels", "LLM providers", "vector backends", "event handlers"),
     KAGED: ("tools", "methods", "hooks", "compactor", "notifications", "knobs", "config", "secrets"),
@@ -33,9 +33,9 @@ CARRIED = {
 }
 """By contract, the kinds of declarations it has a word for."""
 
-ENOUGH = {
+SUFFICIENT = {
     RUNE: ("tools",),
-    NEXO: CARRIED[NEXO],
+    NEXO: SUPPORTED[NEXO],
     KAGED: ("tools", "methods", "hooks", "compactor"),
     AINB: ("tools", "screens", "command lines", "actions", "commands", "snapshots", "publications"),
     VAI: ("tools", "hooks", "compactor", "harnesses"),
@@ -44,7 +44,7 @@ ENOUGH = {
 """Of those, any one of which makes a plugin."""
 
 
-def declared(plugin: Plugin) -> dict[str, list[str]]:
+def declarations_of(plugin: Plugin) -> dict[str, list[str]]:
     """The names of everything that was declared, by kind; a kind without a name of its own has its field's."""
     return {
         "tools": [*plugin.tools],
@@ -69,14 +69,14 @@ def declared(plugin: Plugin) -> dict[str, list[str]]:
     }
 
 
-def carries(contract: str, kind: str, name: str, id: str) -> bool:
+def supports(contract: str, kind: str, name: str, id: str) -> bool:
     """Whether this contract has a word for one declaration."""
-    if kind not in CARRIED[contract]:
+    if kind not in SUPPORTED[contract]:
         return False
     if kind == "hooks":
         return _HOOKS[contract](name)
     if kind == "event handlers":
-        return hears(name, id)
+        return receives_event(name, id)
     return True
 
 
@@ -87,24 +87,26 @@ _HOOKS: dict[str, Callable[[str], bool]] = {
 }
 
 
-def hears(pattern: str, id: str) -> bool:
+def receives_event(pattern: str, id: str) -> bool:
     """Whether a nexo plugin is told what the pattern covers: the events of channels, and its own."""
     return pattern == "*" or pattern.startswith(("plugin.outbound.", f"plugin.{nexo_id(id)}."))
 
 
-def left_out(plugin: Plugin, contract: str) -> list[str]:
+def unsupported_declarations(plugin: Plugin, contract: str) -> list[str]:
     """What this contract cannot carry, in words, in the order of `declared`."""
     missing = {
-        kind: [name for name in names if not carries(contract, kind, name, plugin.id)]
-        for kind, names in declared(plugin).items()
+        kind: [name for name in names if not supports(contract, kind, name, plugin.id)]
+        for kind, names in declarations_of(plugin).items()
     }
     return [f"{kind} {', '.join(names)}" for kind, names in missing.items() if names]
 
 
-def why_not(plugin: Plugin, contract: str) -> str:
+def unsupported_reason(plugin: Plugin, contract: str) -> str:
     """Why there is nothing to say about this plugin under a contract; empty when there is."""
     if contract == RUNE and "/" in plugin.id:
         return f"an id of rune has no slash, as {plugin.id!r} has"
-    found = declared(plugin)
-    enough = [kind for kind in ENOUGH[contract] if any(carries(contract, kind, it, plugin.id) for it in found[kind])]
-    return "" if enough else f"it declares nothing that {contract} carries: {', '.join(ENOUGH[contract])}"
+    found = declarations_of(plugin)
+    enough = [
+        kind for kind in SUFFICIENT[contract] if any(supports(contract, kind, it, plugin.id) for it in found[kind])
+    ]
+    return "" if enough else f"it declares nothing that {contract} carries: {', '.join(SUFFICIENT[contract])}"

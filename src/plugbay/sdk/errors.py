@@ -1,4 +1,4 @@
-"""What a handler raises to answer with an error of its own, and what the host's services raise.
+"""Errors that handlers raise as their answer, and errors that the host's services raise.
 
     HandlerError                     a handler's own answer; `code` names it
     ├── ToolError                    a tool's, with a code of the author's choice
@@ -13,13 +13,13 @@
     └── Unsupported                  this host has no such service; which hosts do, it says
 
 Each class is a row of a table: its name for every contract (`kind`), our failure code, whether trying again may help.
-Which number that is on a wire is the contract's to know. Loaded only when somebody names an error or one happens.
+The number on the wire belongs to the contract. Loaded only when an error is named or happens.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin, PlugbayError
-from plugbay.sdk.io.stdio import leave_copy
+from plugbay.sdk.io.stdio import exit_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 INTERNAL = "internal"
-"""The code of what nobody meant to raise."""
+"""The code of an unexpected exception."""
 
 MAX_BUG_TEXT = 1_000
-"""Characters of what the host is told of a bug; all of it is on stderr."""
+"""Characters of an unexpected exception that the host gets; the traceback is on stderr."""
 
 
 class HandlerError(PlugbayError):
@@ -104,7 +104,7 @@ class ToolUnavailable(ToolError):
 
 
 class ToolDenied(ToolError):
-    """Whoever asks may not."""
+    """The caller is not allowed to use the tool."""
 
     kind, meaning = "tool_denied", Code.CAPABILITY_NOT_ALLOWED
 
@@ -244,7 +244,7 @@ class Unsupported(ServiceError):
 
 
 def service_error(failure: Failure) -> ServiceError:
-    """A failure as what the caller of a service sees."""
+    """The exception of a failed service request."""
     number = failure.detail.get("plugin_code")
     return ServiceError(failure.code, failure.message, number if type(number) is int else None)
 
@@ -252,7 +252,7 @@ def service_error(failure: Failure) -> ServiceError:
 _NOT_GIVEN = frozenset(
     (Code.UNAVAILABLE, Code.TIMEOUT, Code.NOT_FOUND, Code.OVERLOADED, Code.CAPABILITY_NOT_ALLOWED, Code.CANCELLED)
 )
-"""Why a service was not given, as opposed to asked for in a way that cannot be."""
+"""Codes of a service that was unavailable, as opposed to called wrongly."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -260,7 +260,7 @@ def failure_of(error: BaseException) -> Failure:
 
     A service that the host does not have or did not give is no bug of the author's.
     """
-    leave_copy(error)
+    exit_copy(error)
     if isinstance(error, ServiceError) and error.code in _NOT_GIVEN:
         return Failure(Code.UNAVAILABLE, f"it needs the host: {error}", origin=Origin.PLUGIN)
     try:

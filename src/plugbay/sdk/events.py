@@ -1,10 +1,8 @@
-"""`Event`: one event of the host's bus as a plugin sees and makes it, and which patterns cover a topic.
+"""`Event`: one event of the host's bus, and how patterns match topics.
 
-    `a.*.c`    `*` stands for exactly one whole segment
-    `a.>`      covers `a.b` and `a.b.c`, not `a`
-    `a..b`     an empty segment covers nothing and is covered by nothing
-
-Owns the shape of an event object. Knows nothing of how one travels.
+`a.*.c`    `*` matches exactly one whole segment
+`a.>`      matches `a.b` and `a.b.c`, not `a`
+`a..b`     an empty segment matches nothing and is matched by nothing
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ OPTIONAL = ("correlation_id", "metadata")
 
 
 class Event(Value):
-    """What happened. `raw` is the object as it arrived; what it lacks is None here."""
+    """What happened. `raw` is the object as it arrived; fields that it lacks are None here."""
 
     __slots__ = (
         "correlation_id",

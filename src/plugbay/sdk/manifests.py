@@ -1,4 +1,4 @@
-"""The manifest of a plugin, written from what its code declares: nothing has to be said twice.
+"""Writes the manifest of a plugin for each contract from its declarations.
 
     print(rune_manifest(plugin, command=["python3", "plugin.py"]))      # > rterm-plugin.json
     print(nexo_manifest(plugin, command=["python3", "plugin.py"]))      # > nexo-plugin.toml
@@ -7,30 +7,35 @@
     write_vai(plugin, Path("."))                                        # vai-plugin.toml, schemas/, bin/plugin
     print(mcp_manifest(plugin, command=["python3", "plugin.py"]))       # > .mcp.json
 
-Loaded by whoever names it, never by a plugin that serves. Whether the declarations make a good manifest is for those
-to judge who read it: `plugbay inspect` says.
+A plugin that serves never loads this module. Manifests are not validated here: `plugbay inspect` does that. Under vai
+the permissions of an export come from capabilities such as `network`, `filesystem=scratch`, `scope=chains:read` and
+`secret=jira_token`, of the plugin or of the export.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.kaged.messages import API_VERSION
-from plugbay.contracts.rune.messages import PROTOCOL
-from plugbay.sdk.contract_support import NEXO_HOOKS, hears
-from plugbay.sdk.contracts.ainb_names import ainb_name, manifest_of
-from plugbay.sdk.contracts.kaged_names import carried_capabilities, carried_hooks, kaged_name
-from plugbay.sdk.contracts.mcp_names import offered, server_name
-from plugbay.sdk.contracts.nexo_manifest import nexo_id, offered_name
-from plugbay.sdk.contracts.vai_manifest import manifest_of as vai_manifest_of
-from plugbay.sdk.contracts.vai_manifest import schemas_of
+from plugbay.contracts.rune.messages import PROTOCOL as RUNE_PROTOCOL
+from plugbay.contracts.vai.messages import PROTOCOL as VAI_PROTOCOL
+from plugbay.sdk.contract_support import NEXO_HOOKS, receives_event
+from plugbay.sdk.contracts.ainb import ainb_manifest_object, ainb_name
+from plugbay.sdk.contracts.kaged import supported_capabilities, supported_hooks
+from plugbay.sdk.contracts.mcp import server_name, tools_by_name
+from plugbay.sdk.contracts.nexo import nexo_id, nexo_tool_name
+from plugbay.sdk.contracts.vai import COMPACTOR, HARNESS, HOOK, TOOL, offers, package_id
+from plugbay.sdk.io.detect import kaged_name
+from plugbay.sdk.results import RESULT
+from plugbay.sdk.types.handlers import Compactor, Harness, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
+    from plugbay.sdk.contracts.vai import Offer
     from plugbay.sdk.plugin import Plugin
-    from plugbay.sdk.types.handlers import Tool
+
 
 MAX_DESCRIPTION = 200
 """Characters that the contract allows."""
@@ -65,7 +70,7 @@ def rune_manifest(plugin: Plugin, command: Sequence[str]) -> str:
     said = {
         "plugin_id": plugin.id,
         "plugin_version": plugin.version,
-        "protocol_version": PROTOCOL,
+        "protocol_version": RUNE_PROTOCOL,
         "display_name": plugin.name,
         "description": plugin.description,
         "process": {"command": program, "args": args},
@@ -104,7 +109,7 @@ def nexo_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         (
             "plugin.extends",
             {
-                "tools": [offered_name(id, tool) for tool in plugin.tools],
+                "tools": [nexo_tool_name(id, tool) for tool in plugin.tools],
                 "channels": list(plugin.channels),
                 "llm_providers": list(plugin.llm_providers),
                 "memory_backends": list(plugin.vector_backends),
@@ -113,7 +118,7 @@ def nexo_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         ),
         (
             "plugin.capabilities.broker",
-            {"subscribe": [pattern for pattern, _ in plugin.events if pattern and hears(pattern, plugin.id)]},
+            {"subscribe": [pattern for pattern, _ in plugin.events if pattern and receives_event(pattern, plugin.id)]},
         ),
     ]
     said = [(name, {key: value for key, value in table.items() if value != []}) for name, table in tables]
@@ -143,11 +148,11 @@ def kaged_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         "kaged_api": API_VERSION,
         "description": (plugin.description or plugin.name or plugin.id)[:MAX_DESCRIPTION],
         "command": list(command),
-        "capabilities": list(carried_capabilities(plugin.capabilities)),
+        "capabilities": list(supported_capabilities(plugin.capabilities)),
         "tools": [_tool(tool) for tool in plugin.tools.values()],
         "methods": list(plugin.methods),
         "notifications": plugin.notifications,
-        "hooks": list(carried_hooks(plugin)),
+        "hooks": list(supported_hooks(plugin)),
         "roles": _roles(plugin),
         "config_schema": plugin.config_schema,
         "system_config_schema": plugin.secrets_schema,
@@ -164,7 +169,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _roles(plugin: Plugin) -> list[str]:
     """Whoever has a hook of a session observes."""
-    observes = any(hook in plugin.hooks for hook in carried_hooks(plugin))
+    observes = any(hook in plugin.hooks for hook in supported_hooks(plugin))
     return [*(["observer"] if observes else ()), *(["compactor"] if plugin.compaction is not None else ())]
 
 
@@ -177,7 +182,7 @@ def ainb_manifest(plugin: Plugin) -> str:
     """The text of a `manifest.toml`."""
     return "\n".join(
         "".join(f"{line}\n" for line in _table(name, table, many=isinstance(section, list)))
-        for name, section in manifest_of(plugin).items()
+        for name, section in ainb_manifest_object(plugin).items()
         for table in (section if isinstance(section, list) else [section])
     )
 
@@ -206,7 +211,7 @@ VAI_PROGRAM = "bin/plugin"
 
 def vai_manifest(plugin: Plugin, entrypoint: Sequence[str] = (f"./{VAI_PROGRAM}",)) -> str:
     """The text of a `vai-plugin.toml` for a plugin that is started with `entrypoint`."""
-    manifest = vai_manifest_of(plugin, entrypoint)
+    manifest = vai_manifest_object(plugin, entrypoint)
     runtime, exports = manifest.pop("runtime"), manifest.pop("exports")
     tables = [_keys(manifest), _table("runtime", runtime, many=False), *map(_vai_export, exports)]
     return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
@@ -252,7 +257,7 @@ def mcp_manifest(plugin: Plugin, command: Sequence[str]) -> str:
     """
     import json
 
-    offered(plugin)
+    tools_by_name(plugin)
     program, *args = command
     entry = {"command": program, "args": args}
     return json.dumps({"mcpServers": {server_name(plugin.id): entry}}, indent=2, ensure_ascii=False) + "\n"
@@ -303,3 +308,119 @@ def _inline(value: Any) -> str:
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
+VAI_API_VERSION = "vai.plugin.v1"
+
+SECONDS = {HARNESS: 1_800, TOOL: 20, HOOK: 15, COMPACTOR: 120}
+"""How long an export of each kind may take whose author says nothing; what the contract's own example has."""
+
+SYSTEMS = ("linux", "darwin")
+
+PROCESSORS = ("amd64", "arm64")
+"""Python runs on all of them."""
+
+MAX_LABEL = 128
+"""Characters of what people read in lists."""
+
+
+def vai_manifest_object(plugin: Plugin, entrypoint: Sequence[str]) -> dict[str, Any]:
+    """The manifest as an object; what says nothing is left out."""
+    return {
+        "api_version": VAI_API_VERSION,
+        "package_id": package_id(plugin.id),
+        "version": plugin.version,
+        "name": (plugin.name or plugin.id)[:MAX_LABEL],
+        **_said(description=plugin.description),
+        "runtime": {
+            "protocol": VAI_PROTOCOL,
+            "transport": "stdio",
+            "entrypoint": list(entrypoint),
+            "os": list(SYSTEMS),
+            "arch": list(PROCESSORS),
+        },
+        "exports": [_export(plugin, offer) for offer in offers(plugin).values()],
+    }
+
+
+def schemas_of(plugin: Plugin) -> dict[str, dict[str, Any]]:
+    """Every schema that the manifest names, by its path."""
+    return {
+        path: schema
+        for offer in offers(plugin).values()
+        for path, schema in _schemas(plugin, offer).values()
+        if schema is not None
+    }
+
+
+def _export(plugin: Plugin, offer: Offer) -> dict[str, Any]:
+    terms = offer.handler.terms
+    seconds = SECONDS[offer.kind] if terms.timeout is None else terms.timeout
+    paths = {key: path for key, (path, schema) in _schemas(plugin, offer).items() if schema is not None}
+    config = paths.pop("config_schema", None)
+    return {
+        "id": offer.id,
+        "kind": offer.kind,
+        "display_name": offer.id.replace("_", " ").strip().title() or offer.id,
+        **_said(description=offer.handler.description, execution_class=terms.execution_class),
+        "default_timeout_ms": max(round(seconds * 1000), 1),
+        **_said(max_concurrency=terms.max_concurrency, config_schema=config),
+        "permissions": permissions_of((*plugin.capabilities, *terms.capabilities), plugin.secrets_schema),
+        offer.kind: {**_facts(offer), **paths},
+    }
+
+
+def _facts(offer: Offer) -> dict[str, Any]:
+    match offer.handler:
+        case Harness() as harness:
+            return {"mode": harness.mode, "fidelity": harness.fidelity, "supports": list(harness.supports)}
+        case Tool() as tool:
+            return {"effect_class": tool.effect, "streaming": tool.streaming}
+        case Compactor() as compactor:
+            return {
+                "target_context": compactor.target_context,
+                "supports_pinned_items": compactor.supports_pinned_items,
+            }
+    return {"subscribes_to": list(offer.by_event)}
+
+
+def permissions_of(capabilities: Iterable[str], secrets_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What these words ask for. Scopes need the network, and what may write may read, too."""
+    asked: dict[str, list[str]] = {"network": [], "filesystem": [], "scope": [], "secret": []}
+    for capability in dict.fromkeys(capabilities):
+        name, _, target = capability.partition("=")
+        if name in asked:
+            asked[name].append(target)
+    kinds = [kind for kind in ("scratch", "assets_ro") if kind in asked["filesystem"]]
+    slots = [*asked["secret"], *(secrets_schema or {}).get("properties", {})]
+    return {
+        "network": "egress" if asked["network"] or asked["scope"] else "none",
+        "filesystem": kinds[0] if kinds else "none",
+        "gateway_api_scopes": asked["scope"],
+        "secret_slots": list(dict.fromkeys(slots)),
+    }
+
+
+def _schemas(plugin: Plugin, offer: Offer) -> dict[str, tuple[str, dict[str, Any] | None]]:
+    """The schemas of an export by their key in the manifest, each with its path; None for those it does not have."""
+    own = offer.handler.terms.config_schema
+    found = {"config_schema": ("schemas/config.json", plugin.config_schema)}
+    if own is not None:
+        found["config_schema"] = (f"schemas/{offer.id}_config.json", own)
+    if isinstance(offer.handler, Tool):
+        found["input_schema"] = (f"schemas/{offer.id}_input.json", offer.handler.input_schema)
+        found["output_schema"] = (f"schemas/{offer.id}_output.json", structured(offer.handler.output_schema))
+    return found
+
+
+def structured(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The schema of structured output, which is an object, for a tool that returns what `schema` says."""
+    if schema is None or "object" in schema.get("type", "object"):  # a word, or a list of them
+        return schema
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {name: rule for name, rule in schema.items() if name != "$defs"}
+    return {"type": "object", "properties": {RESULT: inner}, "required": [RESULT], **shared}
+
+
+def _said(**facts: Any) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value not in (None, "")}

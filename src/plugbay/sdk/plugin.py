@@ -1,4 +1,4 @@
-"""`Plugin`: what an author writes. Handlers are plain or async functions; `run()` speaks the contract that greets it.
+"""`Plugin`: the declarations of an author. Handlers are plain or async functions; `run()` serves the host's contract.
 
     from plugbay.sdk import Plugin
 
@@ -10,7 +10,7 @@
 
     plugin.run()
 
-Owns the author's declarations. Knows no wire format, and nothing of when a handler runs.
+Every plugin loads this module, so it imports nothing that only some contracts need.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.declaring import declare, named_after, refuse_function, refuse_unfit, table, texts
+from plugbay.sdk.declarations import declare, function_name, refuse_function, refuse_unfit, table, texts
 from plugbay.sdk.io.stdio import ATTACH
-from plugbay.sdk.screens.surfaces import Surfaces
-from plugbay.sdk.types.handlers import Compactor, Export, Handler, Harness, Terms, Tool
+from plugbay.sdk.types.handlers import Command, Compactor, Export, Handler, Harness, Listener, Screen, Terms, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     Thing = TypeVar("Thing")
 
 
-class Plugin(Surfaces):
-    """A plugin: an id, a version, and what it offers.
+class Plugin:
+    """A plugin: an id, a version, and its exports.
 
     `manifest` is what a nexo host is shown instead of these few fields; `server_version` names the running program.
     `config_schema` and `secrets_schema` are JSON Schemas of what an operator may set. `eager` plugins are started with
@@ -59,7 +58,6 @@ class Plugin(Surfaces):
         eager: bool = False,
         idle_seconds: int | None = None,
     ) -> None:
-        super().__init__(eager=eager, idle_seconds=idle_seconds)
         self.id = id
         self.version = version
         self.name = name
@@ -80,14 +78,25 @@ class Plugin(Surfaces):
         self.channels: dict[str, object] = {}
         self.llm_providers: dict[str, Handler] = {}
         self.vector_backends: dict[str, object] = {}
-        self.welcomes: list[Handler] = []
-        self.farewells: list[Handler] = []
+        self.eager = eager
+        self.idle_seconds = idle_seconds
+        self.screens: dict[str, Screen] = {}
+        self.keys: list[Listener] = []
+        self.mice: list[Listener] = []
+        self.commands: dict[str, Handler] = {}
+        self.clis: dict[str, Command] = {}
+        self.actions: dict[str, Command] = {}
+        self.snapshots: list[tuple[str | None, Handler]] = []
+        self.latest: list[str] = []
+        self.topics: list[str] = []
+        self.ready_handlers: list[Handler] = []
+        self.shutdown_handlers: list[Handler] = []
         self._host: Context | None = None
 
     @classmethod
     def from_manifest(cls, text: str, *, capabilities: Iterable[str] = (), server_version: str | None = None) -> Plugin:
-        """A plugin that is what its `nexo-plugin.toml` says; a tool that is not declared there is refused."""
-        from plugbay.sdk.contracts.nexo_manifest import parse
+        """A plugin described by its `nexo-plugin.toml`; a tool that is not declared there is refused."""
+        from plugbay.sdk.contracts.nexo import parse
 
         manifest = parse(text)
         table = manifest["plugin"]
@@ -142,7 +151,7 @@ class Plugin(Surfaces):
         return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
-        """Answer a method of your own, such as `index.rebuild`; its parameters are given as those of a tool are."""
+        """Answer a method of your own, such as `index.rebuild`; it takes parameters as a tool does."""
         refuse_function("method", name)
 
         def register(function: Function) -> Function:
@@ -153,7 +162,7 @@ class Plugin(Surfaces):
         return register
 
     def on_event(self, pattern: str | None = None) -> Callable[[Function], Function]:
-        """Hear the events whose topic the pattern covers (`*` one segment, `>` the rest); without one, every event."""
+        """Receive events whose topic matches the pattern (`*` one segment, `>` the rest); without one, all events."""
         refuse_function("on_event", pattern)
 
         def register(function: Function) -> Function:
@@ -165,7 +174,7 @@ class Plugin(Surfaces):
     def hook(
         self, name: str, *more: str, export: str | None = None, description: str = "", **facts: Unpack[Facts]
     ) -> Callable[[Function], Function]:
-        """Have a say before or after something happens; one function may be there for several things.
+        """Run before or after something happens; one function may serve several events.
 
         Return `block`, `transform`, `override`, `inject` or nothing; in a hook of a session, a text is injected. Where
         hooks have names of their own, that is `export`, or the name of the function; those with one name are one.
@@ -174,7 +183,7 @@ class Plugin(Surfaces):
         terms = Terms(**facts)
 
         def register(function: Function) -> Function:
-            hook = Export(export or named_after(function, "hook"), description, function, terms)
+            hook = Export(export or function_name(function, "hook"), description, function, terms)
             for event in (name, *more):
                 declare(self.hooks, "hooks", event, hook)
             return function
@@ -198,7 +207,7 @@ class Plugin(Surfaces):
         ) -> Callable[[Function], Function]: ...
 
     def compactor(self, function: Any = None, **options: Any) -> Any:
-        """Make a conversation shorter: take a list of messages, return another, or None to leave it to the host.
+        """Shorten a conversation: take a list of messages, return another, or None to leave it to the host.
 
         With or without parentheses. `ctx.compaction` says how short it has to be and what is pinned, where a host says
         so; a text may be returned then, to stand for everything that nobody asked to keep.
@@ -231,7 +240,7 @@ class Plugin(Surfaces):
         terms = Terms(**facts)
 
         def register(function: Function) -> Function:
-            called = name or named_after(function, "harness")
+            called = name or function_name(function, "harness")
             harness = Harness(called, description, function, terms, mode=mode, fidelity=fidelity, supports=supports)
             declare(self.harnesses, "harnesses", called, harness)
             return function
@@ -239,7 +248,7 @@ class Plugin(Surfaces):
         return register
 
     def notifies(self, *names: str) -> None:
-        """Declare what may be published where hosts want to know that beforehand."""
+        """Declare the notifications that the plugin publishes, for hosts that require it."""
         self.notifications += [name for name in dict.fromkeys(names) if name not in self.notifications]
 
     def knob(self, name: str, *, type: str, label: str, binds_to: str = "", default: Any = None, **facts: Any) -> None:
@@ -251,28 +260,122 @@ class Plugin(Surfaces):
         declare(self.knobs, "knobs", name, {key: value for key, value in common.items() if value is not None})
 
     def llm_provider(self, name: str) -> Callable[[Function], Function]:
-        """Answer for a language model: return the text, the whole result, or yield pieces of either."""
+        """Provide a language model: return the text, the whole result, or yield pieces of either."""
         return self._handler(self.llm_providers, "llm_provider", name)
 
     def channel(self, kind: str) -> Callable[[Thing], Thing]:
-        """Carry messages: a class, or an instance of one, with `start(instance)`, `stop()` and `send(message)`."""
+        """Provide a message channel: a class or an instance with `start(instance)`, `stop()` and `send(message)`."""
         return self._object(self.channels, "channel", kind)
 
     def vector_backend(self, name: str) -> Callable[[Thing], Thing]:
-        """Store vectors: a class, or an instance, with `upsert`, `search` and `delete` of a collection."""
+        """Provide a vector store: a class, or an instance, with `upsert`, `search` and `delete` of a collection."""
         return self._object(self.vector_backends, "vector_backend", name)
 
+    def screen(self, name: str, *, min_size: tuple[int, int] = (1, 1)) -> Callable[[Function], Function]:
+        """Draw a screen: `def draw(canvas, ctx)` paints cells on a `Canvas` as large as the host's.
+
+        Where there is less room than `min_size` (columns, rows), a word about that is shown instead.
+        """
+        refuse_function("screen", name)
+
+        def register(function: Function) -> Function:
+            declare(self.screens, "screens", name, Screen(function, min_size))
+            return function
+
+        return register
+
+    def on_key(self, screen: str, *names: str, releases: bool = False) -> Callable[[Function], Function]:
+        """Handle the keys of a screen, or those with these names: `def key(key, ctx)`.
+
+        Names are `a`, `A`, `space`, `enter`, `esc`, `page_up`, `f5`, with `ctrl+`, `alt+`, `shift+` or `super+` before
+        them. That a key was let go is heard with `releases` only.
+        """
+        refuse_function("on_key", screen)
+
+        def register(function: Function) -> Function:
+            self.keys.append(Listener(function, screen, names, releases))
+            return function
+
+        return register
+
+    def on_mouse(self, screen: str) -> Callable[[Function], Function]:
+        """Handle mouse events of a screen: `def mouse(mouse, ctx)`."""
+        refuse_function("on_mouse", screen)
+
+        def register(function: Function) -> Function:
+            self.mice.append(Listener(function, screen))
+            return function
+
+        return register
+
+    def on_action(self, name: str) -> Callable[[Function], Function]:
+        """Offer a command of the host's palette: `def command(payload, ctx)`; it has no result."""
+        refuse_function("on_action", name)
+
+        def register(function: Function) -> Function:
+            declare(self.commands, "commands", name, Handler(function))
+            return function
+
+        return register
+
+    def cli(self, namespace: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
+        """Answer a command line: `def command(argv, ctx)`.
+
+        What it prints, and what it writes to `ctx.out` and `ctx.err`, is the output. Return a text, bytes, an exit
+        code, a `CliResult` or nothing; `sys.exit` ends it. With `concurrent` it may run beside other handlers.
+        """
+        refuse_function("cli", namespace)
+
+        def register(function: Function) -> Function:
+            declare(self.clis, "command lines", namespace, Command(function, concurrent))
+            return function
+
+        return register
+
+    def action(self, name: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
+        """Offer an action to other plugins: `def act(data, ctx)` takes bytes and returns bytes, a text or JSON.
+
+        With `concurrent` it may run beside other handlers.
+        """
+        refuse_function("action", name)
+
+        def register(function: Function) -> Function:
+            declare(self.actions, "actions", name, Command(function, concurrent))
+            return function
+
+        return register
+
+    def on_snapshot(self, topic: str | None = None, *, latest: bool = False) -> Callable[[Function], Function]:
+        """Receive the snapshots of a topic: `def seen(snapshot, ctx)`. The SDK subscribes to it.
+
+        Without a topic, hear everything that arrives, and subscribe to nothing. `latest`: only the newest matters, so
+        the host may stop an idle plugin that waits for it.
+        """
+        refuse_function("on_snapshot", topic)
+
+        def register(function: Function) -> Function:
+            self.snapshots.append((topic, Handler(function)))
+            if latest and topic is not None and topic not in self.latest:
+                self.latest.append(topic)
+            return function
+
+        return register
+
+    def publishes(self, *topics: str) -> None:
+        """Declare the topics of the snapshots that this plugin publishes, for hosts that require it."""
+        self.topics += [topic for topic in dict.fromkeys(topics) if topic not in self.topics]
+
     def on_ready(self, function: Function) -> Function:
-        """Run the function once the host has greeted us.
+        """Run the function once, after the host's greeting.
 
         Where handlers take turns this takes one, so what goes on for long belongs in a thread or a task of its own.
         """
-        self.welcomes.append(Handler(function))
+        self.ready_handlers.append(Handler(function))
         return function
 
     def on_shutdown(self, function: Function) -> Function:
-        """Run the function before we leave; what it raises is told to the host."""
-        self.farewells.append(Handler(function))
+        """Run the function before the plugin exits; an exception is reported to the host."""
+        self.shutdown_handlers.append(Handler(function))
         return function
 
     def _handler(self, declared: dict[str, Handler], what: str, name: str) -> Callable[[Function], Function]:
@@ -294,12 +397,12 @@ class Plugin(Surfaces):
         return register
 
     def _refuse_undeclared(self, tool: str) -> None:
-        """A host turns away a plugin that offers what its manifest does not declare; better to hear it now."""
+        """Refuse an undeclared tool now: a host would refuse the whole plugin."""
         if self.manifest is None:
             return
-        from plugbay.sdk.contracts.nexo_manifest import declared_tools, offered_name
+        from plugbay.sdk.contracts.nexo import declared_tools, nexo_tool_name
 
-        offered = offered_name(self.manifest["plugin"]["id"], tool)
+        offered = nexo_tool_name(self.manifest["plugin"]["id"], tool)
         if offered not in declared_tools(self.manifest):
             raise ValueError(f"the manifest does not declare {offered!r} in plugin.extends.tools")
 
@@ -316,20 +419,20 @@ class Plugin(Surfaces):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the operator configured, once the host has said it."""
+        """The operator's configuration; empty until the host has sent it."""
         return self.host.config
 
     @property
     def secrets(self) -> Mapping[str, Any]:
-        """What the operator keeps secret, once the host has said it; masked when it is printed."""
+        """The operator's secrets; empty until the host has sent them. Masked when printed."""
         return self.host.secrets
 
     def connect(self, host: Context) -> None:
-        """From now on there is a host with services."""
+        """Set the host's services for code outside of handlers."""
         self._host = host
 
     def invoke(self, tool: str, given: Any, context: Mapping[str, Any], contract: str = "") -> Any:
-        """Run a tool here and now: its value, or a `Failure`. `contract` is what the host speaks, if there is one."""
+        """Run a tool on this thread: its value, or a `Failure`. `contract` is the host's, if there is a host."""
         found = self.tools.get(tool)
         if found is None:
             return Failure(Code.NOT_FOUND, f"there is no tool {tool!r}", origin=Origin.PLUGIN)
@@ -338,7 +441,7 @@ class Plugin(Surfaces):
         return invoke(found, given, context, self.id, contract)
 
     def run(self) -> NoReturn:
-        """Serve the host that started this process, or that this process is attached to, then leave. Never returns."""
+        """Serve the host that started this process, or that it is attached to, then exit. Never returns."""
         if ATTACH in os.environ:
             from plugbay.sdk.attach import serve_attached
 

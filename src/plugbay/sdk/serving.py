@@ -1,9 +1,8 @@
-"""Where a plugin's conversation begins: hear the host's first words, and speak its contract.
+"""Serves a plugin: detects the contract from the host's first message and loads the module of that contract.
 
-The rune loop is here too, because it is all that most plugins need: blocking, one thread, no asyncio. Every other
-contract is loaded when its host has spoken. After its answer a rune plugin waits for the end of its input before it
-leaves: real hosts reap the child while they still read from it, and a plugin that exits at once is sometimes reported
-as crashed.
+The rune loop is here, because most plugins need no more: blocking, one thread, no asyncio. After its answer a rune
+plugin waits for the end of its input: real hosts reap the child while they still read from it, and sometimes report a
+plugin that exits at once as crashed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI, detect
-from plugbay.sdk.io.stdio import claim, leave, note, when_alone
+from plugbay.sdk.io.stdio import claim, leave, note, when_host_gone
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
@@ -50,7 +49,7 @@ def serve(plugin: Plugin) -> NoReturn:
     _serving = True
     wire, codec = claim(), stdlib_codec()
     first = begin(plugin, wire, codec)
-    when_alone(wire, lambda: leave(1))
+    when_host_gone(wire, lambda: leave(1))
     leave(serve_rune(plugin, wire, codec, first))
 
 
@@ -92,7 +91,7 @@ def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
     """The contract the host speaks, and everything it has said so far."""
 
     def owns(method: str) -> bool:
-        from plugbay.sdk.contracts.kaged_names import is_own_method
+        from plugbay.sdk.io.detect import is_own_method
 
         return is_own_method(plugin, method)
 

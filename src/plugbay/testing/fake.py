@@ -16,7 +16,7 @@ from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.sdk import Plugin, manifests
-from plugbay.sdk.contracts.ainb_names import ainb_name
+from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.testing.faults import Fault
 from plugbay.testing.script import Script, make_script
 

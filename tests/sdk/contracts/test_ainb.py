@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,20 @@ from typing import Any
 
 import pytest
 
-from plugbay.sdk import Plugin
-from plugbay.sdk.contracts.ainb import AinbDuties
+from plugbay.sdk import Plugin, ToolError
+from plugbay.sdk.context import unconnected
+from plugbay.sdk.contracts.ainb import (
+    DONE,
+    FAILED,
+    MISUSED,
+    AinbDispatcher,
+    ainb_manifest_object,
+    ainb_name,
+    subscribed_topics,
+    supported_capabilities,
+    tool_command_task,
+    tool_namespaces,
+)
 from tests.sdk.processes import Framed, framed, gate, open_gate, running, running_framed
 from tests.support.requirements import requirement
 
@@ -577,7 +590,7 @@ def test_handlers_run_one_at_a_time_in_order_with_keys_before_what_waits(tmp_pat
 @requirement("ainb:sdk-bounded")
 def test_a_storm_drops_the_oldest_and_says_so(tmp_path: Path) -> None:
     path = gate(tmp_path)
-    small = "import plugbay.sdk.runtime.turns as t; t.Turns.__init__.__defaults__ = (2, 3, 1 << 20)"
+    small = "import plugbay.sdk.runtime.executor as t; t.SerialQueue.__init__.__defaults__ = (2, 3, 1 << 20)"
     with running_framed(tmp_path, f"{ORDERED}\n{small}") as plugin:
         plugin.greet()
         plugin.snapshot("t", b"hold")
@@ -681,9 +694,151 @@ def test_listening_to_a_screen_that_is_none_is_a_mistake_that_is_told() -> None:
     plugin = Plugin("p")
     plugin.on_key("main")(print)
     with pytest.raises(ValueError, match="'main' are listened to, but it is no screen"):
-        AinbDuties(plugin)
+        AinbDispatcher(plugin)
     plugin.screen("main")(print)
-    assert AinbDuties(plugin).serves()
+    assert AinbDispatcher(plugin).serves()
     plugin.on_key("main", "ctl+a")(print)
     with pytest.raises(ValueError, match="no key is called 'ctl\\+a'"):
-        AinbDuties(plugin)
+        AinbDispatcher(plugin)
+
+
+@requirement("ainb:sdk-name")
+@pytest.mark.parametrize(
+    ("id", "name"),
+    [
+        ("burndown", "burndown"),
+        ("example.weather", "example.weather"),
+        ("../x", "-x"),
+        ("a/b\\c", "a-b-c"),
+        ("a\n", "a-"),
+    ],
+)
+def test_a_name_can_be_that_of_a_folder(id: str, name: str) -> None:
+    assert ainb_name(id) == name
+
+
+@requirement("ainb:sdk-what-is-not-carried")
+@pytest.mark.parametrize(
+    ("capabilities", "grants"),
+    [
+        ([], {}),
+        (["event_bus"], {"event_bus": True}),
+        (["network=a.b", "network=c.d:8080", "network=a.b"], {"network": ["a.b", "c.d:8080"]}),
+        (["network=a.b", "network", "network=c.d"], {"network": True}),
+        (["read_paths=~/a=b"], {"read_paths": ["~/a=b"]}),
+        (["secrets:read=key", "net:[]", "kaged:storage:read", "filesystem.read"], {"secrets:read": ["key"]}),
+    ],
+)
+def test_capabilities_become_grants_and_those_of_others_are_left_out(
+    capabilities: list[str], grants: dict[str, object]
+) -> None:
+    assert supported_capabilities(capabilities) == grants
+
+
+@requirement("ainb:sdk-what-is-not-carried")
+def test_what_ainb_has_no_word_for_is_not_in_the_manifest() -> None:
+    plugin = Plugin("p", "1.0.0", capabilities=["net:[]"])
+    plugin.hook("on_session_start")(print)
+    plugin.knob("speed", type="range", label="Speed", min=0, max=1)
+    assert ainb_manifest_object(plugin) == {"plugin": {"name": "p", "version": "1.0.0", "abi_version": 2}}
+
+
+def test_tools_are_behind_one_command_line_unless_its_name_is_taken() -> None:
+    plugin = Plugin("-example.the shop")
+    assert tool_namespaces(plugin) == []
+    plugin.tool("quote")(lambda: 1)
+    plugin.tool("sell")(lambda: 1)
+    assert tool_namespaces(plugin) == ["example.the-shop"]
+    assert ainb_manifest_object(plugin)["provides"] == {"cli_namespaces": ["example.the-shop"]}
+    plugin.cli("example.the-shop")(print)
+    assert tool_namespaces(plugin) == []
+
+
+@requirement("ainb:sdk-subscriptions")
+def test_topics_with_handlers_are_subscribed_to_once() -> None:
+    plugin = Plugin("p")
+    for topic in ("b", "a", None, "b"):
+        plugin.on_snapshot(topic)(print)
+    assert subscribed_topics(plugin) == ["b", "a"]
+
+
+@requirement("ainb:sdk-actions")
+def test_an_action_is_found_among_the_command_lines() -> None:
+    plugin = Plugin("p")
+    plugin.cli("usage")(print)
+    plugin.action("usage")(print)
+    plugin.action("usage.total")(print)
+    assert ainb_manifest_object(plugin)["provides"] == {"cli_namespaces": ["usage", "usage.total"]}
+
+
+plugin = Plugin("shop")
+
+
+@plugin.tool()
+def quote(city: str, days: int = 1) -> dict[str, Any]:
+    """Say what it costs."""
+    if city == "Nowhere":
+        raise ToolError("there is no such place: Nowhere\udc80", code="not_found")
+    return {"city": city, "sum": float("nan") if days == 0 else days}
+
+
+@plugin.tool("later")
+async def quote_later(city: str, ctx: Any) -> str:
+    if not city:
+        raise SystemExit(3)
+    return f"{city}{ctx.plugin_id}"
+
+
+@plugin.tool()
+def lines() -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+def run(*argv: str) -> tuple[str, str, int]:
+    task = tool_command_task(plugin.tools, argv)
+    assert task.concurrent
+    value = task.call(lambda said, stop: unconnected("p", said, stop=stop), print)
+    later = task.handler.is_async
+    output = asyncio.run(task.settle_later(value, print)) if later else task.settle(value, print)
+    return output["stdout"].decode(), output["stderr"].decode(), output["exit_code"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdout"),
+    [
+        ([], "quote  Say what it costs.\nlater\nlines\n"),
+        (["quote", '{"city": "Lima"}'], '{"city":"Lima","sum":1}\n'),
+        (["later", '{"city": "Lima"}'], '"Limap"\n'),
+        (["lines"], '"ab"\n'),
+    ],
+)
+def test_a_result_is_json_on_stdout(argv: list[str], stdout: str) -> None:
+    assert run(*argv) == (stdout, "", DONE)
+
+
+@pytest.mark.parametrize(
+    ("argv", "stderr", "status"),
+    [
+        (["qoute"], "tool_not_exposed: there is no tool 'qoute'; there is quote, later, lines\n", MISUSED),
+        (["quote", "{"], "invalid_input: the input of quote is no JSON: ", MISUSED),
+        (["quote", "\udc80"], "invalid_input: the input of quote is no JSON: ", MISUSED),
+        (["quote", "{}", "{}"], "invalid_input: quote takes its input as one JSON value, not as 2 words\n", MISUSED),
+        (["quote"], "invalid_input: city: is required\n", MISUSED),
+        (["quote", '{"city": "Nowhere"}'], "not_found: there is no such place: Nowhere\\udc80\n", FAILED),
+        (["quote", '{"city": "", "days": 0}'], "plugin_error: the result cannot be sent: at /sum: nan", FAILED),
+        (["later", '{"city": ""}'], "plugin_error: SystemExit: 3\n", FAILED),
+    ],
+)
+def test_what_went_wrong_is_a_code_and_a_message_on_stderr(argv: list[str], stderr: str, status: int) -> None:
+    said, error, code = run(*argv)
+    assert (said, error.startswith(stderr), code) == ("", True, status), error
+
+
+def test_a_call_that_is_cancelled_before_its_turn_says_so() -> None:
+    for words in (["quote", '{"city": "Lima"}'], ["later", '{"city": "Lima"}']):
+        task = tool_command_task(plugin.tools, words)
+        task.cancel("enough")
+        value = task.call(lambda said, stop: unconnected(), print)
+        for output in (task.settle(value, print), asyncio.run(task.settle_later(value, print))):
+            assert output == {"stdout": b"", "stderr": b"cancelled: enough\n", "exit_code": FAILED}

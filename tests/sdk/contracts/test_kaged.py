@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Code, Failure
-from plugbay.sdk.contracts.kaged import kaged_failure
-from plugbay.sdk.runtime.workers import MAX_THREADS
-from tests.sdk.processes import Plugin, gate, open_gate, running
+from plugbay.sdk import Plugin
+from plugbay.sdk.contracts.kaged import kaged_failure, supported_capabilities, supported_hooks
+from plugbay.sdk.io.detect import is_own_method, kaged_name
+from plugbay.sdk.runtime.executor import MAX_THREADS
+from tests.sdk.processes import PluginProcess, gate, open_gate, running
 from tests.support.requirements import requirement
 
 GREETING = {"daemon_version": "0.1.0", "api_version": 1, "plugin_name": "a-p", "projects": ["proj"]}
+
 CONTEXT = {
     "operator_id": "op",
     "project_id": "proj",
@@ -24,7 +27,7 @@ CONTEXT = {
 }
 
 
-def greet(plugin: Plugin, **more: Any) -> Any:
+def greet(plugin: PluginProcess, **more: Any) -> Any:
     answer = plugin.ask("initialize", **{**GREETING, "storage_available": True, **more})
     plugin.send(method="initialized", params={})
     return answer
@@ -93,7 +96,7 @@ def heard(event): pass
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginProcess]:
     """One process for many tests: it keeps nothing between calls."""
     with running(tmp_path_factory.mktemp("everything"), EVERYTHING) as plugin:
         greet(plugin)
@@ -136,7 +139,7 @@ def test_both_probes_are_answered_while_handlers_are_busy(tmp_path: Path, method
 
 
 @requirement("kaged:sdk-tools", "kaged:sdk-context")
-def test_a_tool_gets_its_arguments_and_who_it_is_for(everything: Plugin) -> None:
+def test_a_tool_gets_its_arguments_and_who_it_is_for(everything: PluginProcess) -> None:
     assert everything.ask("a-p.echo", x=1, _context=CONTEXT) == {"x": 1}
     path = "primary.subagents.x"
     assert everything.ask("a-p.who", _context=CONTEXT) == ["a-p", path, path, "ses", "proj", "op", "req"]
@@ -145,7 +148,7 @@ def test_a_tool_gets_its_arguments_and_who_it_is_for(everything: Plugin) -> None
 
 
 @requirement("kaged:sdk-methods")
-def test_a_method_is_answered_under_its_own_name(everything: Plugin) -> None:
+def test_a_method_is_answered_under_its_own_name(everything: PluginProcess) -> None:
     assert everything.ask("index.rebuild", deep=True, _context=CONTEXT) == [True, "ses"]
     assert everything.ask("index.rebuild")["code"] == -32602
     for method in ("index.other", "echo", "a-p.other", "A.P.echo", "tool.invoke", "kaged.hook.before_message"):
@@ -167,13 +170,15 @@ def test_a_method_is_answered_under_its_own_name(everything: Plugin) -> None:
         ("denied", -32000, {"code": "tool_denied"}),
     ],
 )
-def test_what_a_tool_raises_has_its_number(everything: Plugin, way: str, error: str, code: int, data: Any) -> None:
+def test_what_a_tool_raises_has_its_number(
+    everything: PluginProcess, way: str, error: str, code: int, data: Any
+) -> None:
     answer = everything.ask(f"a-p.{way}", error=error)
     assert (answer["code"], answer.get("data"), "x" in answer["message"]) == (code, data, True)
 
 
 @requirement("kaged:sdk-errors")
-def test_arguments_that_do_not_fit_are_invalid_parameters(everything: Plugin) -> None:
+def test_arguments_that_do_not_fit_are_invalid_parameters(everything: PluginProcess) -> None:
     answer = everything.ask("a-p.fails", other=1)
     assert (answer["code"], answer["message"]) == (-32602, "error: is required; other: is unknown; there is error")
     assert answer["data"]["code"] == "invalid_input"
@@ -182,7 +187,7 @@ def test_arguments_that_do_not_fit_are_invalid_parameters(everything: Plugin) ->
 
 @requirement("kaged:sdk-errors")
 @pytest.mark.parametrize("what", ["set", "huge"])
-def test_a_result_that_cannot_be_sent_is_an_error_and_not_a_silence(everything: Plugin, what: str) -> None:
+def test_a_result_that_cannot_be_sent_is_an_error_and_not_a_silence(everything: PluginProcess, what: str) -> None:
     answer = everything.ask("a-p.returns", what=what)
     assert (answer["code"], "cannot be sent" in answer["message"]) == (-32603, True)
     everything.request("a-p.returns", what="none")
@@ -195,7 +200,7 @@ def test_a_failure_without_a_word_of_its_own_says_ours() -> None:
 
 
 @requirement("kaged:sdk-hooks")
-def test_hooks_have_their_say(everything: Plugin) -> None:
+def test_hooks_have_their_say(everything: PluginProcess) -> None:
     def fire(hook: str, **event: Any) -> Any:
         return everything.ask(f"kaged.hook.{hook}", **event, _context=CONTEXT)
 
@@ -209,7 +214,7 @@ def test_hooks_have_their_say(everything: Plugin) -> None:
 
 @requirement("kaged:sdk-notifications")
 @pytest.mark.parametrize("way", ["publishes", "publishes_later"])
-def test_only_what_is_declared_is_published(everything: Plugin, way: str) -> None:
+def test_only_what_is_declared_is_published(everything: PluginProcess, way: str) -> None:
     for name in ("changed", "gone.far", "plugin.a-p.changed"):
         call = everything.request(f"a-p.{way}", name=name, payload={"n": 1})
         method = name.removeprefix("plugin.a-p.")
@@ -220,7 +225,7 @@ def test_only_what_is_declared_is_published(everything: Plugin, way: str) -> Non
 
 
 @requirement("kaged:sdk-what-is-not-carried")
-def test_what_kaged_does_not_carry_is_said_to_be_missing(everything: Plugin) -> None:
+def test_what_kaged_does_not_carry_is_said_to_be_missing(everything: PluginProcess) -> None:
     assert (
         "this host speaks kaged and does not offer ctx.memory; hosts of nexo do"
         in everything.ask("a-p.asks_memory")["message"]
@@ -279,7 +284,7 @@ CONVERSATION = [
 
 
 @pytest.fixture(scope="module")
-def storing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+def storing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginProcess]:
     with running(tmp_path_factory.mktemp("storing"), STORING) as plugin:
         greet(plugin)
         yield plugin
@@ -288,7 +293,7 @@ def storing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
 @pytest.mark.parametrize("way", ["", "_later"], ids=["plain", "async"])
 class TestStorage:
     @requirement("kaged:sdk-storage")
-    def test_values_are_kept_by_the_host(self, storing: Plugin, way: str) -> None:
+    def test_values_are_kept_by_the_host(self, storing: PluginProcess, way: str) -> None:
         call = storing.request(f"p.stores{way}")
         for method, params, result in CONVERSATION:
             asked = storing.read()
@@ -298,7 +303,7 @@ class TestStorage:
         assert storing.read() == answer
 
     @requirement("kaged:sdk-storage-refused")
-    def test_a_refusal_says_why(self, storing: Plugin, way: str) -> None:
+    def test_a_refusal_says_why(self, storing: PluginProcess, way: str) -> None:
         storing.request(f"p.refused{way}")
         refusal = {"code": -32000, "message": "not granted", "data": {"code": "capability_not_allowed"}}
         storing.send(id=storing.read()["id"], error=refusal)
@@ -313,7 +318,7 @@ class TestStorage:
 
 
 @requirement("kaged:sdk-storage")
-def test_storage_is_there_outside_of_handlers(storing: Plugin) -> None:
+def test_storage_is_there_outside_of_handlers(storing: PluginProcess) -> None:
     storing.request("p.stores_outside")
     storing.send(id=storing.read()["id"], result={"value": 7, "found": True})
     assert storing.read()["result"] == [7]
@@ -403,7 +408,7 @@ def test_an_observer_has_its_say_in_the_same_answer(tmp_path: Path, kind: str, o
 
 
 def test_a_compactor_for_which_there_is_no_room_says_so(tmp_path: Path) -> None:
-    small = "import plugbay.sdk.runtime.workers as w; w.Workers.__init__.__defaults__ = (1, 0)"
+    small = "import plugbay.sdk.runtime.executor as w; w.Workers.__init__.__defaults__ = (1, 0)"
     with running(tmp_path, f"{COMPACTING.format(kind='def')}\n{small}") as plugin:
         answer = plugin.ask("kaged.hook.pre_compact", messages=[{}])
         assert (answer["code"], answer["data"]) == (-32000, {"code": "unavailable", "retry_after_ms": 1000})
@@ -474,3 +479,43 @@ def test_the_end_of_input_is_a_good_bye_too(tmp_path: Path) -> None:
         assert plugin.ask("p.echo", x=1) == {"x": 1}
         plugin.close()
         assert plugin.status() == 0
+
+
+@requirement("kaged:sdk-name")
+@pytest.mark.parametrize(
+    ("id", "mapped"), [("memory", "memory"), ("example.weather", "example-weather"), ("My_Plugin 2", "my-plugin-2")]
+)
+def test_an_id_is_mapped_to_the_alphabet(id: str, mapped: str) -> None:
+    assert kaged_name(id) == mapped
+
+
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [
+        ("a-b.echo", True),
+        ("index.rebuild", True),
+        ("a.b.echo", False),
+        ("a-b.other", False),
+        ("a-b", False),
+        ("echo", False),
+    ],
+)
+def test_a_plugin_knows_what_only_a_daemon_would_ask_for(method: str, own: bool) -> None:
+    plugin = Plugin("a.b")
+    plugin.tool("echo")(lambda: 1)
+    plugin.method("index.rebuild")(lambda: 1)
+    assert is_own_method(plugin, method) is own
+
+
+@requirement("kaged:sdk-what-is-not-carried")
+def test_hooks_and_capabilities_of_other_contracts_are_left_out() -> None:
+    def handler(event: Any) -> None: ...
+
+    plugin = Plugin("p")
+    for hook in ("post_compact", "before_message", "on_session_start"):
+        plugin.hook(hook)(handler)
+    assert supported_hooks(plugin) == ("on_session_start", "post_compact")
+    plugin.compactor(handler)
+    assert supported_hooks(plugin) == ("on_session_start", "pre_compact", "post_compact")
+    capabilities = ("filesystem.read", "net:[]", "kaged:storage:read", "read:fs:/a", "network")
+    assert supported_capabilities(capabilities) == ("net:[]", "kaged:storage:read", "read:fs:/a")

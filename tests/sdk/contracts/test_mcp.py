@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plugbay.sdk.contracts.mcp import reports
+from plugbay.sdk import Plugin
+from plugbay.sdk.contracts.mcp import (
+    LONGEST,
+    CallResult,
+    definition,
+    progress_reporter,
+    promised_schema,
+    server_name,
+    tool_name,
+    tools_by_name,
+)
+from plugbay.sdk.errors import Cancelled, ToolError
+from plugbay.sdk.results import ToolResult
+from plugbay.sdk.types.handlers import Tool
 from tests.sdk.processes import PATHS, Mcp, gate, open_gate, running_mcp
 from tests.support.requirements import requirement
 
@@ -171,7 +184,7 @@ def test_progress_goes_to_whoever_gave_a_token(plugin: Mcp) -> None:
 
 def test_progress_grows_whatever_is_said() -> None:
     sent: list[Any] = []
-    report = reports(sent.append)
+    report = progress_reporter(sent.append)
     for more in ({"progress": 2.5}, {"progress": True}, {"progress": "x", "total": "y"}, {"progress": -1}):
         report("", more)
     assert [item["progress"] for item in sent] == [2.5, 3.5, 4.5, 5.5]
@@ -307,3 +320,158 @@ def test_two_tools_with_one_name_there_are_told_at_once(tmp_path: Path) -> None:
         [sys.executable, "-S", str(file)], input=b'{"method":"server/discover"}\n', capture_output=True, check=False
     )
     assert b"two tools of p have one name in MCP's alphabet: a b, a/b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("id", "name"),
+    [("tea-shop", "tea-shop"), ("example.weather", "example-weather"), ("acme/devkit", "acme-devkit"), ("été", "-t-")],
+)
+def test_a_server_is_called_by_what_clients_take(id: str, name: str) -> None:
+    assert server_name(id) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("look", "look"),
+        ("admin.tools_List-2", "admin.tools_List-2"),
+        ("sky map/now", "sky_map_now"),
+        ("x" * 200, "x" * LONGEST),
+    ],
+)
+def test_a_tool_has_its_own_name_as_far_as_mcp_has_the_letters(given: str, name: str) -> None:
+    assert tool_name(given) == name
+
+
+def test_every_tool_is_offered_under_its_name() -> None:
+    plugin = Plugin("p")
+    plugin.tool("look")(lambda: 1)
+    plugin.tool("look up")(lambda: 2)
+    assert [(name, tool.name) for name, tool in tools_by_name(plugin).items()] == [
+        ("look", "look"),
+        ("look_up", "look up"),
+    ]
+
+
+TEXT = {"type": "string"}
+
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+
+def called(schema: dict[str, Any] | None = None, check: Callable[[], None] = lambda: None) -> CallResult:
+    return CallResult(Tool("t", "", lambda: None, output_schema=schema), check)
+
+
+@requirement("mcp:sdk-definitions")
+def test_a_definition_has_schemas_and_hints_and_nothing_that_was_not_said() -> None:
+    def look(city: str, days: int = 1) -> list[str]:
+        return []
+
+    assert definition("look", Tool("look", "Looks.", look, effect="read_only", output_schema=TEXT)) == {
+        "name": "look",
+        "description": "Looks.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"city": TEXT, "days": {"type": "integer", "default": 1}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {"type": "object", "properties": {"result": TEXT}, "required": ["result"]},
+        "annotations": {"readOnlyHint": True},
+    }
+    bare = definition("t", Tool("t", "", lambda: None, {"properties": {}}))
+    assert bare == {"name": "t", "inputSchema": {"properties": {}, "type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("effect", "hints"),
+    [
+        ("read_only", {"readOnlyHint": True}),
+        ("idempotent_write", {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True}),
+        ("non_idempotent_write", {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}),
+        ("unknown", None),
+    ],
+)
+@requirement("mcp:sdk-annotations")
+def test_what_a_tool_does_to_the_world_becomes_hints(effect: str, hints: Any) -> None:
+    assert definition("t", Tool("t", "", lambda: None, effect=effect)).get("annotations") == hints
+
+
+def test_a_schema_of_something_else_than_an_object_is_one_of_an_object_around_it() -> None:
+    assert promised_schema(None) is None
+    assert promised_schema(POINT) is POINT
+    shared = {"type": "array", "items": {"$ref": "#/$defs/P"}, "$defs": {"P": POINT}}
+    assert promised_schema(shared) == {
+        "type": "object",
+        "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/P"}}},
+        "required": ["result"],
+        "$defs": {"P": POINT},
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "result"),
+    [
+        ("hi", None, {"content": text("hi")}),
+        ("hi", TEXT, {"content": text("hi"), "structuredContent": {"result": "hi"}}),
+        (None, None, {"content": []}),
+        ({"x": 1}, None, {"content": text('{"x":1}'), "structuredContent": {"x": 1}}),
+        ({"x": 1}, POINT, {"content": text('{"x":1}'), "structuredContent": {"x": 1}}),
+        (
+            {"x": 1},
+            {"type": ["object", "null"]},
+            {"content": text('{"result":{"x":1}}'), "structuredContent": {"result": {"x": 1}}},
+        ),
+        ([1, 2], None, {"content": text('{"result":[1,2]}'), "structuredContent": {"result": [1, 2]}}),
+        (
+            ToolResult(["a", {"type": "image"}], {"x": 1}, is_error=True),
+            None,
+            {
+                "content": [{"type": "text", "text": "a"}, {"type": "image"}],
+                "structuredContent": {"x": 1},
+                "isError": True,
+            },
+        ),
+        (ToolResult(structured_output={"x": 1}), None, {"content": text('{"x":1}'), "structuredContent": {"x": 1}}),
+    ],
+)
+@requirement("mcp:sdk-results")
+def test_what_a_tool_returns_becomes_content_and_structured_content(value: Any, schema: Any, result: Any) -> None:
+    assert called(schema).whole(value) == result
+
+
+@pytest.mark.parametrize(
+    ("pieces", "result"),
+    [
+        (["a", "b"], {"content": text("ab")}),
+        ([], {"content": []}),
+        (["a", "b", {"type": "image"}], {"content": [*text("ab"), {"type": "image"}]}),
+        ([1, {"x": 2}], {"content": text('{"result":[1,{"x":2}]}'), "structuredContent": {"result": [1, {"x": 2}]}}),
+        (["a", ToolResult("all")], {"content": text("all")}),
+    ],
+)
+@requirement("mcp:sdk-results")
+def test_what_a_tool_yields_is_put_together(pieces: list[Any], result: Any) -> None:
+    collector = called()
+    for piece in pieces:
+        collector.add(piece)
+    assert collector.end() == result
+
+
+def test_what_has_no_json_form_is_an_error_of_the_tool() -> None:
+    with pytest.raises(ToolError, match="the result cannot be sent: at /x: nan has no JSON form"):
+        called().whole({"x": float("nan")})
+
+
+@pytest.mark.parametrize("value", ["\udc80", ToolResult([{"type": "image", "data": b"x"}])])
+def test_content_that_has_no_json_form_is_one_too(value: Any) -> None:
+    with pytest.raises(ToolError, match="the result cannot be sent"):
+        called().whole(value)
+
+
+def test_a_tool_that_yields_stops_when_it_is_cancelled() -> None:
+    def check() -> None:
+        raise Cancelled("enough")
+
+    with pytest.raises(Cancelled, match="enough"):
+        called(check=check).add("a")

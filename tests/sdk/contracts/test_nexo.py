@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.sdk.processes import Plugin, running
+from plugbay.sdk.contracts.nexo import declared_tools, default_manifest, nexo_id, nexo_tool_name, parse
+from tests.sdk.processes import PluginProcess, running
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
@@ -148,7 +149,7 @@ class Store:
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginProcess]:
     """One process for many tests: it keeps nothing between calls."""
     with running(tmp_path_factory.mktemp("everything"), EVERYTHING) as plugin:
         yield plugin
@@ -170,7 +171,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
     ],
 )
 def test_what_a_tool_raises_has_its_number(
-    everything: Plugin, way: str, error: str, code: int, data: dict[str, Any] | None
+    everything: PluginProcess, way: str, error: str, code: int, data: dict[str, Any] | None
 ) -> None:
     answer = everything.tool(way, {"error": error})
     assert (answer["code"], answer.get("data"), "x" in answer["message"]) == (code, data, True)
@@ -178,19 +179,19 @@ def test_what_a_tool_raises_has_its_number(
 
 @requirement("nexo:sdk-tool-errors")
 @pytest.mark.parametrize("what", ["set", "nan", "huge"])
-def test_a_result_that_cannot_be_sent_is_an_error_and_not_a_silence(everything: Plugin, what: str) -> None:
+def test_a_result_that_cannot_be_sent_is_an_error_and_not_a_silence(everything: PluginProcess, what: str) -> None:
     answer = everything.tool("returns", {"what": what})
     assert (answer["code"], "cannot be sent" in answer["message"]) == (-33403, True)
     everything.request("tool.invoke", tool_name="p_returns", args={"what": "none"})
     assert everything.read()["result"] is None
 
 
-def test_a_plain_handler_may_return_something_to_await(everything: Plugin) -> None:
+def test_a_plain_handler_may_return_something_to_await(everything: PluginProcess) -> None:
     assert everything.tool("returns_coroutine") == "later"
 
 
 @requirement("nexo:sdk-hook-block")
-def test_hooks_have_their_say(everything: Plugin) -> None:
+def test_hooks_have_their_say(everything: PluginProcess) -> None:
     def said(body: str) -> Any:
         return everything.ask("hook.on_hook", plugin_id="p", hook_name="before_message", event={"body": body})
 
@@ -200,7 +201,7 @@ def test_hooks_have_their_say(everything: Plugin) -> None:
 
 
 @requirement("nexo:sdk-channel", "nexo:sdk-host-outside-handlers")
-def test_channels_start_send_and_say_what_they_lack(everything: Plugin) -> None:
+def test_channels_start_send_and_say_what_they_lack(everything: PluginProcess) -> None:
     start = everything.request("channel.start", kind="slack", instance="primary")
     assert everything.read()["params"]["event"]["payload"] == "started primary"
     assert everything.read() == {"jsonrpc": "2.0", "id": start, "result": {"ok": True}}
@@ -222,14 +223,14 @@ def test_channels_start_send_and_say_what_they_lack(everything: Plugin) -> None:
         ("bug", -32603, None),
     ],
 )
-def test_what_a_channel_raises_has_its_number(everything: Plugin, error: str, code: int, data: Any) -> None:
+def test_what_a_channel_raises_has_its_number(everything: PluginProcess, error: str, code: int, data: Any) -> None:
     answer = everything.ask("channel.send_outbound", kind="slack", msg={"error": error})
     assert (answer["code"], answer.get("data")) == (code, data)
 
 
 @requirement("nexo:sdk-chat-stream")
 @pytest.mark.parametrize("provider", ["plain", "async"])
-def test_a_model_answers_in_pieces_when_asked_to(everything: Plugin, provider: str) -> None:
+def test_a_model_answers_in_pieces_when_asked_to(everything: PluginProcess, provider: str) -> None:
     wish = {"provider": provider, "model": "m", "request": {"messages": []}}
     rest = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "finish_reason": {"kind": "stop"}}
     assert everything.ask("llm.chat", stream=False, **wish) == {
@@ -244,7 +245,7 @@ def test_a_model_answers_in_pieces_when_asked_to(everything: Plugin, provider: s
     assert everything.read() == {"jsonrpc": "2.0", "id": id, "result": end}
 
 
-def test_a_piece_that_cannot_be_sent_fails_the_call(everything: Plugin) -> None:
+def test_a_piece_that_cannot_be_sent_fails_the_call(everything: PluginProcess) -> None:
     everything.request("llm.chat", provider="broken", model="m", stream=True, request={})
     assert everything.read()["params"]["chunk"]["delta"] == "a"
     assert everything.read()["error"]["code"] == -32603
@@ -261,13 +262,13 @@ def test_a_piece_that_cannot_be_sent_fails_the_call(everything: Plugin) -> None:
         ("overflow", -33105, None),
     ],
 )
-def test_what_a_model_raises_has_its_number(everything: Plugin, error: str, code: int, data: Any) -> None:
+def test_what_a_model_raises_has_its_number(everything: PluginProcess, error: str, code: int, data: Any) -> None:
     answer = everything.ask("llm.chat", provider="plain", model="m", stream=True, request={"error": error})
     assert (answer["code"], answer.get("data")) == (code, data)
 
 
 @requirement("nexo:sdk-vectors")
-def test_a_vector_store_counts_and_finds(everything: Plugin) -> None:
+def test_a_vector_store_counts_and_finds(everything: PluginProcess) -> None:
     assert everything.ask("memory.vector_upsert", backend="store", collection="c", records=[{}]) == {"count": 1}
     found = everything.ask("memory.vector_search", backend="store", collection="c", query={"limit": 3})
     assert found == {"matches": [{"id": "r1", "score": 3}]}
@@ -284,12 +285,12 @@ def test_a_vector_store_counts_and_finds(everything: Plugin) -> None:
         ("write", -33304, None),
     ],
 )
-def test_what_a_vector_store_raises_has_its_number(everything: Plugin, error: str, code: int, data: Any) -> None:
+def test_what_a_vector_store_raises_has_its_number(everything: PluginProcess, error: str, code: int, data: Any) -> None:
     answer = everything.ask("memory.vector_upsert", backend="store", collection=error, records=[])
     assert (answer["code"], answer.get("data")) == (code, data)
 
 
-def test_run_is_called_once(everything: Plugin) -> None:
+def test_run_is_called_once(everything: PluginProcess) -> None:
     assert "serves a plugin already" in everything.tool("run_again")["message"]
 
 
@@ -365,7 +366,7 @@ async def publishes_and_forgets_to_await(ctx):
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginProcess]:
     with running(tmp_path_factory.mktemp("asking"), ASKING) as plugin:
         yield plugin
 
@@ -373,7 +374,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
 @pytest.mark.parametrize("way", ["", "_later"], ids=["plain", "async"])
 class TestServices:
     @requirement("nexo:sdk-memory-recall")
-    def test_memory(self, asking: Plugin, way: str) -> None:
+    def test_memory(self, asking: PluginProcess, way: str) -> None:
         call = asking.request("tool.invoke", tool_name=f"p_recalls{way}", agent_id="a")
         question = asking.read()
         assert (question["method"], question["params"]) == (
@@ -384,7 +385,7 @@ class TestServices:
         assert asking.read() == {"jsonrpc": "2.0", "id": call, "result": ["c1"]}
 
     @requirement("nexo:sdk-llm-complete")
-    def test_a_completion(self, asking: Plugin, way: str) -> None:
+    def test_a_completion(self, asking: PluginProcess, way: str) -> None:
         asking.request("tool.invoke", tool_name=f"p_completes{way}")
         question = asking.read()
         assert (question["method"], question["params"]) == (
@@ -402,7 +403,7 @@ class TestServices:
         assert asking.read()["result"] == "one line"
 
     @requirement("nexo:sdk-llm-stream")
-    def test_a_stream(self, asking: Plugin, way: str) -> None:
+    def test_a_stream(self, asking: PluginProcess, way: str) -> None:
         asking.request("tool.invoke", tool_name=f"p_streams{way}")
         id = asking.read()["id"]
         for chunk in "abc":
@@ -411,7 +412,7 @@ class TestServices:
         assert asking.read()["result"] == ["abc", None, "stop"]
 
     @requirement("nexo:sdk-service-timeout")
-    def test_a_timeout_whose_late_answer_is_dropped(self, asking: Plugin, way: str) -> None:
+    def test_a_timeout_whose_late_answer_is_dropped(self, asking: PluginProcess, way: str) -> None:
         asking.request("tool.invoke", tool_name=f"p_times_out{way}")
         question = asking.read()
         assert asking.read()["result"] == ["timeout", None]
@@ -422,13 +423,13 @@ class TestServices:
 
 
 @requirement("kaged:sdk-what-is-not-carried")
-def test_what_nexo_does_not_carry_is_said_to_be_missing(asking: Plugin) -> None:
+def test_what_nexo_does_not_carry_is_said_to_be_missing(asking: PluginProcess) -> None:
     text = "this host speaks nexo and does not offer ctx.storage; hosts of kaged do"
     assert asking.tool("stores") == ["not_found", text, None, {}]
 
 
 @requirement("nexo:sdk-publish")
-def test_a_forgotten_await_loses_no_event(asking: Plugin) -> None:
+def test_a_forgotten_await_loses_no_event(asking: PluginProcess) -> None:
     asking.request("tool.invoke", tool_name="p_publishes_and_forgets_to_await")
     event = asking.read()["params"]["event"]
     assert sorted(event) == ["id", "payload", "session_id", "source", "timestamp", "topic"]
@@ -454,3 +455,55 @@ def test_the_fixture_for_the_published_kit_does_what_it_is_configured_to() -> No
     answers = {answer["id"]: answer for answer in run("--config", json.dumps(config), given=given)}
     assert answers[0]["error"]["code"] == -33401
     assert answers[1]["result"] == {"content": [{"type": "text", "text": "hello"}], "is_error": False}
+
+
+@pytest.mark.parametrize(
+    ("id", "mapped"), [("slack", "slack"), ("example.weather", "example_weather"), ("My-Plugin 2", "my_plugin_2")]
+)
+def test_an_id_is_mapped_to_the_alphabet(id: str, mapped: str) -> None:
+    assert nexo_id(id) == mapped
+
+
+@requirement("nexo:sdk-tool-namespace")
+@pytest.mark.parametrize(
+    ("tool", "offered"),
+    [
+        ("forecast", "p_forecast"),
+        ("p_forecast", "p_forecast"),
+        ("ext_p_forecast", "ext_p_forecast"),
+        ("ext_q_forecast", "p_ext_q_forecast"),
+        ("get.it", "p_get_it"),
+    ],
+)
+def test_a_tool_is_offered_with_the_plugins_prefix(tool: str, offered: str) -> None:
+    assert nexo_tool_name("p", tool) == offered
+
+
+def test_a_manifest_is_echoed_as_it_is_written() -> None:
+    manifest = parse('[plugin]\nid = "p"\nversion = "1.0.0"\n[plugin.extends]\ntools = ["p_a"]\n[plugin.new]\nx = 1\n')
+    assert manifest["plugin"]["new"] == {"x": 1}
+    assert declared_tools(manifest) == ["p_a"]
+    assert declared_tools(default_manifest("p", "1", "", "")) == []
+
+
+def test_a_plugin_without_one_says_who_it_is() -> None:
+    table = {"id": "a_b", "version": "1", "name": "a.b", "description": "d"}
+    assert default_manifest("a.b", "1", "", "d") == {"plugin": table}
+    assert default_manifest("a.b", "1", "N", "d")["plugin"]["name"] == "N"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "id"),
+        ("plugin = 3", "id"),
+        ('[plugin]\nversion = "1"', "id"),
+        ('[plugin]\nid = "1p"\nversion = "1"', "id"),
+        ('[plugin]\nid = "p\\n"\nversion = "1"', "id"),
+        ('[plugin]\nid = "p"', "version"),
+        ('[plugin]\nid = "p"\nversion = " "', "version"),
+    ],
+)
+def test_a_manifest_that_does_not_say_who_is_refused(text: str, what: str) -> None:
+    with pytest.raises(ValueError, match=rf"plugin\.{what}"):
+        parse(text)

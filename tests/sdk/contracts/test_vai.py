@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from plugbay.sdk.contracts.vai import Places
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import RunHook
+from plugbay.sdk import Cancelled, Plugin, RateLimited, ToolNotFound, ToolUnavailable
+from plugbay.sdk.context import unconnected
+from plugbay.sdk.contracts.vai import (
+    ConcurrencyLimit,
+    Invocation,
+    InvocationContext,
+    InvocationRequest,
+    InvocationScope,
+    export_id,
+    hook_invocation,
+    offers,
+    package_id,
+    tool_invocation,
+)
+from plugbay.sdk.services.cancellation import Cancellation
+from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
 from tests.sdk.processes import PATHS, THOUGHT_QUICK, Vai, gate, open_gate, running, running_vai
 from tests.support.requirements import requirement
 
@@ -389,6 +409,7 @@ def test_a_hook_that_fails_says_whether_to_deliver_again(everything: Vai) -> Non
 # Compactors.
 
 SYSTEM = {"kind": "system", "content": text("You are a coding agent.")}
+
 PINNED = {"kind": "input", "content": text("Never touch main.")}
 
 
@@ -685,7 +706,7 @@ def test_a_call_ends_at_its_deadline_without_a_word_from_the_host(tmp_path: Path
 @requirement("vai:sdk-deadline")
 def test_what_is_too_late_already_is_not_begun(tmp_path: Path) -> None:
     hold = gate(tmp_path)
-    small = "import plugbay.sdk.runtime.workers as w; w.Workers.__init__.__defaults__ = (1, 9)"
+    small = "import plugbay.sdk.runtime.executor as w; w.Workers.__init__.__defaults__ = (1, 9)"
     with running_vai(tmp_path, f"{CANCELLED}\n{small}") as plugin:
         plugin.greet()
         first = begun(plugin, "ignores")
@@ -736,7 +757,7 @@ def test_one_call_more_than_an_export_takes_is_refused_and_others_go_on(tmp_path
 @requirement("vai:sdk-overload")
 def test_more_than_a_plugin_can_do_is_refused(tmp_path: Path) -> None:
     gate(tmp_path)
-    small = "import plugbay.sdk.runtime.workers as w; w.Workers.__init__.__defaults__ = (1, 0)"
+    small = "import plugbay.sdk.runtime.executor as w; w.Workers.__init__.__defaults__ = (1, 0)"
     with running_vai(tmp_path, f"{CANCELLED}\n{small}") as plugin:
         plugin.greet()
         begun(plugin, "ignores")
@@ -744,12 +765,12 @@ def test_more_than_a_plugin_can_do_is_refused(tmp_path: Path) -> None:
         assert (answer["code"], answer["retry_after_ms"]) == ("protocol.overloaded", 1000)
 
 
-def test_places_are_given_back() -> None:
-    few, many = Places(1), Places(None)
-    assert (few.take(), few.take()) == (True, False)
-    few.give_back()
-    assert few.take()
-    assert all(many.take() for _ in range(99))
+def test_a_concurrency_limit_is_released() -> None:
+    few, many = ConcurrencyLimit(1), ConcurrencyLimit(None)
+    assert (few.try_acquire(), few.try_acquire()) == (True, False)
+    few.release()
+    assert few.try_acquire()
+    assert all(many.try_acquire() for _ in range(99))
 
 
 def test_a_wrong_input_takes_no_place(tmp_path: Path) -> None:
@@ -860,3 +881,239 @@ def test_what_only_vai_knows_is_nothing_noisy_under_other_contracts(tmp_path: Pa
             False,
             "None",
         )
+
+
+def scope(released: list[int] | None = None) -> InvocationScope:
+    return InvocationScope(
+        "a/p", InvocationRequest({}), Cancellation(), lambda: (released if released is not None else []).append(1)
+    )
+
+
+def invocation(function: Any, given: InvocationScope | None = None) -> Invocation:
+    plugin = Plugin("p")
+    plugin.tool("x")(function)
+    task = tool_invocation(given or scope(), plugin.tools["x"], {})
+    assert isinstance(task, Invocation)
+    return task
+
+
+@requirement("vai:sdk-failures")
+@pytest.mark.parametrize(
+    ("error", "code", "word", "retryable"),
+    [
+        (RateLimited(1), Code.PLUGIN_ERROR, "rate_limited", True),
+        (ToolNotFound("x"), Code.PLUGIN_ERROR, "tool_not_found", False),
+        (ToolUnavailable("x"), Code.UNAVAILABLE, "tool_unavailable", True),
+        (Cancelled(), Code.CANCELLED, "cancelled", False),
+        (ValueError("x"), Code.PLUGIN_ERROR, "internal", False),
+        (asyncio.CancelledError(), Code.PLUGIN_ERROR, "internal", False),
+    ],
+)
+def test_no_handler_can_refuse_a_request_whatever_it_raises(
+    error: BaseException, code: str, word: str, retryable: bool
+) -> None:
+    failure = invocation(lambda: 1).failure(error)
+    assert (failure.code, failure.detail["plugin_code"], failure.retryable) == (code, word, retryable)
+
+
+@requirement("vai:sdk-cancel")
+def test_the_end_of_a_task_that_was_asked_for_is_a_cancellation() -> None:
+    task = invocation(lambda: 1)
+    task.cancel("enough")
+    failure = task.failure(asyncio.CancelledError())
+    assert (failure.code, failure.message) == (Code.CANCELLED, "enough")
+    assert task.failure(ValueError("x")).code == Code.PLUGIN_ERROR
+
+
+@requirement("vai:sdk-cancel")
+def test_what_was_cancelled_before_its_turn_is_not_begun() -> None:
+    begun: list[int] = []
+    task = invocation(lambda: begun.append(1))
+    task.cancel("enough")
+    with pytest.raises(Cancelled, match="enough"):
+        task.call(lambda said, stop: unconnected(), print)
+    assert begun == []
+
+
+def test_what_is_over_frees_its_place_and_cannot_be_cancelled() -> None:
+    released: list[int] = []
+    given = scope(released)
+    task = invocation(lambda: 1, given)
+    task.over()
+    task.cancel("too late")
+    assert (released, given.cancellation.why) == ([1], "")
+
+
+@requirement("vai:sdk-hook")
+def test_an_event_that_no_handler_is_for_is_a_failure_for_good() -> None:
+    plugin = Plugin("p")
+    plugin.hook("run.completed")(print)
+    for event in ({"type": "run.started"}, {"type": ["run.completed"]}, {}):
+        failure = hook_invocation(scope(), plugin.hooks, RunHook("h", event))
+        assert isinstance(failure, Failure)
+        assert (failure.detail["plugin_code"], failure.retryable) == ("hook.unknown_event", False)
+
+
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}")
+
+EXPORT = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def function(*_: Any) -> None: ...
+
+
+@requirement("vai:sdk-names")
+@pytest.mark.parametrize(
+    ("id", "mapped"),
+    [
+        ("acme/devkit", "acme/devkit"),
+        ("Acme/Dev Kit 2", "acme/dev-kit-2"),
+        ("example.weather", "local/example.weather"),
+        ("memory", "local/memory"),
+        ("a/b/c", "a/b-c"),
+        ("_x/.y", "x/y"),
+        ("/", "x/x"),
+        ("é/" + "y" * 99, "x/" + "y" * 64),
+    ],
+)
+def test_an_id_is_a_publisher_and_a_name(id: str, mapped: str) -> None:
+    assert package_id(id) == mapped
+    assert PACKAGE.fullmatch(mapped)
+
+
+@requirement("vai:sdk-names")
+@pytest.mark.parametrize(
+    ("name", "mapped"),
+    [
+        ("jira_search", "jira_search"),
+        ("Jira Search", "jira_search"),
+        ("index.rebuild", "index_rebuild"),
+        ("2nd", "x2nd"),
+        ("_private", "x_private"),
+        ("", "x"),
+        ("y" * 99, "y" * 64),
+    ],
+)
+def test_an_export_has_a_name_in_the_alphabet(name: str, mapped: str) -> None:
+    assert export_id(name) == mapped
+    assert EXPORT.fullmatch(mapped)
+
+
+@requirement("vai:sdk-names", "vai:sdk-hook")
+def test_hooks_of_one_name_are_one_export_and_hooks_of_other_contracts_are_none() -> None:
+    plugin = Plugin("p")
+    plugin.hook("run.completed", "run.started", export="notify")(function)
+    plugin.hook("chain.compacted", export="notify")(print)
+    plugin.hook("run.paused")(function)
+    plugin.hook("before_message")(function)
+    found = offers(plugin)
+    assert {id: list(offer.by_event) for id, offer in found.items()} == {
+        "notify": ["run.completed", "run.started", "chain.compacted"],
+        "function": ["run.paused"],
+    }
+    assert found["notify"].by_event["chain.compacted"].function is print
+
+
+@requirement("vai:sdk-names")
+def test_every_kind_is_an_export_and_two_of_one_name_are_refused() -> None:
+    plugin = Plugin("p")
+    plugin.tool("search")(lambda: 1)
+    plugin.compactor(function)
+    plugin.harness("triage")(function)
+    assert {id: offer.kind for id, offer in offers(plugin).items()} == {
+        "triage": "harness",
+        "search": "tool",
+        "function": "compactor",
+    }
+    plugin.hook("run.completed", export="Search")(function)
+    with pytest.raises(ValueError, match="a tool and a hook of p are both called 'search' under vai"):
+        offers(plugin)
+
+
+def context(said: dict[str, Any], *, awaitable: bool = False, sent: list[Any] | None = None) -> InvocationContext:
+    def keep(data: Any) -> dict[str, Any]:
+        return {"kept": data}
+
+    send = ([] if sent is None else sent).append
+    return InvocationContext("a/p", InvocationRequest(said), Cancellation(), send=send, keep=keep, awaitable=awaitable)
+
+
+@requirement("vai:sdk-context")
+@pytest.mark.parametrize("said", [{}, {"context": 7, "config": [], "secrets": "x"}, {"context": {"gateway": "x"}}])
+def test_a_call_of_which_nothing_is_said_still_has_a_context(said: dict[str, Any]) -> None:
+    ctx = context(said)
+    assert (ctx.plugin_id, ctx.invocation_id, ctx.remaining, ctx.scratch, ctx.gateway) == (
+        "a/p",
+        None,
+        None,
+        None,
+        None,
+    )
+    assert (dict(ctx.config), dict(ctx.secrets), ctx.cancelled) == ({}, {}, False)
+
+
+@requirement("vai:sdk-deadline")
+def test_a_deadline_is_a_time_of_the_monotonic_clock() -> None:
+    past = InvocationRequest({"context": {"deadline_at": "2020-01-01T00:00:00Z"}})
+    assert past.deadline is not None
+    assert past.deadline < monotonic()
+    assert past.remaining() == 0.0
+    later = InvocationRequest({"context": {"deadline_at": "2126-01-01T00:00:00.5+02:00"}}).remaining()
+    assert later is not None
+    assert later > 1e9
+
+
+@requirement("vai:sdk-gateway")
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ({"base_url": "https://a", "delegation_token": "t", "scopes": ["x"]}, True),
+        ({"base_url": "https://a", "delegation_token": "t", "scopes": None}, True),
+        ({"base_url": "https://a", "delegation_token": None}, False),
+        ({"base_url": None, "delegation_token": "t"}, False),
+        ({"base_url": "https://a", "delegation_token": "t\r\nHost: b"}, False),
+        ({}, False),
+    ],
+)
+def test_there_is_a_gateway_when_there_is_a_token(said: dict[str, Any], there: bool) -> None:
+    for awaitable, kind in ((False, Gateway), (True, AwaitableGateway)):
+        gateway = context({"context": {"gateway": said}}, awaitable=awaitable).gateway
+        assert type(gateway) is (kind if there else type(None))
+
+
+@requirement("vai:sdk-secrets")
+def test_the_token_is_in_nothing_that_a_handler_sees_as_it_is() -> None:
+    request = InvocationRequest(
+        {"context": {"org_id": "o", "gateway": {"base_url": "https://a", "delegation_token": "hunter2"}}}
+    )
+    assert request.context == {"org_id": "o"}
+    assert "hunter2" not in repr(request.gateway(awaitable=False))
+
+
+def test_a_folder_is_a_path() -> None:
+    assert context({"context": {"scratch_dir": "/scratch/inv_1"}}).scratch == Path("/scratch/inv_1")
+
+
+@requirement("vai:sdk-cancel")
+def test_a_cancelled_call_knows_it() -> None:
+    cancellation = Cancellation()
+    ctx = InvocationContext("p", InvocationRequest({}), cancellation, send=print, keep=dict, awaitable=False)
+    ctx.check_cancelled()
+    ctx.sleep(0)
+    cancellation.cancel("why")
+    assert ctx.cancelled
+    for stop in (ctx.check_cancelled, lambda: ctx.sleep(3600)):
+        with pytest.raises(Cancelled, match="why"):
+            stop()
+
+
+@requirement("vai:sdk-progress", "vai:sdk-checkpoint")
+def test_events_have_the_shapes_of_the_contract() -> None:
+    sent: list[Any] = []
+    ctx = context({}, sent=sent)
+    ctx.progress("half", percent=50)
+    ctx.checkpoint({"step": 1})
+    assert sent == [
+        {"type": "progress", "message": "half", "percent": 50},
+        {"type": "checkpoint", "checkpoint": {"kept": {"step": 1}}},
+    ]

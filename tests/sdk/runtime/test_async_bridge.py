@@ -17,8 +17,8 @@ from plugbay.model.events import CallProgress
 from plugbay.model.operations import CompleteChat, RecallMemory
 from plugbay.sdk.io.stdio import Wire
 from plugbay.sdk.runtime import async_bridge
-from plugbay.sdk.runtime.async_bridge import AwaitableLine, Bridge, CancelledBy, Done
-from plugbay.sdk.runtime.connection import Exchange
+from plugbay.sdk.runtime.async_bridge import AwaitableClient, Bridge, CancelledBy, Done
+from plugbay.sdk.runtime.connection import Connection
 from plugbay.sdk.services.cancellation import DEADLINE, Cancellation
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.patience import PATIENCE
@@ -120,22 +120,22 @@ def test_an_answer_to_a_loop_that_is_closed_is_dropped() -> None:
     (heard, said) = os.pipe()
     machine = NexoMachine(Role.PLUGIN, stdlib_codec())
     machine.greet()
-    exchange = Exchange(machine, Wire(heard, said))
+    connection = Connection(machine, Wire(heard, said))
 
     async def asks() -> None:
-        AwaitableLine(exchange).stream(CompleteChat("p", "m", [], stream=True), dict, 60)
+        AwaitableClient(connection).stream(CompleteChat("p", "m", [], stream=True), dict, 60)
 
     asyncio.run(asks())
-    assert 1 in exchange._waiting
-    exchange.heard(CallProgress(1, "late"))
+    assert 1 in connection._waiting
+    connection.deliver_reply(CallProgress(1, "late"))
     os.close(heard)
     os.close(said)
 
 
 def test_a_time_in_quotes_is_refused_before_anything_is_said() -> None:
     with open(os.devnull, "r+b", buffering=0) as nothing:
-        exchange = Exchange(NexoMachine(Role.PLUGIN, stdlib_codec()), Wire(nothing.fileno(), nothing.fileno()))
-        line: Any = AwaitableLine(exchange)
+        connection = Connection(NexoMachine(Role.PLUGIN, stdlib_codec()), Wire(nothing.fileno(), nothing.fileno()))
+        line: Any = AwaitableClient(connection)
 
         async def asks() -> None:
             await line.ask(RecallMemory("a", "q"), list, "5")
@@ -146,7 +146,7 @@ def test_a_time_in_quotes_is_refused_before_anything_is_said() -> None:
         for attempt in (asks, streams):
             with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
                 asyncio.run(attempt())
-        assert not exchange.unsent
+        assert not connection.unsent
 
 
 def test_what_is_done_can_be_awaited() -> None:

@@ -18,7 +18,7 @@ from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, GetStored, Publish, RecallMemory
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.io.stdio import Wire
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.requirements import requirement
 
@@ -27,14 +27,14 @@ STREAM = CompleteChat("p", "m", [], stream=True)
 
 
 class Host:
-    """The other end: reads frames, and answers through the exchange's own reader."""
+    """The other end: reads frames, and answers through the connection's own reader."""
 
     def __init__(self) -> None:
         (plugin_in, self._out), (self._in, plugin_out) = os.pipe(), os.pipe()
         self._lines = os.fdopen(self._in, "rb")
         machine = NexoMachine(Role.PLUGIN, stdlib_codec(), identity=Identity({"plugin": {"id": "p"}}, "1"))
         machine.greet()
-        self.exchange = Exchange(machine, Wire(plugin_in, plugin_out))
+        self.connection = Connection(machine, Wire(plugin_in, plugin_out))
         self._fds = [plugin_in, plugin_out, self._out]
 
     def heard(self) -> Any:
@@ -42,9 +42,9 @@ class Host:
 
     def says(self, **frame: Any) -> None:
         os.write(self._out, json.dumps({"jsonrpc": "2.0", **frame}).encode() + b"\n")
-        for event in self.exchange.receive(self.exchange.read()):
+        for event in self.connection.receive(self.connection.read()):
             assert isinstance(event, CallFinished | CallProgress)
-            self.exchange.heard(event)
+            self.connection.deliver_reply(event)
 
     def stops_reading(self) -> None:
         self._lines.close()
@@ -68,7 +68,7 @@ def asked(host: Host, answer: dict[str, Any]) -> Any:
 
     def ask() -> None:
         try:
-            got.append(BlockingLine(host.exchange).ask(RECALL, list, 60))
+            got.append(BlockingClient(host.connection).ask(RECALL, list, 60))
         except ServiceError as error:
             got.append((error.code, error.rpc_code))
 
@@ -85,8 +85,8 @@ def test_an_answer_finds_whoever_asked(host: Host) -> None:
 
 
 def test_whoever_waits_for_an_answer_sees_to_it_first_that_it_is_read(host: Host) -> None:
-    host.exchange.make_way = lambda: host.says(id=host.heard()["id"], result={"entries": []})
-    assert BlockingLine(host.exchange).ask(RECALL, list, 60) == []
+    host.connection.release_reader = lambda: host.says(id=host.heard()["id"], result={"entries": []})
+    assert BlockingClient(host.connection).ask(RECALL, list, 60) == []
 
 
 @requirement("nexo:sdk-service-error")
@@ -98,9 +98,9 @@ def test_an_error_of_the_host_keeps_its_number(host: Host) -> None:
 
 @requirement("kaged:sdk-what-is-not-carried")
 def test_what_a_contract_has_no_word_for_is_refused_before_anything_is_said(host: Host) -> None:
-    host.exchange.lacks = frozenset({GetStored})
+    host.connection.unsupported = frozenset({GetStored})
     with pytest.raises(ServiceError, match=r"does not offer ctx\.storage") as caught:
-        BlockingLine(host.exchange).ask(GetStored("k"), dict, 60)
+        BlockingClient(host.connection).ask(GetStored("k"), dict, 60)
     assert (caught.value.code, caught.value.rpc_code) == (Code.NOT_FOUND, None)
     assert asked(host, {"result": {"entries": []}}) == []
 
@@ -108,14 +108,14 @@ def test_what_a_contract_has_no_word_for_is_refused_before_anything_is_said(host
 @requirement("nexo:sdk-service-timeout")
 def test_nobody_waits_longer_than_they_said_and_a_late_answer_is_dropped(host: Host) -> None:
     with pytest.raises(ServiceError, match=r"did not answer RecallMemory within 0\.01 s") as caught:
-        BlockingLine(host.exchange).ask(RECALL, list, 0.01)
+        BlockingClient(host.connection).ask(RECALL, list, 0.01)
     assert caught.value.code == Code.TIMEOUT
     host.says(id=host.heard()["id"], result={"entries": []})
     assert asked(host, {"result": {"entries": []}}) == []
 
 
 def test_a_time_in_quotes_is_refused_before_anything_is_said(host: Host) -> None:
-    line: Any = BlockingLine(host.exchange)
+    line: Any = BlockingClient(host.connection)
     for ask in (line.ask, line.stream):
         with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
             ask(RECALL, list, "5")
@@ -123,16 +123,16 @@ def test_a_time_in_quotes_is_refused_before_anything_is_said(host: Host) -> None
 
 
 def test_who_gives_up_sends_nothing_of_others(host: Host) -> None:
-    id = host.exchange.ask(RECALL, lambda heard: None)
-    host.exchange._machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
-    host.exchange.give_up(id)
-    assert host.exchange.unsent
-    host.exchange.flush()
-    assert not host.exchange.unsent
+    id = host.connection.ask(RECALL, lambda heard: None)
+    host.connection._machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
+    host.connection.give_up(id)
+    assert host.connection.unsent
+    host.connection.flush()
+    assert not host.connection.unsent
 
 
 def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -> None:
-    stream = BlockingLine(host.exchange).stream(STREAM, dict, 60)
+    stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
     id = host.heard()["id"]
     for chunk in ("a", "b"):
         host.says(method="llm.complete.delta", params={"request_id": id, "chunk": chunk})
@@ -144,9 +144,9 @@ def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -
 
 @requirement("nexo:sdk-abandon")
 def test_who_waits_when_the_host_leaves_fails_at_once_and_so_does_who_asks_later(host: Host) -> None:
-    stream = BlockingLine(host.exchange).stream(STREAM, dict, 60)
-    host.exchange.abandon("the host asked us to leave")
-    for ask in (lambda: next(stream), lambda: BlockingLine(host.exchange).ask(RECALL, list, 60)):
+    stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
+    host.connection.abandon("the host asked us to leave")
+    for ask in (lambda: next(stream), lambda: BlockingClient(host.connection).ask(RECALL, list, 60)):
         with pytest.raises(ServiceError, match="the host asked us to leave") as caught:
             ask()
         assert (caught.value.code, caught.value.rpc_code) == (Code.UNAVAILABLE, None)
@@ -155,27 +155,27 @@ def test_who_waits_when_the_host_leaves_fails_at_once_and_so_does_who_asks_later
 def test_what_cannot_be_sent_is_told_to_whoever_says_it(host: Host) -> None:
     for payload, code in (({1, 2}, Code.INVALID_INPUT), ("x" * (17 << 20), Code.FRAME_TOO_LARGE)):
         with pytest.raises(ServiceError) as caught:
-            host.exchange.tell(Publish("t", {"payload": payload}))
+            host.connection.tell(Publish("t", {"payload": payload}))
         assert caught.value.code == code
     with pytest.raises(ServiceError):
-        BlockingLine(host.exchange).ask(CompleteChat("p", "m", [{1}]), dict, 60)
-    host.exchange.tell(Publish("t", {"payload": 1}))
+        BlockingClient(host.connection).ask(CompleteChat("p", "m", [{1}]), dict, 60)
+    host.connection.tell(Publish("t", {"payload": 1}))
     assert host.heard()["params"] == {"topic": "t", "event": {"payload": 1}}
 
 
 def test_a_host_that_stops_reading_is_no_reason_to_fail(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     host.stops_reading()
     for _ in range(2):
-        host.exchange.tell(Publish("t", {"payload": 1}))
+        host.connection.tell(Publish("t", {"payload": 1}))
     assert capsys.readouterr().err.count("no longer reads") == 1
 
 
 def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(host: Host) -> None:
-    stream = BlockingLine(host.exchange).stream(STREAM, dict, 60)
+    stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
     id = host.heard()["id"]
-    speaker = Thread(target=host.exchange.tell, args=(Publish("t", {"payload": "x" * 1_000_000}),))
+    speaker = Thread(target=host.connection.tell, args=(Publish("t", {"payload": "x" * 1_000_000}),))
     speaker.start()
-    while not host.exchange.writing.locked():
+    while not host.connection.writing.locked():
         pass
     host.says(method="llm.complete.delta", params={"request_id": id, "chunk": "heard"})
     assert next(stream) == "heard"
@@ -185,21 +185,21 @@ def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(h
 
 
 def test_who_listens_sends_what_the_machine_says_by_itself_and_nothing_of_others(host: Host) -> None:
-    machine = host.exchange._machine
+    machine = host.connection._machine
     for _ in range(2):
-        host.exchange.receive(b'{"jsonrpc":"2.0","id":1,"method":"nobody.knows"}\n')
+        host.connection.receive(b'{"jsonrpc":"2.0","id":1,"method":"nobody.knows"}\n')
         assert not machine.has_outgoing and host.heard()["error"]["code"] == -32601
     machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
-    with host.exchange.writing:  # or so it is, to a host that does not read
-        assert host.exchange.receive(b"") != []
+    with host.connection.writing:  # or so it is, to a host that does not read
+        assert host.connection.receive(b"") != []
     assert machine.has_outgoing
-    host.exchange.flush()
+    host.connection.flush()
     assert host.heard()["method"] == "broker.publish"
 
 
 def test_threads_never_mix_their_frames(host: Host) -> None:
     text = "x" * 20_000  # several times what a pipe takes at once, all threads together
-    threads = [Thread(target=host.exchange.tell, args=(Publish(f"t{n}", {"payload": text}),)) for n in range(16)]
+    threads = [Thread(target=host.connection.tell, args=(Publish(f"t{n}", {"payload": text}),)) for n in range(16)]
     for thread in threads:
         thread.start()
     topics = {host.heard()["params"]["topic"] for _ in threads}

@@ -24,7 +24,7 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk import Plugin, block
 from plugbay.sdk.context import unconnected
-from plugbay.sdk.runtime.dispatch import Duties, Duty
+from plugbay.sdk.runtime.dispatch import Answer, Dispatcher, Task
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ def all_heard(event: Any) -> Any:
     return event.payload
 
 
-duties = Duties(plugin, {f"p_{name}": tool for name, tool in plugin.tools.items()})
+dispatcher = Dispatcher(plugin, {f"p_{name}": tool for name, tool in plugin.tools.items()})
 
 
 def done(op: Operation, sent: list[Any] | None = None) -> Any:
-    duty = duties.of(op)
-    assert isinstance(duty, Duty), duty
+    task = dispatcher.task_for(op)
+    assert isinstance(task, Task), task
     send = (sent if sent is not None else []).append
-    value = duty.call(lambda said, stop: unconnected("p", said, stop=stop), send)
-    return duty.settle(value, send) if not duty.handler.is_async else asyncio.run(duty.settle_later(value, send))
+    value = task.call(lambda said, stop: unconnected("p", said, stop=stop), send)
+    return task.settle(value, send) if not task.handler.is_async else asyncio.run(task.settle_later(value, send))
 
 
 @pytest.mark.parametrize(
@@ -188,21 +188,93 @@ def test_a_result_that_means_nothing_is_the_handlers_bug(op: Operation, what: st
     ],
 )
 def test_what_has_no_handler_is_a_failure(op: Operation, code: str, message: str) -> None:
-    failure = duties.of(op)
+    failure = dispatcher.task_for(op)
     assert isinstance(failure, Failure)
     assert (failure.code, failure.message) == (code, message)
 
 
 def test_an_event_goes_to_every_handler_whose_pattern_covers_it() -> None:
     def heard_by(topic: str) -> list[Any]:
-        found = duties.about(DeliverEvent(topic, {"payload": 7}))
-        return [duty.call(lambda said, stop: unconnected(), print) for duty in found]
+        found = dispatcher.tasks_for(DeliverEvent(topic, {"payload": 7}))
+        return [task.call(lambda said, stop: unconnected(), print) for task in found]
 
     assert heard_by("a.b") == ["below a", 7]
     assert heard_by("b") == [7]
 
 
 def test_a_plugin_serves_only_what_it_has_handlers_for() -> None:
-    assert Duties(Plugin("p"), {}).serves() == frozenset()
+    assert Dispatcher(Plugin("p"), {}).serves() == frozenset()
     ops = {InvokeTool, CallMethod, DeliverEvent, RunHook, StartChannel, StopChannel, SendOutbound, Chat}
-    assert duties.serves() == ops | {UpsertVectors, SearchVectors, DeleteVectors}
+    assert dispatcher.serves() == ops | {UpsertVectors, SearchVectors, DeleteVectors}
+
+
+STOP = {"kind": "stop"}
+
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0}
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4}
+
+CALL = [
+    {"type": "tool_call_start", "id": "c1", "name": "look"},
+    {"type": "tool_call_args_delta", "id": "c1", "delta": '{"x":'},
+    {"type": "tool_call_args_delta", "id": "c1", "delta": "1}"},
+    {"type": "tool_call_end", "id": "c1"},
+]
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def joined(pieces: list[Any], sent: list[Any] | None = None) -> dict[str, Any]:
+    answer = Answer(None if sent is None else sent.append)
+    for piece in pieces:
+        answer.add(piece)
+    return answer.end()
+
+
+def test_pieces_are_joined_when_nobody_wants_them_one_by_one() -> None:
+    assert joined(["a", "b"]) == {"content": text("ab"), "usage": NO_USAGE, "finish_reason": STOP}
+    pieces = ["a", {"type": "usage", "usage": USAGE}, {"type": "end", "finish_reason": {"kind": "length"}}]
+    assert joined(pieces) == {"content": text("a"), "usage": USAGE, "finish_reason": {"kind": "length"}}
+
+
+@pytest.mark.parametrize(("arguments", "value"), [('{"x":1}', {"x": 1}), ("", {}), ("{oops", "{oops")])
+def test_tool_calls_are_put_together(arguments: str, value: Any) -> None:
+    pieces = [CALL[0], {"type": "tool_call_args_delta", "id": "c1", "delta": arguments}, CALL[-1]]
+    call = {"id": "c1", "name": "look", "arguments": value}
+    content = {"type": "tool_calls", "tool_calls": [call]}
+    assert joined(pieces) == {"content": content, "usage": NO_USAGE, "finish_reason": {"kind": "tool_use"}}
+
+
+def test_an_answer_with_text_and_tool_calls_keeps_the_calls() -> None:
+    content = {"type": "tool_calls", "tool_calls": [{"id": "c1", "name": "look", "arguments": {"x": 1}}]}
+    assert joined(["let me see", *CALL])["content"] == content
+
+
+@requirement("nexo:sdk-chat-stream")
+def test_what_was_streamed_is_not_repeated_and_ends_once() -> None:
+    sent: list[Any] = []
+    usage = {"type": "usage", "usage": USAGE}
+    end = joined(["a", *CALL, usage, {"type": "end", "finish_reason": STOP}], sent)
+    assert sent == [{"type": "text_delta", "delta": "a"}, *CALL, usage]
+    assert end == {"content": text(""), "usage": USAGE, "finish_reason": STOP}
+
+
+def test_an_answer_that_came_whole_is_streamed_all_the_same() -> None:
+    sent: list[Any] = []
+    assert Answer(sent.append).whole("hello")["content"] == text("")
+    whole = {"content": text("full"), "usage": USAGE, "finish_reason": STOP}
+    assert Answer(sent.append).whole(whole) == {**whole, "content": text("")}
+    assert [chunk["delta"] for chunk in sent] == ["hello", "full"]
+    assert Answer(None).whole(whole) is whole
+    calls = {"content": {"type": "tool_calls", "tool_calls": []}}
+    assert Answer(sent.append).whole(calls) is calls
+
+
+@pytest.mark.parametrize("piece", [1, None, {}, {"type": 3}])
+def test_a_piece_that_is_none_is_refused(piece: Any) -> None:
+    with pytest.raises(TypeError, match="a piece of an answer"):
+        Answer(None).add(piece)
+    with pytest.raises(TypeError, match="a model answers with"):
+        Answer(None).whole(7)

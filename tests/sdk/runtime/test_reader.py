@@ -9,8 +9,8 @@ from threading import Event, Thread, get_ident
 
 import pytest
 
-from plugbay.sdk.runtime import reader
-from plugbay.sdk.runtime.reader import Relay
+from plugbay.sdk.runtime import reader as reader_module
+from plugbay.sdk.runtime.reader import Reader
 
 
 class Over(Exception):
@@ -25,23 +25,23 @@ class Script:
         self.taken: SimpleQueue[int] = SimpleQueue()
         self.returned: SimpleQueue[tuple[int, bool]] = SimpleQueue()
         self.raised: list[BaseException] = []
-        self.relay = Relay(self._lead)
+        self.reader = Reader(self._read_loop)
         self.keeper = Thread(target=self._run)
 
     def _run(self) -> None:
         try:
-            self.relay.run()
+            self.reader.run()
         except Over as error:
             self.raised.append(error)
 
-    def _lead(self) -> None:
+    def _read_loop(self) -> None:
         reads = True
         while reads:
             job = self.jobs.get()
             if job is None:
                 raise Over
             self.taken.put(get_ident())
-            reads = self.relay.aside(job)
+            reads = self.reader.run_inline(job)
             self.returned.put((get_ident(), reads))
 
     def do(self, job: Callable[[], object]) -> int:
@@ -93,10 +93,10 @@ def test_whoever_is_about_to_wait_for_the_host_makes_way_at_once(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept, answer = Event(), SimpleQueue[str]()
-    monkeypatch.setattr(reader, "sleep", lambda seconds: slept.wait())  # whoever sees to it is of no help
+    monkeypatch.setattr(reader_module, "sleep", lambda seconds: slept.wait())  # whoever sees to it is of no help
 
     def ask() -> None:
-        script.relay.make_way()
+        script.reader.release_reader()
         answer.get()
 
     first = script.do(ask)
@@ -108,10 +108,10 @@ def test_whoever_is_about_to_wait_for_the_host_makes_way_at_once(
 
 def test_what_other_threads_wait_for_is_read_anyway(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = Event()
-    monkeypatch.setattr(reader, "sleep", lambda seconds: slept.wait())
+    monkeypatch.setattr(reader_module, "sleep", lambda seconds: slept.wait())
 
     def another_one_asks() -> None:
-        other = Thread(target=script.relay.make_way)
+        other = Thread(target=script.reader.release_reader)
         other.start()
         other.join()
 
@@ -127,11 +127,11 @@ def test_a_system_without_threads_is_asked_again(script: Script, monkeypatch: py
         refused.put(None)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(reader, "start_new_thread", no_thread)
+    monkeypatch.setattr(reader_module, "start_new_thread", no_thread)
     first = script.do(held.wait)
     refused.get()
     refused.get()
-    monkeypatch.setattr(reader, "start_new_thread", start)
+    monkeypatch.setattr(reader_module, "start_new_thread", start)
     assert script.do(int) != first
     held.set()
 
@@ -145,7 +145,7 @@ def test_a_job_that_ends_before_there_is_a_thread_changes_nothing(
         held.set()
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(reader, "start_new_thread", no_thread)
+    monkeypatch.setattr(reader_module, "start_new_thread", no_thread)
     first = script.do(held.wait)
     assert script.returned.get() == (first, True)
     assert script.do(int) == first
@@ -158,5 +158,5 @@ def test_long_after_the_last_job_the_next_one_is_watched_too(script: Script) -> 
         second = script.do(int)
         assert second != first
         held.set()
-        while not script.relay._rests:  # whoever sees to it has fallen asleep
+        while not script.reader._idle:  # the watch sleeps
             pass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.processes import THOUGHT_QUICK, Plugin, gate, open_gate, running
+from tests.sdk.processes import THOUGHT_QUICK, PluginProcess, gate, open_gate, running
 from tests.support.requirements import requirement
 
 PLUGIN = """
@@ -82,11 +82,11 @@ def source(request: pytest.FixtureRequest) -> str:
     return f"{PLUGIN}\n{request.param}"
 
 
-def shutdown(plugin: Plugin) -> int:
+def shutdown(plugin: PluginProcess) -> int:
     return plugin.request("shutdown", reason="test")
 
 
-def tool(plugin: Plugin, name: str) -> int:
+def tool(plugin: PluginProcess, name: str) -> int:
     return plugin.request("tool.invoke", tool_name=f"p_{name}")
 
 
@@ -121,19 +121,19 @@ def names(frame):
 
 @plugin.tool()
 def quick():
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def slow():
     until = monotonic() + 0.001
     while monotonic() < until:
         pass
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def held():
     open("gate").read()
-    return "_lead" in names(sys._getframe())
+    return "_read_loop" in names(sys._getframe())
 
 @plugin.tool()
 def text(size: int):
@@ -205,19 +205,19 @@ def test_no_answer_waits_for_the_tool_that_is_done_next(tmp_path: Path, threads:
 
 
 ANOTHER_LEADS = """
-from plugbay.sdk.runtime.reader import Relay
-aside = Relay.aside
+from plugbay.sdk.runtime.reader import Reader
+run_inline = Reader.run_inline
 
 def aside_while_another_one_leads(self, job, *arguments):
-    kept = aside(self, job, *arguments)
+    kept = run_inline(self, job, *arguments)
     if kept and job.__name__ == "flush":
-        resident = self._lead.__self__
-        resident._take_in(resident._exchange.read())
+        resident = self._read_loop.__self__
+        resident._receive(resident._connection.read())
     return kept
 
-Relay.aside = aside_while_another_one_leads
+Reader.run_inline = aside_while_another_one_leads
 """
-"""Whoever sends finds, with the baton, what another thread has read meanwhile."""
+"""The sending thread takes the read lock back, with events that another thread has read meanwhile."""
 
 
 def test_what_another_thread_read_while_one_was_sending_is_seen_to(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_host_that_does_not_read_an_answer_is_still_heard(tmp_path: Path) -> N
 @requirement("nexo:sdk-overload")
 def test_a_host_that_asks_too_much_at_once_is_told_and_events_are_dropped(tmp_path: Path) -> None:
     gates = [gate(tmp_path, name) for name in ("first", "second", "third")]  # two readers of one would share its end
-    small = "import plugbay.sdk.runtime.workers as w; w.Workers.__init__.__defaults__ = (2, 1)"
+    small = "import plugbay.sdk.runtime.executor as w; w.Workers.__init__.__defaults__ = (2, 1)"
     with running(tmp_path, f"{PLUGIN}\n{small}") as plugin:
         held = [plugin.request("tool.invoke", tool_name="p_held_at", args={"name": path.name}) for path in gates]
         refused = tool(plugin, "held")

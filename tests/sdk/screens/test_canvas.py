@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.sdk.screens.canvas import BORDERS, Canvas
-from plugbay.sdk.screens.colours import NAMES
-from plugbay.sdk.screens.graphemes import width
+from plugbay.sdk.screens.canvas import (
+    BORDERS,
+    ELLIPSIS,
+    MAX_POINTS,
+    NAMES,
+    REPLACEMENT,
+    Canvas,
+    graphemes,
+    rgb,
+    shortened,
+    width,
+)
 from tests.support.requirements import requirement
 
 
@@ -270,7 +279,9 @@ def test_what_no_cell_can_be_is_refused() -> None:
 
 
 anywhere = st.integers(-7, 12)
+
 style = st.fixed_dictionaries({}, optional={"fg": st.sampled_from(sorted(NAMES)), "bold": st.booleans()})
+
 strokes = st.one_of(
     st.tuples(
         st.just("text"), anywhere, anywhere, st.text(st.sampled_from('ab"\\\n\t你好\u0301\u200d👋🏽🇵🇪❤\ufe0f\x1b'))
@@ -299,3 +310,105 @@ def test_whatever_is_painted_nothing_is_outside_and_no_wide_character_is_split(
         assert (x >= 0, y >= 0, x + taken <= columns, y < rows) == (True, True, True, True)
         assert taken == 1 or (x + 1, y) not in painted
     assert all(width(line) == columns for line in canvas.lines())
+
+
+@pytest.mark.parametrize(
+    ("colour", "numbers"),
+    [
+        ("#ff8800", (255, 136, 0)),
+        ("#F80", (255, 136, 0)),
+        ((1, 2, 3), (1, 2, 3)),
+        ([0, 0, 255], (0, 0, 255)),
+        ("Red", NAMES["red"]),
+        ("grey", NAMES["gray"]),
+        ("bright-blue", NAMES["bright_blue"]),
+    ],
+)
+def test_a_colour_is_three_numbers(colour: Any, numbers: tuple[int, int, int]) -> None:
+    assert rgb(colour) == numbers
+
+
+def test_there_are_sixteen_names() -> None:
+    assert len(NAMES) == len(set(NAMES.values())) == 16
+
+
+@pytest.mark.parametrize(
+    "colour", ["#ff88", "#ggg", "#", "#1234567", "mauve", "", (256, 0, 0), (0, -1, 0), (1.0, 0, 0)]
+)
+def test_what_is_no_colour_is_refused(colour: Any) -> None:
+    with pytest.raises(ValueError, match="colour"):
+        rgb(colour)
+
+
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+
+WAVE = "\U0001f44b\U0001f3fd"
+
+SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+
+PERU = "\U0001f1f5\U0001f1ea"
+
+HEART = "❤\ufe0f"
+
+
+@requirement("ainb:sdk-wide-characters")
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("ab", [("a", 1), ("b", 1)]),
+        ("", []),
+        ("你a", [("你", 2), ("a", 1)]),
+        ("e\u0301x", [("e\u0301", 1), ("x", 1)]),
+        ("\u0301x", [(" \u0301", 1), ("x", 1)]),
+        (f"{FAMILY}!", [(FAMILY, 2), ("!", 1)]),
+        (WAVE, [(WAVE, 2)]),
+        (SCOTLAND, [(SCOTLAND, 2)]),
+        (f"{PERU}{PERU}", [(PERU, 2), (PERU, 2)]),
+        (HEART, [(HEART, 2)]),
+        ("a\u200db", [("a\u200d", 1), ("b", 1)]),
+        ("a\tb", [("a", 1), (" ", 1), ("b", 1)]),
+        ("\x1b[2J", [(REPLACEMENT, 1), ("[", 1), ("2", 1), ("J", 1)]),
+        ("\ud800", [(REPLACEMENT, 1)]),
+        ("\u202ea", [("a", 1)]),
+        ("\u2028", [(REPLACEMENT, 1)]),
+    ],
+)
+def test_what_a_cell_shows(text: str, cells: list[tuple[str, int]]) -> None:
+    assert list(graphemes(text)) == cells
+    assert width(text) == sum(columns for _, columns in cells)
+
+
+def test_a_tower_of_marks_is_cut() -> None:
+    (symbol, columns), *rest = graphemes("a" + "\u0301" * 1000)
+    assert (len(symbol), columns, rest) == (MAX_POINTS, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("hello", 5, "hello"),
+        ("hello", 4, f"hel{ELLIPSIS}"),
+        ("hello", 1, ELLIPSIS),
+        ("hello", 0, ""),
+        ("hello", -3, ""),
+        ("你好", 4, "你好"),
+        ("你好", 3, f"你{ELLIPSIS}"),
+        ("你好", 2, ELLIPSIS),
+        ("", 0, ""),
+    ],
+)
+def test_a_text_that_is_too_long_ends_in_an_ellipsis(text: str, most: int, shown: str) -> None:
+    assert shortened(text, most) == shown
+
+
+@given(st.text(), st.integers(0, 20))
+def test_a_shortened_text_fits(text: str, most: int) -> None:
+    assert width(shortened(text, most)) <= most
+
+
+@requirement("ainb:sdk-wide-characters")
+@given(st.text())
+def test_whatever_the_text_nothing_in_a_cell_can_be_obeyed_by_a_terminal(text: str) -> None:
+    shown = "".join(symbol for symbol, _ in graphemes(text))
+    assert not any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in shown)
+    shown.encode()

@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from plugbay.sdk import Cancelled
-from plugbay.sdk.services.cancellation import DEADLINE, DEADLINE_CODE, Cancellation, stopped
+from plugbay.sdk.services.cancellation import DEADLINE, DEADLINE_CODE, Cancellation, cancelled_error
 from tests.support.requirements import requirement
 
 FAR = 1e12
@@ -77,4 +77,4 @@ def test_the_end_of_a_task_is_what_was_asked_for_or_a_bug() -> None:
     assert cancellation.meant(ended) is ended
     cancellation.cancel("why")
     assert (str(cancellation.meant(ended)), cancellation.meant(bug)) == ("why", bug)
-    assert isinstance(stopped("why"), Cancelled)
+    assert isinstance(cancelled_error("why"), Cancelled)

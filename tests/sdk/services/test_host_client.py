@@ -26,7 +26,7 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.sdk.errors import Unsupported
-from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE, Unconnected, lacking
+from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE, Unconnected, unsupported_service
 
 OPS: list[tuple[Any, str, str]] = [
     (RecallMemory("a", "q"), "memory", "nexo"),
@@ -50,7 +50,7 @@ OPS: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("op", "service", "hosts"), OPS)
 def test_every_service_that_is_missing_says_its_name_and_who_has_it(op: Any, service: str, hosts: str) -> None:
-    error = lacking(op, "rune")
+    error = unsupported_service(op, "rune")
     text = f"this host speaks rune and does not offer ctx.{service}; hosts of {hosts} do"
     assert (error.code, error.service, error.contract, str(error)) == (Code.NOT_FOUND, service, "rune", text)
 

@@ -10,8 +10,30 @@ from typing import Any
 
 import pytest
 
+from plugbay.model.operations import (
+    InvokeTool,
+    PerformAction,
+    SearchVectors,
+    SendOutbound,
+    StartChannel,
+    StopChannel,
+    UpsertVectors,
+)
+from plugbay.model.spec import Export
 from plugbay.sdk import Plugin, testing
+from plugbay.sdk.screens import inputs
+from plugbay.sdk.screens.canvas import Canvas
+from plugbay.sdk.services.brokered import from_json
 from plugbay.sdk.testing import CallFailed, MemoryHost
+from plugbay.sdk.testing.memory_host import (
+    Channel,
+    CliOutput,
+    Drawing,
+    VectorStore,
+    called_value,
+    key_event,
+    mouse_event,
+)
 from tests.support.authored import everything
 
 each_contract = pytest.mark.parametrize("contract", testing.contracts_of(everything()[0]))
@@ -207,3 +229,136 @@ def test_a_plugin_that_a_contract_would_not_take_is_refused_with_every_problem()
         testing.host(plugin, "nexo")
     with pytest.raises(ValueError, match="there is no contract 'mcp2'; there is rune"):
         testing.host(plugin, "mcp2")
+
+
+@pytest.fixture
+def plugin() -> Plugin:
+    plugin = Plugin("my.shop")
+    plugin.tool("price list", input_schema={"type": "object"})(lambda: [1])
+    return plugin
+
+
+@pytest.mark.parametrize("name", ["price list", "my_shop_price_list", "my_shop/my_shop_price_list"])
+def test_a_tool_is_found_by_the_authors_name_and_by_the_contracts(plugin: Plugin, name: str) -> None:
+    with testing.host(plugin, "nexo") as host:
+        assert host.call(name) == [1]
+
+
+def test_any_operation_can_be_asked(plugin: Plugin) -> None:
+    with testing.host(plugin, "nexo") as host:
+        assert host.ask(InvokeTool("my_shop_price_list", {})) == [1]
+
+
+def test_a_host_that_is_not_used_as_a_context_manager_is_not_running(plugin: Plugin) -> None:
+    host = testing.host(plugin, "nexo")
+    with pytest.raises(CallFailed, match="the host is not running: with"):
+        host.call("price list")
+
+
+def test_what_the_contract_has_no_word_for_cannot_be_told(plugin: Plugin) -> None:
+    with testing.host(plugin, "rune") as host, pytest.raises(CallFailed, match="nobody to tell something under rune"):
+        host.act("x")
+    with testing.host(plugin, "nexo") as host, pytest.raises(Exception, match="PerformAction"):
+        host.tell(PerformAction("x"))
+
+
+def test_a_condition_that_never_comes_true_fails_the_test(plugin: Plugin) -> None:
+    with testing.host(plugin, "nexo") as host:
+        host.until(lambda: True)
+        with pytest.raises(AssertionError, match=r"within 0\.01 s"):
+            host.until(lambda: False, 0.01)
+
+
+def test_a_begun_call_can_be_waited_for_while_others_are_made(plugin: Plugin) -> None:
+    with testing.host(plugin, "nexo") as host:
+        calls = [host.begin("price list") for _ in range(3)]
+        assert [call.result() for call in calls] == [[1]] * 3
+
+
+TEXT = {"type": "text", "text": "hi"}
+
+WRAPPED = {"type": "object", "properties": {"result": {}}, "required": ["result"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "schema", "value"),
+    [
+        ({"content": [TEXT, TEXT]}, None, "hihi"),
+        ({"content": []}, None, None),
+        ({"content": [{"type": "image"}]}, None, [{"type": "image"}]),
+        ({"content": [TEXT], "structuredContent": {"x": 1}}, None, {"x": 1}),
+        ({"content": [TEXT], "structuredContent": {"result": [1]}}, None, [1]),
+        ({"content": [TEXT], "structuredContent": {"result": [1]}}, WRAPPED, [1]),
+        ({"content": [TEXT], "structuredContent": {"result": 1}}, {"type": "object"}, {"result": 1}),
+    ],
+)
+def test_a_result_is_read_back(result: Any, schema: Any, value: Any) -> None:
+    assert called_value(result, Export("tool", "t", output_schema=schema)) == value
+
+
+class Asked:
+    """A host that says the same to everything."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.ops: list[Any] = []
+
+    def ask(self, op: Any, timeout: float | None = None) -> Any:
+        self.ops.append(op)
+        return self.answer
+
+
+def test_a_text_is_a_message_and_a_message_is_sent_as_it_is() -> None:
+    host = Asked({"message_id": "1", "sent_at_unix": 2})
+    channel = Channel(host, "note")
+    channel.start()
+    assert channel.send("tea?")["message_id"] == "1"
+    channel.send({"kind": "custom", "x": 1})
+    channel.stop()
+    assert host.ops == [
+        StartChannel("note", None),
+        SendOutbound("note", {"kind": "text", "to": "ada", "body": "tea?"}),
+        SendOutbound("note", {"kind": "custom", "x": 1}),
+        StopChannel("note"),
+    ]
+
+
+def test_a_query_is_an_embedding_and_whatever_else_is_said() -> None:
+    host = Asked({"matches": [1], "count": 2})
+    store = VectorStore(host, "shelf")
+    assert store.search("c", (0.5,), limit=3, filter={"a": 1}) == [1]
+    assert store.upsert("c", [{"id": "a"}]) == store.delete("c", ["a"]) == 2
+    assert host.ops[:2] == [
+        SearchVectors("shelf", "c", {"embedding": [0.5], "limit": 3, "filter": {"a": 1}}),
+        UpsertVectors("shelf", "c", [{"id": "a"}]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "A", "é", "space", "+", "ctrl++", "ctrl+a", "alt+enter", "shift+tab", "f12", "page_up", "super+x"]
+)
+def test_a_key_is_heard_under_the_name_it_was_pressed_with(name: str) -> None:
+    assert inputs.key(key_event(name)).name == inputs.canonical(name)
+
+
+def test_a_key_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="no key is called 'hyper'"):
+        key_event("hyper")
+
+
+def test_the_mouse_is_heard_as_it_was_used() -> None:
+    assert inputs.mouse(mouse_event("down", 3, 1, "left")) == inputs.Mouse("down", "left", 3, 1, 0)
+    assert inputs.mouse(mouse_event("moved", 0, 0)) == inputs.Mouse("moved", None, 0, 0, 0)
+
+
+def test_a_picture_reads_as_lines_of_text() -> None:
+    canvas = Canvas(6, 2)
+    canvas.text(0, 0, "日本 x", bold=True)
+    drawing = Drawing(from_json(canvas.picture().json))
+    assert drawing.lines() == ["日本 x", ""]
+    assert drawing.text == "日本 x"
+    assert (drawing.width, drawing.height, drawing.redraw, drawing.captures_text) == (6, 2, False, False)
+
+
+def test_output_is_bytes() -> None:
+    assert CliOutput.read({"stdout": "/w==", "stderr": "", "exit_code": 3}) == CliOutput(b"\xff", b"", 3)

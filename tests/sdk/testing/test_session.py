@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
 
 import pytest
 
+from plugbay.contracts.base import Role
+from plugbay.contracts.nexo.machine import NexoMachine
+from plugbay.model.errors import Failure
+from plugbay.model.operations import DeliverEvent, InvokeTool
 from plugbay.sdk import Plugin, testing
 from plugbay.sdk.testing import CallFailed
-from plugbay.sdk.testing.session import Overheard
+from plugbay.sdk.testing.session import CapturedStderr, Conversation, MemoryWire, Pending, Pipe
+from plugbay.wire.strict_json import stdlib_codec
+from tests.support.patience import PATIENCE
 
 
 def test_on_ready_runs_before_the_test_and_on_shutdown_after_it() -> None:
@@ -57,7 +66,141 @@ def test_one_plugin_can_be_served_again_and_again() -> None:
 
 
 def test_what_passes_through_a_stream_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    stream = Overheard(sys.stderr)
+    stream = CapturedStderr(sys.stderr)
     stream.write("one\ntwo")
     assert stream.lines == ["one", "two"] and stream.writable()
     assert capsys.readouterr().err == "one\ntwo"
+
+
+HELLO = (
+    b'{"jsonrpc":"2.0","id":1,"result":{"manifest":{"plugin":{"id":"p","version":"1.0.0","name":"P","description":"d"}}'
+    b',"server_version":"p-1","tools":[{"name":"p_t","description":"d","input_schema":{"type":"object"}}]}}\n'
+)
+
+
+class HostServices:
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def answer(self, op: Any, progress: Any) -> Any:
+        return Failure("unavailable", "nothing here")
+
+    def notified(self, op: Any) -> None:
+        self.told.append(op)
+
+
+class Talk:
+    def __init__(self) -> None:
+        self.wire, self.desk = MemoryWire(), HostServices()
+        machine = NexoMachine(Role.HOST, stdlib_codec(), plugin_id="p", tools=("p_t",))
+        self.conversation = Conversation(machine, self.wire, self.desk)
+
+    def say(self, data: bytes) -> None:
+        self.wire.said.write(data)
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    talk = Talk()
+    yield talk
+    talk.conversation.end()
+
+
+def greeted(talk: Talk) -> None:
+    talk.say(HELLO)
+    assert talk.conversation.open(5) is None
+
+
+def test_a_peer_that_answers_the_greeting_is_ready(talk: Talk) -> None:
+    greeted(talk)
+    assert talk.conversation.hello["tools"][0]["name"] == "p_t"
+
+
+def test_a_peer_that_says_nothing_times_out(talk: Talk) -> None:
+    failure = talk.conversation.open(0.01)
+    assert failure is not None and failure.code == "timeout"
+
+
+def test_a_peer_that_is_somebody_else_is_refused(talk: Talk) -> None:
+    talk.say(HELLO.replace(b'"id":"p"', b'"id":"q"'))
+    failure = talk.conversation.open(5)
+    assert failure is not None and failure.code == "handshake_failed"
+
+
+def test_a_call_has_its_answer(talk: Talk) -> None:
+    greeted(talk)
+    call = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
+    talk.say(b'{"jsonrpc":"2.0","id":2,"result":{"a":1}}\n')
+    assert call.finished().value == {"a": 1}
+
+
+def test_a_call_whose_time_is_over_times_out_and_a_late_answer_is_dropped(talk: Talk) -> None:
+    greeted(talk)
+    late = Pending(talk.conversation, InvokeTool("p_t", {}), 0.01).finished()
+    assert late.failure is not None and late.failure.code == "timeout"
+    talk.say(b'{"jsonrpc":"2.0","id":2,"result":{}}\n')
+    again = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
+    talk.say(b'{"jsonrpc":"2.0","id":3,"result":3}\n')
+    assert again.finished().value == 3
+
+
+def test_what_is_said_besides_is_kept(talk: Talk) -> None:
+    greeted(talk)
+    talk.say(b"printed\n")
+    talk.say(b'{"jsonrpc":"2.0","method":"broker.publish","params":{"topic":"t","event":{}}}\n')
+    assert talk.wire.said.wait_until_read(5)
+    assert len(talk.conversation.noise) == 1 and talk.desk.told[0].topic == "t"
+
+
+def test_when_the_peer_is_gone_whoever_waits_is_told_and_so_is_whoever_asks_later(talk: Talk) -> None:
+    greeted(talk)
+    call = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
+    talk.wire.said.close()
+    failure = call.finished().failure
+    assert failure is not None and failure.code == "crashed"
+    assert talk.conversation.over.wait(PATIENCE)
+    assert Pending(talk.conversation, InvokeTool("p_t", {}), 5).finished().failure == talk.conversation.fault
+    assert talk.conversation.tell(DeliverEvent("t", {})) == talk.conversation.fault
+
+
+def test_what_is_written_is_read_in_order_and_then_comes_the_end() -> None:
+    pipe = Pipe()
+    pipe.write(b"one ")
+    pipe.write(b"two")
+    assert pipe.read() == b"one two"
+    pipe.close()
+    assert pipe.read() == b""
+    with pytest.raises(BrokenPipeError):
+        pipe.write(b"three")
+
+
+def test_a_pipe_is_read_when_its_reader_comes_back_for_more() -> None:
+    pipe = Pipe()
+    pipe.write(b"one")
+    assert not pipe.wait_until_read(0)
+    reader = Thread(target=lambda: [pipe.read(), pipe.read()])
+    reader.start()
+    assert pipe.wait_until_read(5)
+    pipe.close()
+    reader.join()
+
+
+def test_to_leave_ends_the_conversation_and_not_the_process() -> None:
+    wire = MemoryWire()
+    gone: list[str] = []
+    with pytest.raises(SystemExit):
+        wire.leave(3, lambda: gone.append("workers"))
+    assert (wire.status, gone, wire.said.read()) == (3, ["workers"], b"")
+    assert not wire.has_reader() and wire.said.wait_until_closed(0)
+    with pytest.raises(SystemExit):
+        wire.read()
+
+
+def test_a_wire_without_a_resident_plugin_is_settled_when_it_is_read() -> None:
+    wire = MemoryWire()
+    assert not wire.settle(0)
+    reader = Thread(target=wire.read)
+    reader.start()
+    assert wire.settle(5)
+    wire.heard.close()
+    reader.join()

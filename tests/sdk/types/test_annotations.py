@@ -6,9 +6,11 @@ import collections.abc
 import dataclasses
 import datetime
 import enum
+import pathlib
 import subprocess
 import sys
 import typing
+import uuid
 from pathlib import Path
 from typing import (
     Annotated,
@@ -28,8 +30,8 @@ import pytest
 
 import plugbay
 from plugbay.sdk import Field
-from plugbay.sdk.types.annotations import Names, Reader, annotations_of, names_of
-from plugbay.sdk.types.shapes import ANYTHING, Problems, Shape, whole_schema
+from plugbay.sdk.types.annotations import AnnotationReader, Namespace, annotations_of, format_shape, namespace_of
+from plugbay.sdk.types.shapes import ANYTHING, Definitions, Problems, Shape, whole_schema
 from tests.support.patience import PATIENCE
 
 TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -90,13 +92,15 @@ class Point(NamedTuple):
 
 
 UserId = NewType("UserId", int)
+
 T = typing.TypeVar("T")
+
 N = typing.TypeVar("N", bound=int)
 
 
 def shape(annotation: Any) -> Shape:
-    reader = Reader()
-    found = reader.shape(annotation, Names(globals()))
+    reader = AnnotationReader()
+    found = reader.shape(annotation, Namespace(globals()))
     assert reader.notes == []
     return found
 
@@ -205,7 +209,11 @@ def test_an_enum_is_made_of_its_value_and_written_as_it() -> None:
     [
         ("Nowhere", "'Nowhere' says nothing here: name 'Nowhere' is not defined"),
         ("1 +", "'1 +' says nothing here: invalid syntax"),
-        (Reader, "Reader says nothing here: Reader is no type that JSON has a form for; a dataclass would be"),
+        (
+            AnnotationReader,
+            "AnnotationReader says nothing here: AnnotationReader is no type that JSON has a form for; "
+            "a dataclass would be",
+        ),
         (dict[int, str], "dict says nothing here: the keys of an object are texts"),
         (Literal[b"x"], "Literal says nothing here: a literal is a text"),
         (3, "3 says nothing here: this kind of annotation has no shape"),
@@ -213,16 +221,16 @@ def test_an_enum_is_made_of_its_value_and_written_as_it() -> None:
     ],
 )
 def test_what_cannot_be_understood_fits_anything_and_is_noted(annotation: Any, why: str) -> None:
-    reader = Reader()
-    assert reader.shape(annotation, Names(globals())) is ANYTHING
+    reader = AnnotationReader()
+    assert reader.shape(annotation, Namespace(globals())) is ANYTHING
     assert len(reader.notes) == 1
     assert reader.notes[0].startswith(why)
 
 
 def test_a_field_that_cannot_be_understood_spoils_nothing_else() -> None:
     made = dataclasses.make_dataclass("Made", [("a", "Nowhere"), ("b", int)])
-    reader = Reader()
-    schema = whole_schema(reader.shape(made, Names(globals())))
+    reader = AnnotationReader()
+    schema = whole_schema(reader.shape(made, Namespace(globals())))
     assert (schema["properties"], schema["required"]) == ({"a": {}, "b": WHOLE}, ["a", "b"])
     assert len(reader.notes) == 1
 
@@ -235,7 +243,7 @@ def test_a_text_may_use_what_its_function_uses_of_the_one_around_it() -> None:
     def tool(x: Local) -> Any:
         return Local
 
-    assert whole_schema(Reader().shape("Local", names_of(tool)))["properties"] == {"a": WHOLE}
+    assert whole_schema(AnnotationReader().shape("Local", namespace_of(tool)))["properties"] == {"a": WHOLE}
 
 
 def test_a_name_that_is_bound_later_is_none_yet() -> None:
@@ -243,7 +251,7 @@ def test_a_name_that_is_bound_later_is_none_yet() -> None:
         def tool(x: Any) -> Any:
             return later
 
-        names = names_of(tool)
+        names = namespace_of(tool)
         later = 1
         return names, later
 
@@ -259,9 +267,9 @@ def test_a_text_may_use_what_its_annotations_alone_use() -> None:
     def tool(x: Any) -> Any: ...
 
     tool.__annotate__ = lambda format: {"x": Local}  # type: ignore[attr-defined]
-    assert whole_schema(Reader().shape("Local", names_of(tool)))["properties"] == {"a": WHOLE}
+    assert whole_schema(AnnotationReader().shape("Local", namespace_of(tool)))["properties"] == {"a": WHOLE}
     tool.__annotate__ = max  # type: ignore[attr-defined]
-    assert names_of(tool) == {}
+    assert namespace_of(tool) == {}
 
 
 def test_a_class_has_the_annotations_that_it_says_itself() -> None:
@@ -280,11 +288,11 @@ class Parent:
 BARE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from plugbay.sdk.types.annotations import Names, Reader
+from plugbay.sdk.types.annotations import Namespace, AnnotationReader
 from plugbay.sdk.types.shapes import whole_schema
-reader = Reader()
+reader = AnnotationReader()
 for text in sys.argv[2:]:
-    print(whole_schema(reader.shape(text, Names(globals()))))
+    print(whole_schema(reader.shape(text, Namespace(globals()))))
 print(reader.notes, {"typing", "dataclasses", "inspect", "re", "enum", "collections"} & set(sys.modules))
 """
 
@@ -304,3 +312,45 @@ def test_names_of_typing_mean_the_same_where_nobody_has_imported_it() -> None:
     command = [sys.executable, "-I", "-S", "-c", BARE, str(Path(plugbay.__file__).parents[1]), *texts]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.splitlines() == [*map(str, texts.values()), "[] set()"], done.stderr
+
+
+FORMAT_ROWS: list[tuple[type, str, str, Any]] = [
+    (
+        datetime.datetime,
+        "date-time",
+        "2026-05-17T16:00:00+00:00",
+        datetime.datetime(2026, 5, 17, 16, tzinfo=datetime.UTC),
+    ),
+    (datetime.date, "date", "2026-05-17", datetime.date(2026, 5, 17)),
+    (datetime.time, "time", "16:00:00", datetime.time(16)),
+    (uuid.UUID, "uuid", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6", uuid.UUID("f81d4fae-7dec-41d0-a765-00a0c91e6bf6")),
+    (pathlib.Path, "path", "notes/tea.md", pathlib.Path("notes/tea.md")),
+    (pathlib.PurePath, "path", "a", pathlib.PurePath("a")),
+]
+
+
+@pytest.mark.parametrize(("own", "format", "text", "value"), FORMAT_ROWS)
+def test_a_text_becomes_what_it_stands_for_and_back(own: type, format: str, text: str, value: Any) -> None:
+    shape = format_shape(own)
+    assert shape is not None
+    problems = Problems()
+    assert (shape.read(text, None, problems), problems.count) == (value, 0)
+    assert shape.write(value) == text
+    assert shape.write("as it is") == "as it is"
+    assert shape.schema(Definitions()) == {"type": "string", "format": format}
+    assert shape.made(shape.example) is not None
+
+
+@pytest.mark.parametrize(("own", "format", "text", "value"), FORMAT_ROWS[:4])
+def test_another_text_is_refused_with_an_example(own: type, format: str, text: str, value: Any) -> None:
+    shape, problems = format_shape(own), Problems()
+    assert shape is not None
+    assert shape.read("someday", ((None, "items"), 2), problems) is None
+    assert str(problems) == f"items[2]: must be a {format} such as {shape.example}, not 'someday'"
+
+
+def test_a_class_of_anybody_elses_has_no_such_form() -> None:
+    class Path: ...
+
+    assert format_shape(Path) is None
+    assert format_shape(int) is None

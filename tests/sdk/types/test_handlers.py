@@ -11,7 +11,7 @@ import pytest
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.results import ToolResult
-from plugbay.sdk.types.handlers import Export, Handler, Harness, Pieces, Terms, Tool, gathered
+from plugbay.sdk.types.handlers import Export, Handler, Harness, Pieces, Terms, Tool, join_pieces
 from tests.support.requirements import requirement
 
 
@@ -198,7 +198,7 @@ def nothing() -> Iterator[Any]:
 )
 @requirement("vai:sdk-one-source")
 def test_what_a_tool_yields_is_one_value_to_hosts_that_know_values(value: Any, whole: Any) -> None:
-    assert gathered(value) == whole
+    assert join_pieces(value) == whole
 
 
 def test_a_tool_that_yields_is_streaming_unless_it_says_otherwise() -> None:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugbay.sdk.types.records import Member, Parameters, Record
-from plugbay.sdk.types.shapes import ANYTHING, Array, Integer, Names, Number, Problems, Shape, String, whole_schema
+import pytest
+
+from plugbay.sdk.types.records import Member, Parameters, Record, parse, summary
+from plugbay.sdk.types.shapes import (
+    ANYTHING,
+    Array,
+    Definitions,
+    Integer,
+    Number,
+    Problems,
+    Shape,
+    String,
+    whole_schema,
+)
 
 
 class Point:
@@ -85,9 +97,9 @@ def test_two_types_of_one_name_are_two_definitions() -> None:
 
 def test_only_defaults_that_are_json_are_published() -> None:
     for default in (object(), float("nan"), {1: 2}, [object()], {"a": {2}}):
-        assert "default" not in Member("x", ANYTHING, default=default).schema(Names(), "")
+        assert "default" not in Member("x", ANYTHING, default=default).schema(Definitions(), "")
     for default in (None, 1, 1.5, "a", True, [1, {"a": None}]):
-        assert Member("x", ANYTHING, default=default).schema(Names(), "")["default"] == default
+        assert Member("x", ANYTHING, default=default).schema(Definitions(), "")["default"] == default
 
 
 def test_a_function_may_take_any_other_keyword_but_those_that_are_ours() -> None:
@@ -110,3 +122,80 @@ def test_a_function_may_take_any_other_keyword_but_those_that_are_ours() -> None
         "required": ["a"],
         "additionalProperties": False,
     }
+
+
+GOOGLE = """Order tea,
+    and more.
+
+    With a second paragraph: it says nothing: about parameters.
+
+    Args:
+        city: Where it goes,
+            even far.
+        days (int, optional): How long.
+        *names: All of them.
+
+        late: After an empty line.
+
+    Returns:
+        total: no parameter
+    """
+
+SPHINX = """Order tea,
+    and more.
+
+    :param city: Where it goes,
+        even far.
+    :param int days: How long.
+    :param names: All of them.
+    :type names: list
+    :arg late: After an empty line.
+    :returns: total
+    """
+
+NUMPY = """Order tea,
+    and more.
+
+    Parameters
+    ----------
+    city : str
+        Where it goes,
+        even far.
+    days : int, optional
+        How long.
+    *names
+        All of them.
+    late
+        After an empty line.
+
+    Returns
+    -------
+    total : int
+        No parameter.
+    """
+
+
+@pytest.mark.parametrize("text", [GOOGLE, SPHINX, NUMPY], ids=["google", "sphinx", "numpy"])
+def test_parameters_are_described_in_three_ways(text: str) -> None:
+    doc = parse(text)
+    assert doc.summary == "Order tea, and more."
+    assert doc.fields == {
+        "city": "Where it goes, even far.",
+        "days": "How long.",
+        "names": "All of them.",
+        "late": "After an empty line.",
+    }
+
+
+def test_attributes_of_a_class_are_described_as_parameters_are() -> None:
+    assert parse("A thing.\n\nAttributes:\n\tprice: In euros.\n").fields == {"price": "In euros."}
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n ", "One line.", "Args:", ":param", "Args:\n\nArgs\n----\n", "a\n---"])
+def test_what_is_written_in_another_way_says_nothing(text: str | None) -> None:
+    assert parse(text).fields == {}
+
+
+def test_the_first_paragraph_is_one_line() -> None:
+    assert summary("\n  One\n  two.  \n   \n  Three.") == "One two."
+    assert summary(None) == ""

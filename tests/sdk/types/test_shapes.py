@@ -6,28 +6,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugbay.sdk import Field
 from plugbay.sdk.types.records import Member, Record
 from plugbay.sdk.types.shapes import (
     ANYTHING,
     MAX_OPTIONS,
     MAX_PROBLEMS,
+    RULES,
     Array,
     Boolean,
     Choice,
+    Constrained,
+    Definitions,
     Either,
     Fixed,
     Integer,
-    Names,
     Null,
     Number,
     Problems,
     Shape,
     String,
     Table,
+    keywords,
     kinds,
     path,
     whole_schema,
@@ -161,6 +166,7 @@ def test_nothing_is_copied_that_is_json_already() -> None:
 # The schema and the check say the same.
 
 SCALARS: list[Callable[[], Shape]] = [Shape, String, Boolean, Null, Integer, Number]
+
 CHOICES = st.lists(st.sampled_from(["a", "b", 1, 2, True, None]), min_size=1, max_size=3, unique_by=repr)
 
 
@@ -186,9 +192,11 @@ SHAPES = st.recursive(
     containers,
     max_leaves=6,
 )
+
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from("abz")
 )
+
 VALUES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abcz"), inner, max_size=3)),
@@ -207,4 +215,80 @@ def test_a_value_is_taken_exactly_when_its_schema_allows_it(shape: Shape, value:
 @given(VALUES)
 def test_every_json_value_is_of_a_kind(value: Any) -> None:
     assert kinds(value)
-    assert ANYTHING.schema(Names()) == {}
+    assert ANYTHING.schema(Definitions()) == {}
+
+
+def broken(shape: Shape, value: Any) -> str:
+    problems = Problems()
+    shape.read(value, (None, "x"), problems)
+    return str(problems)
+
+
+ANY_SHAPE = Shape()
+
+RULE_ROWS: list[tuple[Shape, str, Any, Any, Any, str]] = [
+    (Number(), "minimum", 1, 1, 0.5, "must be at least 1"),
+    (Number(), "maximum", 1, 1, 1.5, "must be at most 1"),
+    (Integer(), "exclusiveMinimum", 1, 2, 1, "must be more than 1"),
+    (Integer(), "exclusiveMaximum", 1, 0, 1, "must be less than 1"),
+    (Number(), "multipleOf", 0.1, 0.3, 0.35, "must be a multiple of 0.1"),
+    (String(), "minLength", 2, "ab", "a", "must have at least 2 characters"),
+    (String(), "maxLength", 2, "é🍵", "abc", "must have at most 2 characters"),
+    (String(), "pattern", "^t.a$", "tea", "teas", "must match ^t.a$"),
+    (Array(ANY_SHAPE), "minItems", 1, [0], [], "must have at least 1 items"),
+    (Array(ANY_SHAPE), "maxItems", 1, [0], [0, 0], "must have at most 1 items"),
+    (Table(ANY_SHAPE), "minProperties", 1, {"a": 0}, {}, "must have at least 1 keys"),
+    (Table(ANY_SHAPE), "maxProperties", 1, {"a": 0}, {"a": 0, "b": 0}, "must have at most 1 keys"),
+]
+
+
+@pytest.mark.parametrize(("inner", "word", "limit", "good", "bad", "rule"), RULE_ROWS)
+def test_every_rule_is_kept_or_named(inner: Shape, word: str, limit: Any, good: Any, bad: Any, rule: str) -> None:
+    shape = Constrained(inner, {word: limit})
+    assert (broken(shape, good), broken(shape, bad)) == ("", f"x: {rule}")
+    assert shape.schema(Definitions()) == {**inner.schema(Definitions()), word: limit}
+
+
+def test_every_rule_is_told_about() -> None:
+    assert {word for _, word, *_ in RULE_ROWS} == set(RULES)
+
+
+def test_a_rule_is_about_its_own_kind_of_values_only() -> None:
+    shape = Constrained(Either([Integer(), Null()]), {"minimum": 1})
+    assert (broken(shape, None), broken(shape, 1), broken(shape, 0)) == ("", "", "x: must be at least 1")
+    assert broken(shape, "0") == "x: must be a whole number or null, not a string"
+
+
+def test_all_rules_that_are_broken_are_named() -> None:
+    assert broken(Constrained(Number(), {"minimum": 1, "multipleOf": 2}), -1) == (
+        "x: must be at least 1; x: must be a multiple of 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("marker", "kind", "said"),
+    [
+        ("what it is", "string", {"description": "what it is"}),
+        ({"minimum": 1, "x-unit": "kg", 3: 4}, "number", {"minimum": 1, "x-unit": "kg"}),
+        (Field("Days.", ge=1, le=7), "integer", {"description": "Days.", "minimum": 1, "maximum": 7}),
+        (
+            Field(gt=0, lt=1, multiple_of=0.5),
+            "number",
+            {"exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.5},
+        ),
+        (Field(min_length=1, max_length=2), "string", {"minLength": 1, "maxLength": 2}),
+        (Field(min_length=1, max_length=2), "array", {"minItems": 1, "maxItems": 2}),
+        (Field(min_length=1, max_length=2), "object", {"minProperties": 1, "maxProperties": 2}),
+        (Field(min_length=1), "integer", {}),
+        (Field(pattern="a", examples=["a"]), "string", {"pattern": "a", "examples": ["a"]}),
+        (msgspec.Meta(ge=1, description="d", title="t"), "number", {"minimum": 1, "description": "d", "title": "t"}),
+        (object(), "string", {}),
+        (len, "string", {}),
+    ],
+)
+def test_markers_say_it_in_many_ways(marker: Any, kind: str, said: dict[Any, Any]) -> None:
+    assert keywords(marker, kind) == said
+
+
+def test_what_is_written_is_what_the_inner_shape_writes() -> None:
+    assert Constrained(Array(ANY_SHAPE, set), {"maxItems": 2}).write({2, 1}) == [1, 2]

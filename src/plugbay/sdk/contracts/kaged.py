@@ -1,7 +1,8 @@
-"""A plugin under kaged: its identity there, its machine, and what is said differently to these hosts.
+"""A plugin under kaged: names, hooks, settings and errors of this contract.
 
-Loaded once a kaged host has spoken. Owns the translation between one author's plugin and this contract's names, hooks,
-settings and errors; the conversation itself is the resident loop's.
+Loaded when a kaged host has spoken. `example.weather` is called `example-weather` there, and its tool `forecast` is
+requested as `example-weather.forecast`; declarations that kaged does not support are not offered. The conversation runs
+in the resident loop.
 """
 
 from __future__ import annotations
@@ -11,20 +12,19 @@ from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import Identity, topic
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import Publish, RunHook
-from plugbay.sdk.context import Context
-from plugbay.sdk.contracts.kaged_names import PRE_COMPACT, carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.errors import INTERNAL, ServiceError
-from plugbay.sdk.hooks import inject
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duties, Duty, hook_answer
+from plugbay.sdk.io.detect import kaged_name
+from plugbay.sdk.results import inject
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Dispatcher, Task, hook_answer
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
-from plugbay.sdk.settings import Settings
 from plugbay.sdk.types.handlers import Handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn, Protocol
 
     from plugbay.model.events import CallId
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
     class Compacting(Offers, Protocol):
-        """What an author declared, with what only kaged asks for."""
+        """Declarations with a compactor."""
 
         @property
         def compaction(self) -> Handler | None: ...
 
     class Plugin(Compacting, Protocol):
-        """What is served."""
+        """The plugin that is served."""
 
         @property
         def id(self) -> str: ...
@@ -54,43 +54,43 @@ if TYPE_CHECKING:
         @property
         def tools(self) -> Mapping[str, Tool]: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
 
 
-FAREWELL_SHARE = 0.6
+SHUTDOWN_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
 for the answer within three of them."""
 
-LACKS = BROKERED | MODELS | PEOPLE
-"""What hosts of kaged do not offer to plugins."""
+UNSUPPORTED = BROKERED | MODELS | PEOPLE
+"""Operations that kaged hosts do not support."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a kaged host, of which `first` was heard already."""
-    duties = KagedDuties(plugin, plugin.tools)
-    identity = _identity(plugin, duties.serves())
+    """Serve a kaged host; `first` was read already."""
+    dispatcher = KagedDispatcher(plugin, plugin.tools)
+    identity = _identity(plugin, dispatcher.serves())
     name = identity.name
     machine = KagedMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    exchange, settings = KagedExchange(machine, wire, identity), Settings()
+    connection, settings = KagedConnection(machine, wire, identity), Settings()
 
     def greeted(hello: Mapping[str, Any]) -> None:
         settings.take(hello["config"], hello["system_config"])
-        exchange.lacks = LACKS if hello["storage_available"] else LACKS | STORAGE
+        connection.unsupported = UNSUPPORTED if hello["storage_available"] else UNSUPPORTED | STORAGE
 
-    plugin.connect(Context(BlockingLine(exchange), name, settings=settings))
+    plugin.connect(Context(BlockingClient(connection), name, settings=settings))
     resident = Resident(
-        exchange,
-        duties,
+        connection,
+        dispatcher,
         name,
-        plugin.welcomes,
-        plugin.farewells,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
         settings=settings,
         greeted=greeted,
-        pace=FAREWELL_SHARE,
+        pace=SHUTDOWN_SHARE,
     )
     wire.attend(resident)
     resident.run(first)
@@ -102,20 +102,20 @@ def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
         plugin.version,
         methods=tuple(plugin.methods),
         notifications=tuple(plugin.notifications),
-        capabilities_used=carried_capabilities(plugin.capabilities),
+        capabilities_used=supported_capabilities(plugin.capabilities),
         serves=serves,
         tools=tuple(plugin.tools),
-        hooks=carried_hooks(plugin),
+        hooks=supported_hooks(plugin),
     )
 
 
-class KagedExchange(Exchange):
-    """What a host of kaged is told: notifications that were declared, and failures in this contract's numbers."""
+class KagedConnection(Connection):
+    """Sends declared notifications only, and failures with kaged's codes."""
 
     __slots__ = ("_identity",)
 
     def __init__(self, machine: KagedMachine, wire: Wire, identity: Identity) -> None:
-        super().__init__(machine, wire, LACKS)
+        super().__init__(machine, wire, UNSUPPORTED)
         self._identity = identity
 
     def tell(self, op: HostOp) -> None:
@@ -124,7 +124,7 @@ class KagedExchange(Exchange):
         super().tell(op)
 
     def _refuse_undeclared(self, name: str) -> None:
-        """A host drops what the plugin did not declare, without a word."""
+        """A host silently drops undeclared notifications, so raise here."""
         if name not in self._identity.notifications:
             raise ServiceError(Code.INVALID_INPUT, f"{name!r} is not declared; plugin.notifies({name!r}) does that")
 
@@ -142,8 +142,8 @@ def kaged_failure(failure: Failure) -> Failure:
     return Failure(failure.code, failure.message, detail={"plugin_code": failure.code, **wait, **more})
 
 
-class KagedDuties(Duties):
-    """An author's declarations; compacting is one of the hooks here, and a text is something to inject."""
+class KagedDispatcher(Dispatcher):
+    """Dispatch with a compactor inside `pre_compact`; a hook's text is injected."""
 
     __slots__ = ("_compaction",)
 
@@ -154,20 +154,20 @@ class KagedDuties(Duties):
     def serves(self) -> frozenset[type]:
         return super().serves() | (frozenset() if self._compaction is None else {RunHook})
 
-    def of(self, op: Operation) -> Duty | Failure:
-        return self._moment(op) if isinstance(op, RunHook) else super().of(op)
+    def task_for(self, op: Operation) -> Task | Failure:
+        return self._hook_task(op) if isinstance(op, RunHook) else super().task_for(op)
 
-    def _moment(self, op: RunHook) -> Duty:
-        """Whoever observes has a say first, then whoever compacts, in one answer."""
+    def _hook_task(self, op: RunHook) -> Task:
+        """The hook runs first, then the compactor; both make one answer."""
         observer = self._offers.hooks.get(op.hook, _NOBODY)
-        return Duty(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
+        return Task(observer, op.event, shape=_said, said=op.context, then=self._compactor_task(op))
 
-    def _compacting(self, op: RunHook) -> Duty | None:
-        """What a compactor has to do; a host that sends no messages wants no others in return."""
+    def _compactor_task(self, op: RunHook) -> Task | None:
+        """The compactor's task; None when the host sends no messages."""
         messages = op.event.get("messages") if op.hook == PRE_COMPACT else None
         if self._compaction is None or not isinstance(messages, list):
             return None
-        return Duty(self._compaction, messages, shape=_compacted, said=op.context)
+        return Task(self._compaction, messages, shape=_compacted, said=op.context)
 
 
 _NOBODY = Handler(lambda event: None)
@@ -183,3 +183,22 @@ def _compacted(value: Any) -> dict[str, Any]:
     if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
         raise TypeError("a compactor returns a list of messages, or None to leave it to the host")
     return {"messages": value}
+
+
+PRE_COMPACT = "pre_compact"
+
+HOOKS = ("on_session_start", "on_session_idle", PRE_COMPACT, "post_compact")
+"""All hooks, in the order of a session."""
+
+GRANTS = ("read:fs:", "write:fs:", "exec:", "net:", "kaged:storage:")
+"""Prefixes of kaged's capabilities; a kaged host refuses all others."""
+
+
+def supported_hooks(plugin: Plugin) -> tuple[str, ...]:
+    """The hooks offered to the host, with `pre_compact` for a compactor."""
+    declared = {*plugin.hooks, *((PRE_COMPACT,) if plugin.compaction is not None else ())}
+    return tuple(hook for hook in HOOKS if hook in declared)
+
+
+def supported_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
+    return tuple(capability for capability in capabilities if capability.startswith(GRANTS))

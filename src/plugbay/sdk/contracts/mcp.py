@@ -1,27 +1,27 @@
-"""A plugin under MCP, in both eras: its identity there, its machine, and what is said differently to these clients.
+"""A plugin as an MCP server, with a handshake and without: tool definitions, progress, logs and errors.
 
-Loaded once a client of MCP has spoken. Owns the translation between one author's plugin and a server's tools, progress
-and errors; the conversation itself is the resident loop's, and ends with the input.
+Loaded when an MCP client has spoken. Tool names are spelt in MCP's alphabet; two tools with the same spelling are
+refused. The conversation runs in the resident loop and ends with the input.
 """
 
 from __future__ import annotations
 
 import os
 
+from plugbay.contracts.base import Role
 from plugbay.contracts.mcp.errors import to_result
+from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import MODERN, Server
-from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.model.errors import Code
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
 from plugbay.sdk.context import Context
-from plugbay.sdk.contracts.mcp_names import offered, server_name
-from plugbay.sdk.contracts.mcp_tools import Called, definition
-from plugbay.sdk.runtime.connection import BlockingLine, Exchange
-from plugbay.sdk.runtime.dispatch import Duty, Streamed
+from plugbay.sdk.results import RESULT, ToolResult, as_text, content_items, merge_pieces
+from plugbay.sdk.runtime.connection import BlockingClient, Connection
+from plugbay.sdk.runtime.dispatch import Streamed, Task
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, STORAGE
-from plugbay.sdk.types.handlers import Handler
+from plugbay.sdk.types.handlers import Handler, Pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from plugbay.model.errors import Failure
     from plugbay.model.events import CallId
     from plugbay.model.operations import HostOp, Operation
-    from plugbay.sdk.contracts.mcp_names import Named
     from plugbay.sdk.io.stdio import Wire
-    from plugbay.sdk.runtime.connection import Heard, Sink
+    from plugbay.sdk.runtime.connection import Reply, Sink
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
     from plugbay.sdk.types.handlers import Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Named, Protocol):
-        """What is served."""
+    class Plugin(Protocol):
+        """The plugin that is served."""
 
         @property
         def version(self) -> str: ...
@@ -48,18 +47,22 @@ if TYPE_CHECKING:
         @property
         def description(self) -> str: ...
         @property
-        def welcomes(self) -> Sequence[Handler]: ...
+        def ready_handlers(self) -> Sequence[Handler]: ...
         @property
-        def farewells(self) -> Sequence[Handler]: ...
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
         def connect(self, host: Context) -> None: ...
+        @property
+        def id(self) -> str: ...
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
 
 
-FAREWELL_SHARE = 0.36
+SHUTDOWN_SHARE = 0.36
 """Of the resident loop's times to leave: 1.8 s in all. Clients of the official SDK give a server 2 s after they have
 closed its input, and then end it."""
 
-LACKS = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
-"""What no client of MCP offers. Whether this one has a model or a person to ask, it says itself."""
+UNSUPPORTED = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
+"""Operations that no MCP client supports; sampling and elicitation depend on the client's capabilities."""
 
 CAPABILITIES: Mapping[str, Any] = {"tools": {}, "logging": {}}
 """What is announced: the tools of a plugin are declared once, so their list never changes."""
@@ -69,26 +72,26 @@ STATE_BYTES = 18
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
-    """Talk to a client of MCP, of which `first` was heard already."""
-    duties = McpDuties(offered(plugin))
-    server = _server(plugin, duties.tools)
-    machine = ServerMachine(codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
+    """Serve an MCP client; `first` was read already."""
+    dispatcher = McpDispatcher(tools_by_name(plugin))
+    server = _server(plugin, dispatcher.tools)
+    machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
     machine.greet()
-    exchange = McpExchange(machine, wire, LACKS)
+    connection = McpConnection(machine, wire, UNSUPPORTED)
 
     def greeted(hello: Mapping[str, Any]) -> None:
         if hello["era"] == MODERN:  # whose clients read stderr, and few of them want to hear a log otherwise
-            exchange.lacks = LACKS | {WriteLog}
+            connection.unsupported = UNSUPPORTED | {WriteLog}
 
-    plugin.connect(Context(BlockingLine(exchange), server.name))
+    plugin.connect(Context(BlockingClient(connection), server.name))
     resident = Resident(
-        exchange,
-        duties,
+        connection,
+        dispatcher,
         server.name,
-        plugin.welcomes,
-        plugin.farewells,
+        plugin.ready_handlers,
+        plugin.shutdown_handlers,
         greeted=greeted,
-        pace=FAREWELL_SHARE,
+        pace=SHUTDOWN_SHARE,
         busy=Code.OVERLOADED,
     )
     wire.attend(resident)
@@ -106,29 +109,29 @@ def _server(plugin: Plugin, tools: Mapping[str, Tool]) -> Server:
     )
 
 
-class McpExchange(Exchange):
-    """What a client is told: of a tool that failed, what a model can read; of a model's words, all at once."""
+class McpConnection(Connection):
+    """Answers a failed tool with content that a model can read; a model's answer comes in one piece."""
 
     __slots__ = ()
 
-    _machine: ServerMachine
+    _machine: McpMachine
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
-        """Whatever fails here is a tool's doing: what has no tool, the machine refuses by itself."""
+        """Every failure here is a tool's; the machine refuses other requests itself."""
         super().finish(id, value if failure is None else to_result(failure), None)
 
     def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
         streams = isinstance(op, CompleteChat) and op.stream
-        return super().ask(op, _in_one_piece(sink) if streams else sink, within)
+        return super().ask(op, _split_once(sink) if streams else sink, within)
 
     def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
         return self._machine.call(id, op, within)
 
 
-def _in_one_piece(sink: Sink) -> Sink:
+def _split_once(sink: Sink) -> Sink:
     """Clients give a model's answer whole; who wants it in pieces gets one, and then the rest."""
 
-    def heard(answer: Heard) -> None:
+    def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is None and answer.value["content"] is not None:
             sink(CallProgress(answer.id, answer.value["content"]))
             answer = CallFinished(answer.id, {**answer.value, "content": None})
@@ -137,47 +140,47 @@ def _in_one_piece(sink: Sink) -> Sink:
     return heard
 
 
-class McpDuties:
-    """An author's tools, by what a client may ask."""
+class McpDispatcher:
+    """Finds the task for each tool call."""
 
     __slots__ = ("tools",)
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self.tools = tools
 
-    def of(self, op: Operation) -> Duty | Failure:
-        """The machine has seen to it that the tool exists, and that nothing is asked for that was not announced."""
+    def task_for(self, op: Operation) -> Task | Failure:
+        """The machine has checked that the tool exists."""
         if isinstance(op, SetLogLevel):
-            return Duty(_NOTHING)
+            return Task(_NOTHING)
         assert isinstance(op, InvokeTool)
         tool = self.tools[op.tool]
         keywords = tool.arguments(op.input, op.context)
-        return CallDuty(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
+        return CallTask(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
 
-    def about(self, op: Operation) -> list[Duty]:
-        """What a client tells a server is about calls, and the machine deals with it."""
+    def tasks_for(self, op: Operation) -> list[Task]:
+        """The machine handles all notifications of a client."""
         return []
 
 
 _NOTHING = Handler(lambda: None)
 
 
-class CallDuty(Streamed):
-    """A tool, whose progress a client may want to know."""
+class CallTask(Streamed):
+    """A tool call with progress notifications."""
 
     __slots__ = ()
 
     handler: Tool
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        report = reports(send)
+        report = progress_reporter(send)
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
-    def collector(self, send: Send) -> Called:
-        return Called(self.handler, self.stop.check)
+    def collector(self, send: Send) -> CallResult:
+        return CallResult(self.handler, self.stop.check)
 
 
-def reports(send: Send) -> Callable[[str, dict[str, Any]], None]:
+def progress_reporter(send: Send) -> Callable[[str, dict[str, Any]], None]:
     """What `ctx.progress` does: `progress=` and `total=` are numbers of the author's, else reports are counted.
 
     Progress must grow, so a number that does not is one more than the last.
@@ -196,3 +199,120 @@ def reports(send: Send) -> Callable[[str, dict[str, Any]], None]:
 
 def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+LONGEST = 128
+"""Characters of a tool's name."""
+
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+def server_name(id: str) -> str:
+    """An id as clients take it for the name of a server: `-` for what is neither letter, digit, `_` nor `-`."""
+    return "".join(char if char in _LETTERS else "-" for char in id)
+
+
+def tool_name(name: str) -> str:
+    """The name of a tool, with `_` for what is not in MCP's alphabet."""
+    return "".join(char if char in _LETTERS or char == "." else "_" for char in name)[:LONGEST]
+
+
+def tools_by_name(plugin: Plugin) -> dict[str, Tool]:
+    """Every tool by its name on the wire; raises ValueError when two have one."""
+    tools = {tool_name(tool.name): tool for tool in plugin.tools.values()}
+    if len(tools) < len(plugin.tools):
+        raise ValueError(f"two tools of {plugin.id} have one name in MCP's alphabet: {', '.join(plugin.tools)}")
+    return tools
+
+
+HINTS = {
+    "read_only": {"readOnlyHint": True},
+    "idempotent_write": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
+    "non_idempotent_write": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
+}
+"""By a tool's effect, what a client is told; of one whose effect is unknown, nothing, and it thinks the worst."""
+
+
+def definition(name: str, tool: Tool) -> dict[str, Any]:
+    """An entry of `tools/list`."""
+    said = {
+        "name": name,
+        "description": tool.description,
+        "inputSchema": {**tool.input_schema, "type": "object"},
+        "outputSchema": promised_schema(tool.output_schema),
+        "annotations": HINTS.get(tool.effect),
+    }
+    return {key: value for key, value in said.items() if value not in (None, "")}
+
+
+def promised_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The schema of structured content for a tool that returns what `schema` says."""
+    if schema is None or not _is_wrapped(schema):
+        return schema
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {name: rule for name, rule in schema.items() if name != "$defs"}
+    return {"type": "object", "properties": {RESULT: inner}, "required": [RESULT], **shared}
+
+
+def _is_wrapped(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") != "object"
+
+
+class CallResult(Pieces):
+    """Builds the result of a call from returned or yielded values."""
+
+    __slots__ = ("_check", "_schema")
+
+    def __init__(self, tool: Tool, check: Callable[[], None]) -> None:
+        super().__init__(tool.written)
+        self._check = check
+        self._schema = tool.output_schema
+
+    def add(self, piece: Any) -> None:
+        self._check()
+        super().add(piece)
+
+    def whole(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, ToolResult):
+            return _said(value)
+        return _said(self._result(self._write(value)))
+
+    def end(self) -> dict[str, Any]:
+        if self._whole is not None:
+            return self.whole(self._whole)
+        if all(isinstance(piece, str) for piece in self._pieces):
+            return _said(self._result("".join(self._pieces)))
+        if all(isinstance(piece, str) or _is_item(piece) for piece in self._pieces):
+            return _said(ToolResult(merge_pieces(self._pieces)))
+        return _said(self._result(self._pieces))
+
+    def _result(self, value: Any) -> ToolResult:
+        """What is no object, or is not promised to be one, is inside of one."""
+        is_bare = isinstance(value, dict) and (self._schema is None or not _is_wrapped(self._schema))
+        output = value if is_bare else {RESULT: value}
+        if value is None or isinstance(value, str):
+            return ToolResult(value or (), None if self._schema is None else output)
+        return ToolResult((), output)
+
+
+def _is_item(piece: Any) -> bool:
+    return isinstance(piece, dict) and isinstance(piece.get("type"), str)
+
+
+def _is_ascii(item: Mapping[str, Any]) -> bool:
+    """Whether an item is certainly JSON: plain text, of plain letters."""
+    words = item.get("text")
+    return len(item) == 2 and item["type"] == "text" and isinstance(words, str) and words.isascii()
+
+
+def _said(result: ToolResult) -> dict[str, Any]:
+    content, output = content_items(result.content), result.structured_output
+    if output is not None and not content:
+        content = content_items(as_text(output))
+    elif not all(_is_ascii(item) for item in content):
+        as_text({"content": content})  # what cannot be sent is an error of the author's, not of the conversation
+    return {
+        "content": content,
+        **({} if output is None else {"structuredContent": dict(output)}),
+        **({"isError": True} if result.is_error else {}),
+    }

@@ -1,4 +1,4 @@
-"""Which contract a host speaks, told from the first line or frame it writes. Pure: bytes in, a name out.
+"""Detects the contract of a host from its first line or frame. Pure: bytes in, a name out.
 
     {"type": …}                             rune
     {"method": "initialize", "params": …}   MCP, when the client says its name or a revision; kaged, when the daemon
@@ -9,8 +9,7 @@
     Content-Length: … anything else         ainb, whose plugins leave when a frame is broken
     anything else                           nexo, whose plugins skip a line they cannot read
 
-Blank lines say nothing and are skipped; nothing stands before a frame. Whatever was looked at is still the machine's to
-read, from the first byte.
+Blank lines are skipped; nothing precedes a frame. The bytes stay unread: the machine gets them from the first one.
 """
 
 from __future__ import annotations
@@ -19,12 +18,23 @@ from plugbay.wire.strict_json import Malformed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
 
     from plugbay.wire.strict_json import Codec
 
     Owns = Callable[[str], bool]
+
+    class Named(Protocol):
+        """The part of a plugin that has names under kaged."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def tools(self) -> Mapping[str, object]: ...
+        @property
+        def methods(self) -> Mapping[str, object]: ...
+
 
 RUNE, NEXO, KAGED, AINB, VAI, MCP = "rune", "nexo", "kaged", "ainb", "vai", "mcp"
 
@@ -42,6 +52,7 @@ MAX_NAME = 64
 
 NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
+KAGED_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 KAGED_GREETING = ("daemon_version", "plugin_name")
 KAGED_METHODS = ("initialized", "health.check", "ping")
 KAGED_HOOK = "kaged.hook."
@@ -133,3 +144,14 @@ def _is_mcp(message: dict[str, Any]) -> bool:
         return True
     meta = said.get("_meta")
     return "/" in method or (isinstance(meta, dict) and any(key.startswith(MCP_META) for key in meta))
+
+
+def kaged_name(id: str) -> str:
+    """An id in kaged's alphabet: lower case, and `-` for whatever else is not in it."""
+    return "".join(char if char in KAGED_ALPHABET else "-" for char in id.lower())
+
+
+def is_own_method(plugin: Named, method: str) -> bool:
+    """Whether only a host of kaged would ask this plugin for `method`."""
+    name, _, tool = method.partition(".")
+    return method in plugin.methods or (name == kaged_name(plugin.id) and tool in plugin.tools)

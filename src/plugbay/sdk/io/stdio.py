@@ -1,10 +1,9 @@
-"""The wire, out of reach of `print`, whether anybody is at its other end, and the way out of the process.
+"""The process's protocol streams, its signals, and its exit.
 
-Moves the protocol to private descriptors and points stdout at stderr.
-
-A stray `print`, a chatty library or a child process then writes to stderr and cannot corrupt a frame. This happens once
-per process: when a script that is the plugin imports the SDK with pipes on both sides, and otherwise in `run()`.
-Importing a plugin's module from a test moves nothing.
+Moves the protocol to private descriptors and points stdout at stderr: a stray `print`, a library or a child process
+then cannot corrupt a frame. This happens once per process: when a script that is the plugin imports the SDK with pipes
+on both sides, otherwise in `run()`; importing a plugin from a test moves nothing. Signals arrive through a pipe, as
+a signal just before the main thread blocks would wait. Uses `_signal`: `signal` costs 7 ms of start-up.
 """
 
 from __future__ import annotations
@@ -12,6 +11,15 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from _signal import (  # type: ignore[import-not-found]
+    SIG_DFL,
+    SIGINT,
+    SIGTERM,
+    default_int_handler,
+    getsignal,
+    set_wakeup_fd,
+    signal,
+)
 from _thread import start_new_thread
 from time import sleep
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     class Attended(Protocol):
         """A conversation that can be asked to end."""
 
-        def leave_soon(self, why: str) -> None: ...
+        def shut_down(self, why: str) -> None: ...
 
 
 READ_SIZE = 65_536
@@ -50,11 +58,11 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         """All of it, however small the pipe's bites."""
-        self.refuse_copies()
+        self.exit_if_forked()
         while data:
             data = data[os.write(self._out, data) :]
 
-    def is_heard(self) -> bool:
+    def has_reader(self) -> bool:
         """Whether there is anybody left to read what is written."""
         from select import POLLERR, POLLHUP, POLLNVAL, poll
 
@@ -64,24 +72,22 @@ class Wire:
 
     def attend(self, conversation: Attended) -> None:
         """Have it end when this process is asked to, or when nobody is left at the other end."""
-        from plugbay.sdk.io.signals import on_signals
-
-        on_signals(lambda: conversation.leave_soon("this process was asked to end"))
-        when_alone(self, lambda: conversation.leave_soon("the host is gone"))
+        on_signals(lambda: conversation.shut_down("this process was asked to end"))
+        when_host_gone(self, lambda: conversation.shut_down("the host is gone"))
 
     def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
-        """The conversation is over, and with it this process, which lets go of everything by itself."""
+        """End the process; its threads end with it."""
         leave(status)
 
     def leave_after(self, seconds: float) -> None:
-        """The same after so many seconds, whatever anybody is doing then."""
+        """End the process after `seconds`, even if threads are blocked."""
         try:
             start_new_thread(_leave_anyway, (seconds,))
         except RuntimeError:
-            pass  # the system has no thread to give; whoever wants us gone will have to see to it
+            pass  # no thread available; the host has to kill the process
 
-    def refuse_copies(self) -> None:
-        """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open.
+    def exit_if_forked(self) -> None:
+        """Exit if this is a fork made by a handler: it must not answer, and its locks may never be released.
 
         That of a stream may be one of them, so nothing is flushed.
         """
@@ -89,7 +95,7 @@ class Wire:
             os._exit(1)
 
     def drop(self) -> None:
-        """Let go of both ends: this process is a copy, and the conversation belongs to the original."""
+        """Close both descriptors: in a fork, the conversation belongs to the original process."""
         os.close(self._in)
         os.close(self._out)
         self._in = self._out = -1
@@ -98,7 +104,7 @@ class Wire:
 _claimed: Wire | None = None
 
 _PARENT = os.getppid()
-"""Who started this process, as early as can be told: a host may be gone before its plugin serves."""
+"""The parent at import: a host may be gone before its plugin serves."""
 
 
 def claim() -> Wire:
@@ -107,7 +113,7 @@ def claim() -> Wire:
     if _claimed is None:
         nothing = _nothing()
         _claimed = Wire(os.dup(0), os.dup(1))
-        disown_copies(_claimed.drop)
+        drop_in_forks(_claimed.drop)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
@@ -118,11 +124,11 @@ def claim() -> Wire:
 
 
 _is_copy = False
-"""Whether the author's code has made this process by forking one that had a wire."""
+"""Whether this process is a fork of one that had a wire."""
 
 
-def disown_copies(drop: Callable[[], object]) -> None:
-    """Have every copy of this process let go of what is the original's, and know what it is."""
+def drop_in_forks(drop: Callable[[], object]) -> None:
+    """Call `drop` in every fork of this process, and mark the fork as one."""
 
     def forked() -> None:
         global _is_copy
@@ -132,13 +138,13 @@ def disown_copies(drop: Callable[[], object]) -> None:
     os.register_at_fork(after_in_child=forked)
 
 
-def leave_copy(error: BaseException | None = None) -> None:
+def exit_copy(error: BaseException | None = None) -> None:
     """End this process, if it is a copy, where it comes back from the author's code: nobody waits for its answer.
 
     Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
     """
     if _is_copy:
-        status, words = _parting(error)
+        status, words = _exit_report(error)
         try:
             os.write(2, words.encode("utf-8", "backslashreplace"))
         except OSError:
@@ -146,8 +152,8 @@ def leave_copy(error: BaseException | None = None) -> None:
         os._exit(status)
 
 
-def _parting(error: BaseException | None) -> tuple[int, str]:
-    """The status and the last words of a process, as Python has them."""
+def _exit_report(error: BaseException | None) -> tuple[int, str]:
+    """Exit status and stderr text for an error, as Python has them."""
     if error is None:
         return 1, ""
     if not isinstance(error, SystemExit):
@@ -172,8 +178,8 @@ def claim_early() -> None:
         claim()
 
 
-def when_alone(wire: Wire, call: Callable[[], object]) -> None:
-    """Have the function called once, on a thread of its own, when the host is gone.
+def when_host_gone(wire: Wire, call: Callable[[], object]) -> None:
+    """Call the function once, on its own thread, when the host is gone.
 
     The end of input does not always say so: somebody else may hold it open, and a plugin that serves one call reads
     nothing while its handler runs.
@@ -181,18 +187,18 @@ def when_alone(wire: Wire, call: Callable[[], object]) -> None:
     try:
         start_new_thread(_watch, (wire, call, _PARENT))
     except RuntimeError:
-        pass  # the system has no thread to give; the end of input will have to do
+        pass  # no thread available; the end of input has to do
 
 
 def _watch(wire: Wire, call: Callable[[], object], parent: int) -> None:
     sleep(LOOK_SECONDS)
-    while os.getppid() == parent and wire.is_heard():
+    while os.getppid() == parent and wire.has_reader():
         sleep(LOOK_SECONDS)
     call()
 
 
 def note(text: str) -> None:
-    """One line on stderr, in one piece; a closed stderr is no reason to fail."""
+    """Write one line to stderr in one write; a closed stderr is ignored."""
     try:
         sys.stderr.write(f"{text}\n")
     except (OSError, ValueError, AttributeError):
@@ -200,7 +206,7 @@ def note(text: str) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once, skipping the interpreter's farewell."""
+    """End the process at once, without the interpreter's finalization."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -231,3 +237,44 @@ def _is_pipe(fd: int) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def on_signals(call: Callable[[], None]) -> None:
+    """Call the function on SIGTERM or SIGINT, on its own thread, instead of ending the process."""
+    hear, ring = os.pipe()
+    os.set_blocking(ring, False)
+    try:
+        set_wakeup_fd(ring)
+    except ValueError:  # signals can be set on the main thread only
+        os.close(hear)
+        os.close(ring)
+        return
+    for number in (SIGTERM, SIGINT):
+        signal(number, _ignore_signal)
+    try:
+        start_new_thread(_wait, (hear, call))
+    except RuntimeError:  # no thread to be had: the signals keep their default effect
+        _restore_signals()
+        os.close(hear)
+        os.close(ring)
+        return
+    os.register_at_fork(after_in_child=_restore_signals)
+
+
+def _wait(hear: int, call: Callable[[], None]) -> None:
+    """Each handled signal is one byte in the pipe, also those that the author handles."""
+    while os.read(hear, 1)[0] not in (SIGTERM, SIGINT):
+        pass
+    call()
+
+
+def _restore_signals() -> None:
+    """Restore the default effect of our signals, not of the author's handlers. Forks call this: they share the pipe."""
+    set_wakeup_fd(-1)
+    for number, usual in ((SIGTERM, SIG_DFL), (SIGINT, default_int_handler)):
+        if getsignal(number) is _ignore_signal:
+            signal(number, usual)
+
+
+def _ignore_signal(number: int, frame: object) -> None:
+    """The signal is handled through the pipe."""

@@ -1,6 +1,6 @@
-"""Async handlers: one asyncio loop on a thread of its own, started by the first of them, and services to await.
+"""Async handlers: one asyncio loop on its own thread, started by the first of them, and host services to await.
 
-The only file here that loads asyncio, and only inside functions: 50 ms that a plugin without async handlers never pays.
+The only module here that loads asyncio, and only inside functions: plugins without async handlers save 50 ms.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from _thread import allocate_lock, start_new_thread
 
 from plugbay.model.events import CallFinished
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import failure_of
 from plugbay.sdk.runtime.connection import answer, timed_out
 from plugbay.sdk.services.cancellation import DEADLINE
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId
     from plugbay.model.operations import HostOp
-    from plugbay.sdk.runtime.connection import Exchange, Heard
+    from plugbay.sdk.runtime.connection import Connection, Reply
     from plugbay.sdk.services.cancellation import Cancellation
 
-    Job = Callable[[], Coroutine[Any, Any, None]]
+    AsyncJob = Callable[[], Coroutine[Any, Any, None]]
 
 MAX_TASKS = 1_024
-"""Async handlers in flight. They cost little, but not nothing, and a host may ask without end."""
+"""Async handlers in flight. Each costs memory, and a host may send any number of requests."""
 
 
 class Bridge:
-    """Where coroutines run."""
+    """Runs coroutines on one event loop, on its own thread."""
 
     __slots__ = ("_early", "_lock", "_loop", "_open", "_over", "_started", "_tasks")
 
@@ -39,14 +39,14 @@ class Bridge:
         self._lock = allocate_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
-        self._early: list[Job] = []
-        """Jobs that came while the loop was being started."""
+        self._early: list[AsyncJob] = []
+        """Jobs submitted while the loop was starting."""
         self._open = 0
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, job: Job) -> bool:
-        """Have the coroutine run soon; False when too many do already, or the loop cannot be started."""
+    def submit(self, job: AsyncJob) -> bool:
+        """Run the coroutine soon; False when too many run already, or the loop cannot start."""
         with self._lock:
             if self._open >= MAX_TASKS or not (self._started or self._start()):
                 return False
@@ -66,7 +66,7 @@ class Bridge:
         return True
 
     def stop(self) -> None:
-        """Have the loop end, and with it whatever still runs there; for processes that go on."""
+        """Stop the loop and cancel its tasks; for processes that continue, such as tests."""
         with self._lock:
             self._over = True
             if self._loop is not None:
@@ -87,7 +87,7 @@ class Bridge:
                 failure_of(error)
         _wind_up(loop)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: AsyncJob) -> None:
         assert self._loop is not None
         task = self._loop.create_task(job())
         self._tasks.add(task)
@@ -100,7 +100,7 @@ class Bridge:
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left, give it a chance to tidy up, and close the loop."""
+    """Cancel the remaining tasks, let them clean up, and close the loop."""
     import asyncio
 
     left = asyncio.all_tasks(loop)
@@ -113,7 +113,7 @@ def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class CancelledBy:
-    """While this lasts, to cancel the call is to cancel the task that does it; its deadline does, too."""
+    """A context manager in which cancelling the call, or its deadline, cancels the current asyncio task."""
 
     __slots__ = ("_stop", "_timer")
 
@@ -135,31 +135,31 @@ class CancelledBy:
             self._timer.cancel()
 
 
-class AwaitableLine:
-    """Services for async handlers: ask, and await the answer."""
+class AwaitableClient:
+    """The host client of async handlers: replies are awaited."""
 
-    __slots__ = ("_exchange", "within")
+    __slots__ = ("_connection", "within")
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.within: CallId | None = None
-        """The call that it is for."""
+        """The host's call that requests are made for."""
 
     async def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        replies = _Replies(self._exchange, op, timeout, self.within)
+        replies = _Replies(self._connection, op, timeout, self.within)
         return read(answer(await replies.next()))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> AwaitableStream:
-        return AwaitableStream(_Replies(self._exchange, op, timeout, self.within), read)
+        return AwaitableStream(_Replies(self._connection, op, timeout, self.within), read)
 
     def tell(self, op: HostOp) -> Done:
-        """Told at once; that it can be awaited is for symmetry, so a forgotten `await` loses nothing."""
-        self._exchange.tell(op)
+        """Sent at once, so a forgotten `await` loses nothing; awaitable for symmetry."""
+        self._connection.tell(op)
         return Done()
 
 
 class Done:
-    """Something to await that is over already."""
+    """An awaitable that is done."""
 
     __slots__ = ()
 
@@ -168,42 +168,42 @@ class Done:
 
 
 class _Replies:
-    """What the host says to one question, on the loop that asked it."""
+    """The replies to one request, delivered on the loop that made it."""
 
-    __slots__ = ("_exchange", "_id", "_inbox", "_loop", "_op", "_timeout")
+    __slots__ = ("_connection", "_id", "_inbox", "_loop", "_op", "_timeout")
 
-    def __init__(self, exchange: Exchange, op: HostOp, timeout: float, within: CallId | None) -> None:
+    def __init__(self, connection: Connection, op: HostOp, timeout: float, within: CallId | None) -> None:
         import asyncio
 
         seconds("timeout", timeout)
         self._loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[Heard] = asyncio.Queue()
-        self._exchange = exchange
+        self._inbox: asyncio.Queue[Reply] = asyncio.Queue()
+        self._connection = connection
         self._op = op
         self._timeout = timeout
-        self._id = exchange.ask(op, self._put, within)
+        self._id = connection.ask(op, self._put, within)
 
-    def _put(self, heard: Heard) -> None:
+    def _put(self, heard: Reply) -> None:
         try:
             self._loop.call_soon_threadsafe(self._inbox.put_nowait, heard)
         except RuntimeError:
-            pass  # that loop was the author's own, and is closed: nobody waits any more
+            pass  # the author's own loop, closed meanwhile: nothing waits
 
-    async def next(self) -> Heard:
+    async def next(self) -> Reply:
         import asyncio
 
         try:
             return await asyncio.wait_for(self._inbox.get(), self._timeout)
         except TimeoutError:
-            self._exchange.give_up(self._id)
+            self._connection.give_up(self._id)
             raise timed_out(self._op, self._timeout) from None
         except asyncio.CancelledError:
-            self._exchange.give_up(self._id)
+            self._connection.give_up(self._id)
             raise
 
 
 class AwaitableStream:
-    """Pieces of text as they come; `result` is the rest of the answer, once they are all there."""
+    """Pieces of text as they arrive; `result` is set after the last one."""
 
     __slots__ = ("_read", "_replies", "result")
 

@@ -1,7 +1,7 @@
-"""The conversation of a resident plugin, shared by its threads: one machine, one wire, and what was asked of the host.
+"""The connection of a resident plugin with its host: one machine, one wire, and the requests that wait for a reply.
 
-Owns the locks. Bytes leave in the order in which the machine made them, and the machine is never locked while bytes are
-written, so a host that reads slowly holds up whoever speaks to it, not whoever listens. Refuses to know handlers.
+Shared by all threads. Bytes are sent in the order in which the machine made them, and the machine's lock is never held
+during a write: a host that reads slowly blocks the threads that send to it, not the one that reads.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from _thread import allocate_lock
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import ServiceError, service_error
 from plugbay.sdk.io.stdio import note
-from plugbay.sdk.services.host_client import lacking
+from plugbay.sdk.services.host_client import unsupported_service
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from plugbay.model.operations import HostOp
     from plugbay.sdk.io.stdio import Wire
 
-    Heard = CallFinished | CallProgress
-    Sink = Callable[[Heard], None]
+    Reply = CallFinished | CallProgress
+    Sink = Callable[[Reply], None]
 
 
-class Exchange:
-    """A machine and its wire, for any number of threads."""
+class Connection:
+    """A machine and its wire, safe to use from any thread."""
 
     __slots__ = (
         "_last_id",
@@ -41,30 +41,30 @@ class Exchange:
         "_over",
         "_waiting",
         "_wire",
-        "lacks",
-        "make_way",
+        "release_reader",
+        "unsupported",
         "writing",
     )
 
-    def __init__(self, machine: Machine, wire: Wire, lacks: frozenset[type] = frozenset()) -> None:
-        self.lacks = lacks
-        """What this host cannot be asked or told: its contract has no word for it."""
-        self.make_way: Callable[[], None] = _nothing
-        """Called by whoever is about to wait for an answer: it may be the one who should be reading."""
+    def __init__(self, machine: Machine, wire: Wire, unsupported: frozenset[type] = frozenset()) -> None:
+        self.unsupported = unsupported
+        """Operations that the host's contract does not support."""
+        self.release_reader: Callable[[], None] = _nothing
+        """Called before a thread waits for a reply: it may be the reading thread."""
         self._machine = machine
         self._wire = wire
         self._lock = allocate_lock()
         self.writing = allocate_lock()
-        """Held while something is sent: whoever else has something to say would wait."""
+        """Held during a write; other senders wait for it."""
         self._waiting: dict[CallId, Sink] = {}
         self._last_id = 0
         self._over = ""
         self._mute = False
 
-    # What the host says; the reader alone calls these.
+    # Input; called by the reading thread only.
 
     def read(self) -> bytes:
-        """What has arrived; b"" at the end of input, however it came."""
+        """Bytes that have arrived; b"" at the end of input, also after an error."""
         try:
             return self._wire.read()
         except OSError:  # a socket whose other end was killed
@@ -85,22 +85,22 @@ class Exchange:
             self.flush()
         return events
 
-    def heard(self, event: Heard) -> None:
-        """Hand an answer, or a part of one, to whoever asked; nobody when they gave up."""
+    def deliver_reply(self, event: Reply) -> None:
+        """Pass a reply, or a part of one, to its request; drop it when the request was given up."""
         with self._lock:
             last = isinstance(event, CallFinished)
             sink = self._waiting.pop(event.id, None) if last else self._waiting.get(event.id)
         if sink is not None:
             sink(event)
 
-    # What we say.
+    # Output.
 
     def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
         """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread.
 
         `within` is the call of the host's that it is asked for, if there is one.
         """
-        self._refuse_lacking(op)
+        self._refuse_unsupported(op)
         with self._lock:
             if self._over:
                 raise ServiceError(Code.UNAVAILABLE, self._over)
@@ -112,11 +112,11 @@ class Exchange:
         return id
 
     def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
-        """Most contracts do not care what a question is for."""
+        """Most contracts ignore `within`."""
         return self._machine.call(id, op)
 
     def give_up(self, id: int) -> None:
-        """Nobody waits for this answer any more; where there is a word for that, the host is told."""
+        """Give up a request; the host is told where the contract has a cancellation."""
         machine = self._machine
         with self._lock:
             others = machine.has_outgoing
@@ -127,30 +127,30 @@ class Exchange:
             self.flush()
 
     def tell(self, op: HostOp) -> None:
-        self._refuse_lacking(op)
+        self._refuse_unsupported(op)
         with self._lock:
             failure = self._machine.notify(op)
         self._flush_unless(failure)
 
-    def _refuse_lacking(self, op: HostOp) -> None:
-        self._wire.refuse_copies()
-        if type(op) in self.lacks:
-            raise lacking(op, self._machine.CONTRACT)
+    def _refuse_unsupported(self, op: HostOp) -> None:
+        self._wire.exit_if_forked()
+        if type(op) in self.unsupported:
+            raise unsupported_service(op, self._machine.CONTRACT)
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
-        """Answer; what is said goes out with the next `flush`."""
-        self._wire.refuse_copies()
+        """Answer a call; the bytes are sent by the next `flush`."""
+        self._wire.exit_if_forked()
         with self._lock:
             self._machine.finish(id, value, failure)
 
     def progress(self, id: CallId, item: Any) -> None:
-        self._wire.refuse_copies()
+        self._wire.exit_if_forked()
         with self._lock:
             failure = self._machine.progress(id, item)
         self._flush_unless(failure)
 
     def abandon(self, why: str) -> None:
-        """From now on the host answers nothing: whoever waits fails at once, and so does whoever asks later."""
+        """Fail all waiting requests, and every later one: the host will not answer."""
         with self._lock:
             self._over = why
             waiting, self._waiting = self._waiting, {}
@@ -170,11 +170,11 @@ class Exchange:
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something to say."""
+        """Whether bytes wait to be sent."""
         return self._machine.has_outgoing
 
     def flush(self) -> None:
-        """Send what there is to say."""
+        """Send all waiting bytes."""
         if not self._machine.has_outgoing:
             return
         with self.writing:
@@ -185,50 +185,50 @@ class Exchange:
             try:
                 self._wire.write(data)
             except OSError as error:
-                self._mute = True  # nobody listens; the end of input will follow, or a signal
+                self._mute = True  # the host is gone; the end of input or a signal follows
                 note(f"the host no longer reads what this plugin says: {error}")
 
 
-class BlockingLine:
-    """Services for plain code: ask, and wait for the answer."""
+class BlockingClient:
+    """The host client of plain handlers: a request blocks until the reply."""
 
-    __slots__ = ("_exchange", "within")
+    __slots__ = ("_connection", "within")
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.within: CallId | None = None
-        """The call that it is for."""
+        """The host's call that requests are made for."""
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         seconds("timeout", timeout)
-        inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put, self.within)
+        inbox: SimpleQueue[Reply] = SimpleQueue()
+        id = self._connection.ask(op, inbox.put, self.within)
         return read(answer(self._next(inbox, id, op, timeout)))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> BlockingStream:
         seconds("timeout", timeout)
-        inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put, self.within)
+        inbox: SimpleQueue[Reply] = SimpleQueue()
+        id = self._connection.ask(op, inbox.put, self.within)
         return BlockingStream(lambda: self._next(inbox, id, op, timeout), read)
 
     def tell(self, op: HostOp) -> None:
-        self._exchange.tell(op)
+        self._connection.tell(op)
 
-    def _next(self, inbox: SimpleQueue[Heard], id: int, op: HostOp, timeout: float) -> Heard:
-        self._exchange.make_way()
+    def _next(self, inbox: SimpleQueue[Reply], id: int, op: HostOp, timeout: float) -> Reply:
+        self._connection.release_reader()
         try:
             return inbox.get(timeout=timeout)
         except Empty:
-            self._exchange.give_up(id)
+            self._connection.give_up(id)
             raise timed_out(op, timeout) from None
 
 
 class BlockingStream:
-    """Pieces of text as they come; `result` is the rest of the answer, once they are all there."""
+    """Pieces of text as they arrive; `result` is set after the last one."""
 
     __slots__ = ("_next_heard", "_read", "result")
 
-    def __init__(self, next_heard: Callable[[], Heard], read: Callable[[Any], Any]) -> None:
+    def __init__(self, next_heard: Callable[[], Reply], read: Callable[[Any], Any]) -> None:
         self._next_heard = next_heard
         self._read = read
         self.result: Any = None
@@ -247,10 +247,10 @@ class BlockingStream:
 
 
 def _nothing() -> None:
-    """Whoever waits is not in the way."""
+    """The default: no reading thread to release."""
 
 
-def answer(heard: Heard) -> Any:
+def answer(heard: Reply) -> Any:
     """The value of a finished call; its failure is raised."""
     assert isinstance(heard, CallFinished), "only a stream has parts"
     if heard.failure is not None:

@@ -1,7 +1,8 @@
-"""What a host asks, as something to do: which of the author's functions, with what, and what its result means.
+"""Dispatch: from an operation of the host to a task, which is a handler with its arguments and the form of its result.
 
-Owns the conventions of the author's API: what a hook, a channel, a model or a vector store returns, and what that is as
-an answer. Knows no threads, no wire and no contract's numbers.
+Owns the conventions of the author's API: what a hook, a channel, a model or a vector backend returns, and the answer
+that this becomes. A model may return a text, a whole result, or pieces of either (`Answer`). Independent of threads and
+contracts.
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event, covers
-from plugbay.sdk.runtime.turns import REST
 from plugbay.sdk.services.cancellation import Cancellation
-from plugbay.sdk.services.chat import Answer
-from plugbay.sdk.types.handlers import Handler, Pieces, gathered
+from plugbay.sdk.types.handlers import Handler, Pieces, join_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +42,14 @@ if TYPE_CHECKING:
     MakeContext = Callable[[Mapping[str, Any] | None, Cancellation], Context]
 
     class Collector(Protocol):
-        """What makes one answer of what was returned, or of pieces of it."""
+        """Builds one answer from a returned value, or from its pieces."""
 
         def add(self, piece: Any) -> None: ...
         def whole(self, value: Any) -> Any: ...
         def end(self) -> Any: ...
 
     class Offers(Protocol):
-        """What an author declared."""
+        """The declarations that contracts share."""
 
         @property
         def methods(self) -> Mapping[str, Tool]: ...
@@ -66,8 +65,12 @@ if TYPE_CHECKING:
         def vector_backends(self) -> Mapping[str, object]: ...
 
 
-class Duty:
-    """One thing to do for the host."""
+KEYS, MOUSE, REST = range(3)
+"""The lanes of the serial queue, by priority."""
+
+
+class Task:
+    """One handler to run for the host, with its arguments."""
 
     __slots__ = (
         "arguments",
@@ -91,7 +94,7 @@ class Duty:
         shape: Callable[[Any], Any] | None = None,
         keywords: dict[str, Any] | None = None,
         said: Mapping[str, Any] | None = None,
-        then: Duty | None = None,
+        then: Task | None = None,
         label: str = "",
         concurrent: bool = False,
         lane: int = REST,
@@ -100,59 +103,59 @@ class Duty:
     ) -> None:
         self.handler = handler
         self.number: CallId | None = None
-        """Of the call that it answers; None for what nobody waits for."""
+        """The id of the call that it answers; None for a notification."""
         self.label = label
-        """What the host told us about, for whoever reads the log."""
+        """The subject of a notification, for the log."""
         self.concurrent = concurrent
         self.lane = lane
         self.weight = weight
-        """Where handlers take turns: whether this one does not, in which lane it waits, and how many bytes with it."""
+        """For the serial queue: `concurrent` bypasses it; the lane; the bytes held while waiting."""
         self.arguments = arguments
         self.keywords = keywords or {}
         self.shape = shape
         self.said = said
-        """What the host says about the call: who it is for."""
+        """The call's context as the host sent it."""
         self.then = then
-        """What else belongs to the answer; both are objects then, and this one's keys count."""
+        """A second task of the same answer; its keys override those of the first."""
         self.stop = stop or Cancellation(local_deadline(handler))
-        """Whether nobody wants it any more."""
+        """The cancellation of the call."""
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        """Call the author's function, unless nobody wants it any more; `context` makes its `ctx`, if it wants one."""
+        """Call the handler unless the call is cancelled; `context` makes its `ctx` if it takes one."""
         self.stop.check()
         if self.handler.takes_ctx:
             return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said, self.stop))
         return self.handler.function(*self.arguments, **self.keywords)
 
     def settle(self, value: Any, send: Send) -> Any:
-        """The answer that a returned value stands for; parts of it may be sent before."""
+        """Turn the returned value into the answer; parts of it may be sent first."""
         return value if self.shape is None else self.shape(value)
 
     async def settle_later(self, value: Any, send: Send) -> Any:
-        """The same for what an async function returned, or what a plain one returned to be awaited."""
+        """The same for an awaitable or an async iterator."""
         return self.settle(await value if hasattr(value, "__await__") else value, send)
 
     def failure(self, error: BaseException) -> Failure:
-        """The answer that something raised stands for."""
+        """Turn an exception into the answer."""
         return failure_of(self.stop.meant(error))
 
     def cancel(self, why: str) -> None:
-        """Nobody wants it any more; what does not look goes on."""
+        """Cancel it; a plain handler that never checks keeps running."""
         self.stop.cancel(why)
 
     def over(self) -> None:
-        """It is about to be answered, however it ended."""
+        """Called just before the answer, whatever it is."""
         self.stop.end()
 
 
 def local_deadline(handler: Handler) -> float | None:
-    """When a handler should be done whose author says how long it may take, where the host does not say."""
+    """The deadline from the export's `timeout=`, where the host sets none."""
     terms = getattr(handler, "terms", None)
     return None if terms is None or terms.timeout is None else monotonic() + terms.timeout
 
 
-class Streamed(Duty):
-    """Something whose answer may come in pieces, and go out in pieces."""
+class Streamed(Task):
+    """A task whose handler may yield pieces, which may be sent as they come."""
 
     __slots__ = ()
 
@@ -181,8 +184,8 @@ class Streamed(Duty):
         return collector.end()
 
 
-class ChatDuty(Streamed):
-    """A model's turn."""
+class ChatTask(Streamed):
+    """A chat request to a model."""
 
     __slots__ = ("stream",)
 
@@ -197,29 +200,29 @@ class ChatDuty(Streamed):
         return hasattr(value, "__iter__") and not isinstance(value, str | dict)
 
 
-class ToolDuty(Streamed):
-    """A tool, of which hosts want the whole answer at once."""
+class ToolTask(Streamed):
+    """A tool call that is answered as a whole."""
 
     __slots__ = ()
 
     handler: Tool
 
     def settle(self, value: Any, send: Send) -> Any:
-        return gathered(value, self.handler.written)
+        return join_pieces(value, self.handler.written)
 
     def collector(self, send: Send) -> Pieces:
         return Pieces(self.handler.written)
 
 
-class Duties:
-    """An author's declarations, by what a host may ask."""
+class Dispatcher:
+    """Finds the task for each operation of the host."""
 
     __slots__ = ("_offers", "_tools")
 
     def __init__(self, offers: Offers, tools: Mapping[str, Tool]) -> None:
         self._offers = offers
         self._tools = tools
-        """By the name under which the contract offers them."""
+        """Tools by their names in the contract."""
 
     def serves(self) -> frozenset[type]:
         """The operations that have a handler."""
@@ -235,77 +238,77 @@ class Duties:
         )
         return frozenset(op for declared, ops in served if declared for op in ops)
 
-    def of(self, op: Operation) -> Duty | Failure:
-        """What to do about a request."""
+    def task_for(self, op: Operation) -> Task | Failure:
+        """The task for a request, or a failure."""
         try:
             return _PLANS[type(op)](self, op)
         except MethodMissing as error:
             return error.failure()
 
-    def about(self, op: Operation) -> list[Duty]:
-        """What to do about what we are told: for an event, something for each handler whose pattern covers it."""
+    def tasks_for(self, op: Operation) -> list[Task]:
+        """The tasks for a notification: for an event, one for each handler whose pattern matches."""
         if not isinstance(op, DeliverEvent):
             return []
         event = Event(op.topic, op.payload)
         return [
-            Duty(handler, event, label=op.topic)
+            Task(handler, event, label=op.topic)
             for pattern, handler in self._offers.events
             if pattern is None or covers(pattern, op.topic)
         ]
 
-    def _tool(self, op: InvokeTool) -> Duty | Failure:
+    def _tool(self, op: InvokeTool) -> Task | Failure:
         return _call(self._tools.get(op.tool), "tool", op.tool, op)
 
-    def _method(self, op: CallMethod) -> Duty | Failure:
+    def _method(self, op: CallMethod) -> Task | Failure:
         return _call(self._offers.methods.get(op.method), "method", op.method, op)
 
-    def _hook(self, op: RunHook) -> Duty:
-        return Duty(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
+    def _hook(self, op: RunHook) -> Task:
+        return Task(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
 
-    def _start(self, op: StartChannel) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "start"), op.instance)
+    def _start(self, op: StartChannel) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "start"), op.instance)
 
-    def _stop(self, op: StopChannel) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "stop"))
+    def _stop(self, op: StopChannel) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "stop"))
 
-    def _send(self, op: SendOutbound) -> Duty:
-        return Duty(_part(self._offers.channels, "channel", op.kind, "send"), op.message, shape=_receipt)
+    def _send(self, op: SendOutbound) -> Task:
+        return Task(_part(self._offers.channels, "channel", op.kind, "send"), op.message, shape=_receipt)
 
-    def _chat(self, op: Chat) -> Duty:
-        return ChatDuty(_named(self._offers.llm_providers, "model provider", op.provider), op)
+    def _chat(self, op: Chat) -> Task:
+        return ChatTask(_named(self._offers.llm_providers, "model provider", op.provider), op)
 
-    def _upsert(self, op: UpsertVectors) -> Duty:
-        return Duty(self._store(op.backend, "upsert"), op.collection, op.records, shape=_count)
+    def _upsert(self, op: UpsertVectors) -> Task:
+        return Task(self._store(op.backend, "upsert"), op.collection, op.records, shape=_count)
 
-    def _search(self, op: SearchVectors) -> Duty:
-        return Duty(self._store(op.backend, "search"), op.collection, op.query, shape=_matches)
+    def _search(self, op: SearchVectors) -> Task:
+        return Task(self._store(op.backend, "search"), op.collection, op.query, shape=_matches)
 
-    def _delete(self, op: DeleteVectors) -> Duty:
-        return Duty(self._store(op.backend, "delete"), op.collection, op.ids, shape=_count)
+    def _delete(self, op: DeleteVectors) -> Task:
+        return Task(self._store(op.backend, "delete"), op.collection, op.ids, shape=_count)
 
     def _store(self, backend: str, method: str) -> Handler:
         return _part(self._offers.vector_backends, "vector backend", backend, method)
 
 
-_PLANS: dict[type, Callable[[Duties, Any], Duty | Failure]] = {
-    InvokeTool: Duties._tool,
-    CallMethod: Duties._method,
-    RunHook: Duties._hook,
-    StartChannel: Duties._start,
-    StopChannel: Duties._stop,
-    SendOutbound: Duties._send,
-    Chat: Duties._chat,
-    UpsertVectors: Duties._upsert,
-    SearchVectors: Duties._search,
-    DeleteVectors: Duties._delete,
+_PLANS: dict[type, Callable[[Dispatcher, Any], Task | Failure]] = {
+    InvokeTool: Dispatcher._tool,
+    CallMethod: Dispatcher._method,
+    RunHook: Dispatcher._hook,
+    StartChannel: Dispatcher._start,
+    StopChannel: Dispatcher._stop,
+    SendOutbound: Dispatcher._send,
+    Chat: Dispatcher._chat,
+    UpsertVectors: Dispatcher._upsert,
+    SearchVectors: Dispatcher._search,
+    DeleteVectors: Dispatcher._delete,
 }
 
 
-def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Duty | Failure:
+def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Task | Failure:
     if tool is None:
         return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
     keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords=keywords, said=op.context)
+    return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords=keywords, said=op.context)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:
@@ -322,7 +325,7 @@ def _part(declared: Mapping[str, object], what: str, name: str, method: str) -> 
 
 
 def hook_answer(value: Any) -> dict[str, Any]:
-    """What a hook returned, as an object; nothing lets things be."""
+    """A hook's result as an object; None changes nothing."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -350,3 +353,77 @@ def _matches(value: Any) -> dict[str, list[Any]]:
 
 def _kind(value: Any) -> str:
     return type(value).__name__
+
+
+class Answer:
+    """A model's answer, built from pieces. With `send`, pieces are sent as they come and the end repeats no text."""
+
+    __slots__ = ("_calls", "_finish", "_send", "_texts", "_usage")
+
+    def __init__(self, send: Callable[[dict[str, Any]], None] | None) -> None:
+        self._send = send
+        self._texts: list[str] = []
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+        self._finish: dict[str, Any] | None = None
+
+    def add(self, piece: Any) -> None:
+        """Add a piece: a `str` or a chunk object."""
+        chunk = {"type": "text_delta", "delta": piece} if isinstance(piece, str) else piece
+        if not isinstance(chunk, dict) or not isinstance(chunk.get("type"), str):
+            raise TypeError(f"a piece of an answer is a str or a chunk with a type, not {type(piece).__name__}")
+        if chunk["type"] == "end":
+            self._finish = chunk.get("finish_reason")
+            return  # the answer itself is the end; a host must not see two
+        self._keep(chunk)
+        if self._send is not None:
+            self._send(chunk)
+
+    def _keep(self, chunk: dict[str, Any]) -> None:
+        match chunk["type"]:
+            case "usage":
+                self._usage = chunk["usage"]
+            case "tool_call_start":
+                self._calls[chunk["id"]] = {"id": chunk["id"], "name": chunk["name"], "arguments": ""}
+            case "tool_call_args_delta":
+                self._calls[chunk["id"]]["arguments"] += chunk["delta"]
+            case "text_delta" if self._send is None:
+                self._texts.append(chunk["delta"])
+
+    def whole(self, value: Any) -> dict[str, Any]:
+        """The answer of a handler that returned one value."""
+        if isinstance(value, str):
+            self.add(value)
+            return self.end()
+        if not isinstance(value, dict):
+            raise TypeError(f"a model answers with a str, a dict or pieces of them, not {type(value).__name__}")
+        if self._send is None:
+            return value
+        content = value.get("content") or {}
+        if content.get("type") != "text":
+            return value
+        self.add(content.get("text") or "")
+        return {**value, "content": {"type": "text", "text": ""}}
+
+    def end(self) -> dict[str, Any]:
+        """The full result, after the last piece."""
+        return {"content": self._content(), "usage": self._usage, "finish_reason": self._finish or self._default()}
+
+    def _default(self) -> dict[str, Any]:
+        return {"kind": "tool_use" if self._calls else "stop"}
+
+    def _content(self) -> dict[str, Any]:
+        if self._calls and self._send is None:  # there is room for one of the two, and the calls matter more
+            calls = [{**call, "arguments": _value(call["arguments"])} for call in self._calls.values()]
+            return {"type": "tool_calls", "tool_calls": calls}
+        return {"type": "text", "text": "".join(self._texts)}
+
+
+def _value(text: str) -> Any:
+    """The arguments of a tool call, as JSON; as text if they are not JSON."""
+    from plugbay.wire.strict_json import Malformed, stdlib_codec
+
+    try:
+        return stdlib_codec().decode(text.encode()) if text else {}
+    except (Malformed, UnicodeEncodeError):
+        return text

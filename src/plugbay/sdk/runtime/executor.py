@@ -1,7 +1,8 @@
-"""Who does what the host wants done: plain handlers on worker threads, async ones on a loop of their own.
+"""Runs handlers: plain ones on worker threads, async ones on an event loop, or one at a time where order matters.
 
-Where a contract wants order, they take turns instead. Owns how a duty is performed and what its outcome is, how much is
-being done, and which handlers are quick enough for whoever reads. Knows no calls: an outcome goes to a function.
+Owns the threads, the count of tasks in flight, and the estimate which handlers are quick enough to run on the reader's
+thread. Built on `_thread`, because `threading` costs 6 ms of start-up. In the serial queue keys and mouse events go
+first; of notifications the oldest is dropped when it is full, and a request is refused.
 """
 
 from __future__ import annotations
@@ -12,189 +13,191 @@ from time import monotonic
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.context import Context
-from plugbay.sdk.io.stdio import leave_copy
-from plugbay.sdk.runtime.connection import BlockingLine
-from plugbay.sdk.runtime.turns import Turn
-from plugbay.sdk.runtime.workers import Tally, Workers
+from plugbay.sdk.io.stdio import exit_copy
+from plugbay.sdk.runtime.connection import BlockingClient
+from plugbay.sdk.runtime.dispatch import REST
 from plugbay.sdk.types.handlers import QUICK_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from plugbay.sdk.runtime.async_bridge import Bridge, Job
-    from plugbay.sdk.runtime.connection import Exchange
-    from plugbay.sdk.runtime.dispatch import Duty
-    from plugbay.sdk.runtime.turns import Turns
+    from plugbay.sdk.context import Settings
+    from plugbay.sdk.runtime.async_bridge import AsyncJob, Bridge
+    from plugbay.sdk.runtime.connection import Connection
+    from plugbay.sdk.runtime.dispatch import Task
     from plugbay.sdk.services.cancellation import Cancellation
-    from plugbay.sdk.settings import Settings
 
-    Done = Callable[[Duty, Any, Failure | None], None]
+    Done = Callable[[Task, Any, Failure | None], None]
     Send = Callable[[Any], None]
+    Job = Callable[[], None]
+else:
+    from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
 
 PACE_SHARE = 0.125
-"""Of the last run in the pace of a handler: one that waited for the processor changes little, one that hung does."""
+"""Weight of the last run in the average time of a handler: one slow run changes little, a hang changes much."""
 
 BUSY_RETRY_MS = 1_000
-"""When a host that was told we are busy may try again."""
+"""Milliseconds after which a refused host may retry."""
 
 
-class Crew:
-    """Everybody who works for one plugin."""
+class Executor:
+    """Runs the tasks of one plugin."""
 
     __slots__ = (
         "_bridge",
         "_bridging",
         "_busy",
-        "_exchange",
-        "_here",
+        "_connection",
+        "_inline",
         "_plugin_id",
+        "_serial",
         "_settings",
-        "_turns",
         "_workers",
-        "tally",
+        "in_flight",
     )
 
     def __init__(
         self,
-        exchange: Exchange,
+        connection: Connection,
         plugin_id: str,
         settings: Settings | None = None,
-        turns: Turns | None = None,
+        serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
-        """With `turns`, handlers run one at a time. `busy` is the code of what is refused because there is no room."""
-        self._exchange = exchange
+        """With `serial`, handlers run one at a time. `busy` is the failure code when there is no capacity."""
+        self._connection = connection
         self._plugin_id = plugin_id
         self._settings = settings
-        self._turns = turns
+        self._serial = serial
         self._busy = busy
         self._workers = Workers()
         self._bridge: Bridge | None = None
-        """Loaded for the first async handler: that is 1 % of a start."""
+        """Created for the first async handler."""
         self._bridging = allocate_lock()
-        self.tally = Tally()
-        """How much is being done."""
-        self._here = False
-        """Whether something is being done where it was read. If it takes long, that is not tried again meanwhile."""
+        self.in_flight = InFlight()
+        """The tasks in flight."""
+        self._inline = False
+        """Whether a task runs on the reader's thread. While it does, no other task counts as quick."""
 
-    def start(self, duty: Duty, done: Done, drop: Callable[[Duty], None] | None = None) -> bool:
-        """Have a duty done elsewhere; False when there is no room for it.
+    def start(self, task: Task, done: Done, drop: Callable[[Task], None] | None = None) -> bool:
+        """Run a task on another thread; False when there is no capacity.
 
         With `drop`, it may also be dropped later, and this is called then.
         """
-        self.tally.begin()
-        if self._turns is not None and not duty.concurrent:
-            started = self._queue(self._turns, duty, done, drop)
-        elif duty.handler.is_async:
-            started = self._await(lambda: self._perform_async(duty, done))
+        self.in_flight.begin()
+        if self._serial is not None and not task.concurrent:
+            started = self._queue(self._serial, task, done, drop)
+        elif task.handler.is_async:
+            started = self._await(lambda: self._run_async(task, done))
         else:
-            started = self._workers.submit(lambda: self._perform(duty, done))
+            started = self._workers.submit(lambda: self._run(task, done))
         if not started:
-            self.tally.end()
+            self.in_flight.end()
         return started
 
-    def is_quick(self, duty: Duty) -> bool:
-        """Whether a duty is likely to be done before another thread would have begun with it."""
-        quick = duty.handler.pace < QUICK_SECONDS and not self._here
-        return quick and (self._turns is None or duty.concurrent)
+    def is_quick(self, task: Task) -> bool:
+        """Whether a task probably ends before another thread would have started it."""
+        quick = task.handler.pace < QUICK_SECONDS and not self._inline
+        return quick and (self._serial is None or task.concurrent)
 
-    def do(self, duty: Duty, done: Done) -> None:
-        """Do a duty of a plain handler here and now, by somebody who is counted already."""
-        self._here = True
-        self._call(duty, done)
-        self._here = False
+    def run_inline(self, task: Task, done: Done) -> None:
+        """Run a task of a plain handler on this thread; the caller has counted it as in flight."""
+        self._inline = True
+        self._call(task, done)
+        self._inline = False
 
-    def do_alone(self, duty: Duty, seconds: float) -> Failure | None:
-        """Do one thing and wait for it. Not on a worker: all of them may be stuck."""
+    def run_alone(self, task: Task, seconds: float) -> Failure | None:
+        """Run a task and wait for it. On a new thread: all workers may be stuck."""
         ended: SimpleQueue[Failure | None] = SimpleQueue()
 
-        def done(duty: Duty, value: Any, failure: Failure | None) -> None:
+        def done(task: Task, value: Any, failure: Failure | None) -> None:
             ended.put(failure)
 
-        self.tally.begin()
-        if duty.handler.is_async:
-            self._await(lambda: self._perform_async(duty, done))
+        self.in_flight.begin()
+        if task.handler.is_async:
+            self._await(lambda: self._run_async(task, done))
         else:
-            start_new_thread(self._perform, (duty, done))
+            start_new_thread(self._run, (task, done))
         try:
             return ended.get(timeout=max(seconds, 0.0))
         except Empty:
-            return Failure(Code.TIMEOUT, f"{duty.label} did not finish in time", origin=Origin.PLUGIN)
+            return Failure(Code.TIMEOUT, f"{task.label} did not finish in time", origin=Origin.PLUGIN)
 
     def stop(self) -> None:
-        """Where the process goes on: end the threads that wait for work."""
+        """End the idle threads; for processes that continue, such as tests."""
         self._workers.stop()
         if self._bridge is not None:
             self._bridge.stop()
-        if self._turns is not None:
-            self._turns.stop()
+        if self._serial is not None:
+            self._serial.stop()
 
     def refusal(self) -> Failure:
-        """Why there is no room."""
+        """The failure of a task without capacity."""
         return unavailable("the plugin is busy with other calls", BUSY_RETRY_MS, self._busy)
 
-    # Taking turns.
+    # One at a time.
 
-    def _queue(self, turns: Turns, duty: Duty, done: Done, drop: Callable[[Duty], None] | None) -> bool:
+    def _queue(self, serial: SerialQueue, task: Task, done: Done, drop: Callable[[Task], None] | None) -> bool:
         def dropped() -> None:
             if drop is not None:
-                drop(duty)
-            self.tally.end()
+                drop(task)
+            self.in_flight.end()
 
-        turn = Turn(lambda: self._take_turn(duty, done), dropped if drop is not None else None, duty.weight)
-        return turns.submit(turn, duty.lane)
+        turn = QueuedJob(lambda: self._run_in_order(task, done), dropped if drop is not None else None, task.weight)
+        return serial.submit(turn, task.lane)
 
-    def _take_turn(self, duty: Duty, done: Done) -> None:
-        """Do it from beginning to end, wherever it runs: then others may."""
+    def _run_in_order(self, task: Task, done: Done) -> None:
+        """Run a task to its end, also on the event loop, before the next one starts."""
         over: SimpleQueue[None] = SimpleQueue()
 
-        def ended(duty: Duty, value: Any, failure: Failure | None) -> None:
+        def ended(task: Task, value: Any, failure: Failure | None) -> None:
             try:
-                done(duty, value, failure)
+                done(task, value, failure)
             finally:
                 over.put(None)
 
-        if not duty.handler.is_async:
-            self._perform(duty, ended)
-        elif not self._await(lambda: self._perform_async(duty, ended)):
-            self._end(duty, ended, None, self.refusal())
+        if not task.handler.is_async:
+            self._run(task, ended)
+        elif not self._await(lambda: self._run_async(task, ended)):
+            self._end(task, ended, None, self.refusal())
         over.get()
 
-    # Doing it.
+    # Running handlers.
 
-    def _perform(self, duty: Duty, done: Done) -> None:
+    def _run(self, task: Task, done: Done) -> None:
         try:
-            self._call(duty, done)
+            self._call(task, done)
         finally:
-            self.tally.end()
+            self.in_flight.end()
 
-    def _call(self, duty: Duty, done: Done) -> None:
+    def _call(self, task: Task, done: Done) -> None:
         began = monotonic()
         value, failure = None, None
         try:
-            send = self._sending(duty)
-            value = duty.call(self._blocking_context, send)
+            send = self._sending(task)
+            value = task.call(self._blocking_context, send)
             if hasattr(value, "__await__") or hasattr(value, "__aiter__"):
-                self._pass_on(duty, value, done)
+                self._await_result(task, value, done)
                 return
-            value = duty.settle(value, send)
+            value = task.settle(value, send)
         except BaseException as error:  # SystemExit too: a thread that ends must not take the answer with it
-            failure = duty.failure(error)
-        leave_copy()
-        handler = duty.handler
+            failure = task.failure(error)
+        exit_copy()
+        handler = task.handler
         handler.pace += (monotonic() - began - handler.pace) * PACE_SHARE
-        done(duty, value, failure)
+        done(task, value, failure)
 
-    def _pass_on(self, duty: Duty, value: Any, done: Done) -> None:
-        """A plain function returned something to await: it goes on where that is possible."""
-        self.tally.begin()
-        if not self._await(lambda: self._settle_async(duty, lambda: value, done)):
-            self._end(duty, done, None, self.refusal())
+    def _await_result(self, task: Task, value: Any, done: Done) -> None:
+        """A plain function returned an awaitable: await it on the event loop."""
+        self.in_flight.begin()
+        if not self._await(lambda: self._settle_async(task, lambda: value, done)):
+            self._end(task, done, None, self.refusal())
 
-    def _await(self, job: Job) -> bool:
-        """Have a coroutine run; False when there is no room for it."""
+    def _await(self, job: AsyncJob) -> bool:
+        """Run a coroutine on the event loop; False when there is no capacity."""
         with self._bridging:
             if self._bridge is None:
                 from plugbay.sdk.runtime.async_bridge import Bridge
@@ -202,45 +205,248 @@ class Crew:
                 self._bridge = Bridge()
         return self._bridge.submit(job)
 
-    async def _perform_async(self, duty: Duty, done: Done) -> None:
-        await self._settle_async(duty, lambda: duty.call(self._awaitable_context, self._sending(duty)), done)
+    async def _run_async(self, task: Task, done: Done) -> None:
+        await self._settle_async(task, lambda: task.call(self._awaitable_context, self._sending(task)), done)
 
-    async def _settle_async(self, duty: Duty, begin: Callable[[], Any], done: Done) -> None:
+    async def _settle_async(self, task: Task, begin: Callable[[], Any], done: Done) -> None:
         from plugbay.sdk.runtime.async_bridge import CancelledBy
 
         value, failure = None, None
         try:
-            with CancelledBy(duty.stop):
-                value = await duty.settle_later(begin(), self._sending(duty))
+            with CancelledBy(task.stop):
+                value = await task.settle_later(begin(), self._sending(task))
         except BaseException as error:
-            failure = duty.failure(error)
-        leave_copy()
-        self._end(duty, done, value, failure)
+            failure = task.failure(error)
+        exit_copy()
+        self._end(task, done, value, failure)
 
-    def _end(self, duty: Duty, done: Done, value: Any, failure: Failure | None) -> None:
+    def _end(self, task: Task, done: Done, value: Any, failure: Failure | None) -> None:
         try:
-            done(duty, value, failure)
+            done(task, value, failure)
         finally:
-            self.tally.end()
+            self.in_flight.end()
 
-    def _sending(self, duty: Duty) -> Send:
-        """What takes parts of its answer before the end."""
-        number = duty.number
-        return nowhere if number is None else lambda item: self._exchange.progress(number, item)
+    def _sending(self, task: Task) -> Send:
+        """The function that sends parts of the answer."""
+        number = task.number
+        return discard if number is None else lambda item: self._connection.progress(number, item)
 
     def _blocking_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
-        return Context(BlockingLine(self._exchange), self._plugin_id, said, self._settings, stop)
+        return Context(BlockingClient(self._connection), self._plugin_id, said, self._settings, stop)
 
     def _awaitable_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
-        from plugbay.sdk.runtime.async_bridge import AwaitableLine
+        from plugbay.sdk.runtime.async_bridge import AwaitableClient
 
-        return Context(AwaitableLine(self._exchange), self._plugin_id, said, self._settings, stop)
+        return Context(AwaitableClient(self._connection), self._plugin_id, said, self._settings, stop)
 
 
-def nowhere(item: object) -> None:
-    """For what nobody streams."""
+def discard(item: object) -> None:
+    """Takes the parts of a task that has no call."""
 
 
 def unavailable(why: str, retry_after_ms: int | None = None, code: str = Code.UNAVAILABLE) -> Failure:
-    """A refusal that is worth another try."""
+    """A refusal that may be retried."""
     return Failure(code, why, origin=Origin.PLUGIN, retryable=True, retry_after_ms=retry_after_ms)
+
+
+MAX_THREADS = 32
+"""Plain handlers that run at once; further ones wait for a thread."""
+
+MAX_WAITING = 1_024
+"""Jobs that wait for a thread. Beyond that, requests are refused at once."""
+
+
+class Workers:
+    """A bounded pool of threads, started on demand; they end with the process."""
+
+    __slots__ = ("_jobs", "_lock", "_open", "_size", "_threads", "_waiting")
+
+    def __init__(self, size: int = MAX_THREADS, waiting: int = MAX_WAITING) -> None:
+        self._size = size
+        self._waiting = waiting
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = allocate_lock()
+        self._threads = 0
+        self._open = 0
+
+    def submit(self, job: Job) -> bool:
+        """Run the job soon; False when too many wait."""
+        with self._lock:
+            if self._open >= self._size + self._waiting:
+                return False
+            if self._open >= self._threads and self._threads < self._size and not self._start():
+                return False
+            self._open += 1
+        self._jobs.put(job)
+        return True
+
+    def _start(self) -> bool:
+        """Start one more thread. Without it the job still runs if there is any thread."""
+        try:
+            start_new_thread(self._work, ())
+        except RuntimeError:  # the system has no more to give
+            return self._threads > 0
+        self._threads += 1
+        return True
+
+    def stop(self) -> None:
+        """End every thread after its job; for processes that continue."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            with self._lock:
+                self._open -= 1
+
+
+class InFlight:
+    """Counts tasks in flight; `wait` returns when there are none."""
+
+    __slots__ = ("_calm", "_count", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._count = 0
+        self._calm: SimpleQueue[None] | None = None
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0 and self._calm is not None:
+                self._calm.put(None)
+
+    def wait(self, seconds: float) -> int:
+        """Wait until nothing is in flight, or for `seconds`; the number still in flight. For one waiter."""
+        with self._lock:
+            if self._count == 0:
+                return 0
+            calm = self._calm = SimpleQueue()
+        try:
+            calm.get(timeout=max(seconds, 0.0))
+        except Empty:
+            pass
+        with self._lock:
+            return self._count
+
+
+MAX_URGENT = 64
+"""Keys that wait, and as many moves of the mouse; what hosts keep for a plugin. Who is further behind wants the last of
+them, not the first."""
+
+MAX_IN_A_ROW = 32
+"""Urgent jobs (keys, mouse) that may run before one of the rest does: a key that is held down freezes no screen."""
+
+MAX_QUEUED = 1_024
+"""Other jobs that wait."""
+
+MAX_QUEUED_BYTES = 64 << 20
+"""Bytes held by waiting jobs: about thirty chunks of 2 MiB."""
+
+
+class QueuedJob:
+    """A job, the callback when it is dropped, and the bytes it holds while waiting."""
+
+    __slots__ = ("drop", "run", "weight")
+
+    def __init__(self, run: Job, drop: Job | None = None, weight: int = 0) -> None:
+        self.run = run
+        self.drop = drop
+        """None for a request, which is never dropped."""
+        self.weight = weight
+
+
+class Lane:
+    """A bounded queue of jobs, in order."""
+
+    __slots__ = ("_capacity", "_most", "_serial", "_weight")
+
+    def __init__(self, capacity: int, most: int) -> None:
+        self._serial: deque[QueuedJob] = deque()
+        self._capacity = capacity
+        self._most = most
+        self._weight = 0
+
+    def add(self, turn: QueuedJob) -> list[QueuedJob]:
+        """Add a job and return the dropped ones; the new job is among them if there was no room."""
+        self._serial.append(turn)
+        self._weight += turn.weight
+        dropped: list[QueuedJob] = []
+        while len(self._serial) > self._capacity or (self._weight > self._most and len(self._serial) > 1):
+            victim = next((waiting for waiting in self._serial if waiting.drop is not None), turn)
+            self._serial.remove(victim)
+            self._weight -= victim.weight
+            dropped.append(victim)
+        return dropped
+
+    def next(self) -> QueuedJob | None:
+        if not self._serial:
+            return None
+        turn = self._serial.popleft()
+        self._weight -= turn.weight
+        return turn
+
+
+class SerialQueue:
+    """One thread that runs one job after the other."""
+
+    __slots__ = ("_lanes", "_lock", "_over", "_row", "_started", "_wake")
+
+    def __init__(
+        self, urgent: int = MAX_URGENT, waiting: int = MAX_QUEUED, waiting_bytes: int = MAX_QUEUED_BYTES
+    ) -> None:
+        self._lanes = tuple(Lane(capacity, waiting_bytes) for capacity in (urgent, urgent, waiting))
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._lock = allocate_lock()
+        self._row = 0
+        """Urgent jobs run in a row."""
+        self._started = False
+        self._over = False
+
+    def submit(self, turn: QueuedJob, lane: int = REST) -> bool:
+        """Queue a job; False when the queue is full and the job cannot be dropped."""
+        with self._lock:
+            if not self._started and not self._start():
+                return False
+            dropped = self._lanes[lane].add(turn)
+        self._wake.put(None)
+        for victim in dropped:
+            if victim.drop is not None:
+                victim.drop()
+        return turn.drop is not None or turn not in dropped
+
+    def stop(self) -> None:
+        """End the thread after its current job; for processes that continue."""
+        self._over = True
+        self._wake.put(None)
+
+    def _start(self) -> bool:
+        try:
+            start_new_thread(self._work, ())
+        except RuntimeError:  # the system has no thread to give
+            return False
+        self._started = True
+        return True
+
+    def _work(self) -> None:
+        while not self._over:
+            self._wake.get()
+            with self._lock:
+                turn = self._next()
+            if turn is not None:  # dropped jobs wake the thread, too
+                turn.run()
+
+    def _next(self) -> QueuedJob | None:
+        """The job of the highest priority, unless the last lane has waited long enough."""
+        keys, mouse, rest = self._lanes
+        turn = rest.next() if self._row >= MAX_IN_A_ROW else None
+        if turn is None and (turn := keys.next() or mouse.next()) is not None:
+            self._row += 1
+            return turn
+        self._row = 0
+        return turn or rest.next()

@@ -1,9 +1,8 @@
-"""Who reads what the host says: one thread at a time, and it also does what is done in a moment.
+"""Which thread reads from the host: one at a time, and it may run quick handlers itself.
 
-To have another thread do something takes two wake-ups, which is more than a small call takes otherwise. So whoever
-reads may do it here, and lays the baton down for so long. As a rule the same thread picks it up again. When that takes
-longer than a moment, the baton goes to a new thread, which reads on; whoever comes back and finds it gone is done.
-Knows no handlers and no wire.
+A hand-over to another thread costs two wake-ups, more than a small call takes. So the reading thread releases the read
+lock, runs the handler, and takes the lock again. If that takes longer than `MOMENT`, a new thread takes the lock and
+reads on, and the old one ends when it finds the lock taken.
 """
 
 from __future__ import annotations
@@ -18,70 +17,70 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 MOMENT = 0.005
-"""Seconds for which nobody may be reading; as long as Python lets a thread run before another one has its turn."""
+"""Seconds without a reading thread; the interpreter's switch interval."""
 
 
-class Relay:
-    """The baton, and whoever sees to it that it is never down for long."""
+class Reader:
+    """The read lock, and the watch that it is never free for long."""
 
-    __slots__ = ("_away", "_baton", "_bell", "_laid_down", "_lead", "_rests")
+    __slots__ = ("_idle", "_lock", "_read_loop", "_released_by", "_releases", "_wake")
 
     def __init__(self, lead: Callable[[], None]) -> None:
-        """`lead` reads until `aside` says that somebody else does."""
-        self._lead = lead
-        self._baton = allocate_lock()
-        self._laid_down = 0
-        """How often; only whoever holds the baton counts."""
-        self._away = 0
-        """The thread that laid it down the last time."""
-        self._rests = False
-        """Whether whoever sees to it is asleep, until the baton is laid down again."""
-        self._bell: SimpleQueue[BaseException | None] = SimpleQueue()
+        """`lead` reads until `run_inline` returns False: another thread reads."""
+        self._read_loop = lead
+        self._lock = allocate_lock()
+        self._releases = 0
+        """How often the lock was released; written by its holder only."""
+        self._released_by = 0
+        """The thread that released the lock last."""
+        self._idle = False
+        """Whether the watch sleeps until the next release."""
+        self._wake: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run(self) -> NoReturn:
-        """Have other threads read, and see to it that one always does. Raises whatever reading ends with."""
-        self._baton.acquire()
-        start_new_thread(self._carry, ())
+        """Start the first reading thread, then watch that there is always one. Raises the error that ends reading."""
+        self._lock.acquire()
+        start_new_thread(self._read, ())
         seen = 0
         while True:
-            self._rests = True
-            if self._laid_down == seen and (error := self._bell.get()) is not None:
+            self._idle = True
+            if self._releases == seen and (error := self._wake.get()) is not None:
                 raise error
-            self._rests = False
-            while self._laid_down != seen:
-                seen = self._laid_down
+            self._idle = False
+            while self._releases != seen:
+                seen = self._releases
                 sleep(MOMENT)
-            while not self._pass_on():
+            while not self._start_reader():
                 sleep(MOMENT)
 
-    def aside(self, job: Callable[..., object], *arguments: Any) -> bool:
-        """Do something that may take long, and raises nothing; False when somebody else reads by now."""
-        self._laid_down += 1
-        self._away = get_ident()
-        self._baton.release()
-        if self._rests:
-            self._rests = False
-            self._bell.put(None)
+    def run_inline(self, job: Callable[..., object], *arguments: Any) -> bool:
+        """Run a job that raises nothing, with the lock released; False when another thread reads by now."""
+        self._releases += 1
+        self._released_by = get_ident()
+        self._lock.release()
+        if self._idle:
+            self._idle = False
+            self._wake.put(None)
         job(*arguments)
-        return self._baton.acquire(blocking=False)
+        return self._lock.acquire(blocking=False)
 
-    def make_way(self) -> None:
-        """This thread is about to wait for what the host says: if it should be reading, another one does."""
-        if self._away == get_ident():
-            self._pass_on()
+    def release_reader(self) -> None:
+        """This thread will wait for a reply: if it was the reading one, start another."""
+        if self._released_by == get_ident():
+            self._start_reader()
 
-    def _pass_on(self) -> bool:
-        """Give the baton to a new thread if it is down; False when the system has no thread to give."""
-        if self._baton.acquire(blocking=False):
+    def _start_reader(self) -> bool:
+        """Start a reading thread if there is none; False when no thread can be started."""
+        if self._lock.acquire(blocking=False):
             try:
-                start_new_thread(self._carry, ())
+                start_new_thread(self._read, ())
             except RuntimeError:
-                self._baton.release()
+                self._lock.release()
                 return False
         return True
 
-    def _carry(self) -> None:
+    def _read(self) -> None:
         try:
-            self._lead()
+            self._read_loop()
         except BaseException as error:
-            self._bell.put(error)
+            self._wake.put(error)

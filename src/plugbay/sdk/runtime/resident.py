@@ -1,8 +1,8 @@
-"""The life of a resident plugin: read, have done what is asked, and leave in good order.
+"""The main loop of a resident plugin: read events, dispatch them, answer, and shut down in order.
 
-Whoever reads does what is quick by itself, as nobody else is faster, and leaves the rest to the crew: what takes longer
-holds nothing up. The good-bye has a thread of its own, so that the host is heard until the end. Knows no contract: the
-machine inside the exchange does, and says what arrived in the words of `model`.
+The thread that reads runs quick handlers itself, which saves two thread switches, and leaves the others to the
+executor. Shutting down has a thread of its own, so that input is read until the end. The loop is the same for every
+contract: the machine inside the connection turns bytes into events of `model`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallArrived, CallFinished, CallProgress, CancelArrived, Fault, Noise, Notified, Ready
 from plugbay.model.operations import Shutdown
 from plugbay.sdk.io.stdio import note
-from plugbay.sdk.runtime.dispatch import Duty
-from plugbay.sdk.runtime.executor import Crew, nowhere, unavailable
-from plugbay.sdk.runtime.reader import MOMENT, Relay
+from plugbay.sdk.runtime.dispatch import Task
+from plugbay.sdk.runtime.executor import Executor, discard, unavailable
+from plugbay.sdk.runtime.reader import MOMENT, Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,167 +26,168 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
-    from plugbay.sdk.runtime.connection import Exchange
-    from plugbay.sdk.runtime.turns import Turns
-    from plugbay.sdk.settings import Settings
+    from plugbay.sdk.context import Settings
+    from plugbay.sdk.runtime.connection import Connection
+    from plugbay.sdk.runtime.executor import SerialQueue
     from plugbay.sdk.types.handlers import Handler
 
-    class Duties(Protocol):
-        """What there is to do about what a host asks, and about what it tells."""
+    class Dispatcher(Protocol):
+        """Finds the tasks for requests and notifications."""
 
-        def of(self, op: Operation) -> Duty | Failure: ...
-        def about(self, op: Operation) -> Sequence[Duty]: ...
+        def task_for(self, op: Operation) -> Task | Failure: ...
+        def tasks_for(self, op: Operation) -> Sequence[Task]: ...
 else:
     from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
 
-
 FINISH_SHARE = 0.5
-"""Of the time that handlers have to finish: after that, those that can be cancelled are."""
+"""Share of the drain time after which handlers are cancelled."""
 
 DRAIN_SECONDS = 4.0
-"""How long handlers may go on after the host asked us to leave; a nexo host waits 5 s for the answer, then kills."""
+"""Seconds for running handlers after a shutdown request; a nexo host waits 5 s for the answer, then kills."""
 
 LEAVE_SECONDS = 4.5
-"""How long leaving may take with the author's own farewell, which has what the drain left over, and half a second."""
+"""Seconds for the drain and the author's `on_shutdown` handlers together."""
 
 LAST_SECONDS = 5.0
-"""After which we are gone even if nobody reads what we still have to say, on either stream."""
+"""Seconds after which the process exits even if a write to either stream blocks."""
 
 TOGETHER = 16
-"""Answers that are written at once: a write for each takes longer, and with one for all the host waits for the last."""
+"""Answers per write: one write each is slow, and one for all delays the first answer."""
 
 
 class Resident:
-    """One plugin and its host, until one of them leaves."""
+    """The loop of one plugin, until the host or the plugin leaves."""
 
     __slots__ = (
-        "_crew",
-        "_duties",
+        "_connection",
+        "_dispatcher",
         "_ended",
         "_events",
-        "_exchange",
-        "_farewells",
+        "_executor",
         "_greeted",
         "_leaving",
         "_open",
         "_pace",
         "_plugin_id",
-        "_relay",
+        "_reader",
+        "_ready_handlers",
+        "_shutdown_handlers",
         "_until",
-        "_welcomes",
         "report",
     )
 
     def __init__(
         self,
-        exchange: Exchange,
-        duties: Duties,
+        connection: Connection,
+        dispatcher: Dispatcher,
         plugin_id: str,
-        welcomes: Sequence[Handler] = (),
-        farewells: Sequence[Handler] = (),
+        ready_handlers: Sequence[Handler] = (),
+        shutdown_handlers: Sequence[Handler] = (),
         *,
         settings: Settings | None = None,
         greeted: Callable[[Mapping[str, Any]], None] | None = None,
         pace: float = 1.0,
-        turns: Turns | None = None,
+        serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
         """`greeted` hears what the host said of itself; `pace` is the share of the times above that it gives us.
 
-        With `turns`, handlers run one at a time. `busy` is the code of what is refused because too much is being done.
+        With `serial`, handlers run one at a time. `busy` is the code of what is refused because too much is being done.
         """
-        self._exchange = exchange
-        self._duties = duties
+        self._connection = connection
+        self._dispatcher = dispatcher
         self._plugin_id = plugin_id
-        self._welcomes = welcomes
-        self._farewells = farewells
-        self._greeted = greeted or nowhere
+        self._ready_handlers = ready_handlers
+        self._shutdown_handlers = shutdown_handlers
+        self._greeted = greeted or discard
         self._pace = pace
         self.report = self._note_failure
-        """Told what failed of what nobody waits for, and why."""
-        self._open: dict[CallId, Duty] = {}
-        """What is being done and will be answered."""
-        self._crew = Crew(exchange, plugin_id, settings, turns, busy)
-        self._relay = Relay(self._lead)
-        exchange.make_way = self._relay.make_way
+        """Called with the failure of a handler whose result is not awaited."""
+        self._open: dict[CallId, Task] = {}
+        """Calls that are not answered yet."""
+        self._executor = Executor(connection, plugin_id, settings, serial, busy)
+        self._reader = Reader(self._read_loop)
+        connection.release_reader = self._reader.release_reader
         self._events: deque[Event] = deque()
-        """What has arrived and was not seen to yet; of whoever reads, as the next."""
+        """Events not yet processed; used by the reading thread only, as are the next two."""
         self._ended = False
-        """Whether that was all."""
+        """Whether the input has ended."""
         self._until = 0.0
-        """By the monotonic clock: how long things may be done here before somebody looks what else has arrived."""
+        """Until when, by the monotonic clock, handlers may run inline before input is read again."""
         self._leaving = allocate_lock()
-        """Taken by whoever sees the end first, and never given back."""
+        """Taken by the first thread that shuts down, and never released."""
 
     def run(self, first: bytes) -> NoReturn:
-        """Serve until the host asks us to leave, or is gone. `first` was read already."""
-        self._take_in(first)
-        self._relay.run()
+        """Serve until shutdown or the end of input. `first` was read already."""
+        self._receive(first)
+        self._reader.run()
 
-    def leave_soon(self, why: str, answer_to: CallId | None = None) -> None:
-        """Begin to leave, once, while the reader goes on."""
+    def shut_down(self, why: str, answer_to: CallId | None = None) -> None:
+        """Start shutting down, once, while reading continues."""
         if self._leaving.acquire(blocking=False):
             try:
                 start_new_thread(self._leave, (why, answer_to))
             except RuntimeError:  # the system has no thread to give
                 self._leave(why, answer_to)
 
-    # What arrives.
+    # Input.
 
-    def _lead(self) -> None:
-        """React and read on, until another thread does."""
-        self._send_what_is_left()
-        while self._see_to_all():
+    def _read_loop(self) -> None:
+        """Process events and read, until another thread does."""
+        self._flush_elsewhere()
+        while self._process_events():
             if self._events:
-                continue  # while we sent something another thread led, and left these when we took the baton back
+                continue  # another thread read while this one was sending, and left these
             if self._ended:
                 self._leaving.acquire()
                 self._leave("the host closed our input", None)
-            self._take_in(self._exchange.read())
+            self._receive(self._connection.read())
 
-    def _send_what_is_left(self) -> None:
-        """Whoever led before may be held up with answers unsent. Elsewhere: the host may not be reading."""
-        if self._exchange.unsent:
+    def _flush_elsewhere(self) -> None:
+        """Send answers that a blocked thread left, on another thread: the host may not be reading."""
+        if self._connection.unsent:
             try:
-                start_new_thread(self._exchange.flush, ())
+                start_new_thread(self._connection.flush, ())
             except RuntimeError:  # the system has no thread to give
-                self._exchange.flush()
+                self._connection.flush()
 
-    def _see_to_all(self) -> bool:
-        """React to what has arrived; False when another thread does by now."""
-        self._crew.tally.begin()
+    def _process_events(self) -> bool:
+        """Process all events; False when another thread reads by now."""
+        self._executor.in_flight.begin()
         unsent = False
         try:
             while self._events:
-                duty = self._react(self._events.popleft())
-                if duty is None:
+                task = self._react(self._events.popleft())
+                if task is None:
                     continue
                 unsent = len(self._events) % TOGETHER > 0
-                if not self._relay.aside(self._crew.do, duty, self._conclude if unsent else self._finish):
-                    self._exchange.flush()
+                if not self._reader.run_inline(
+                    self._executor.run_inline, task, self._conclude if unsent else self._finish
+                ):
+                    self._connection.flush()
                     return False
-            return not unsent or self._relay.aside(self._exchange.flush)
+            return not unsent or self._reader.run_inline(self._connection.flush)
         finally:
-            self._crew.tally.end()
+            self._executor.in_flight.end()
 
-    def _take_in(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         self._ended = not data
-        self._events.extend(self._exchange.receive(data))
+        self._events.extend(self._connection.receive(data))
         self._until = monotonic() + MOMENT
 
-    def _react(self, event: Event) -> Duty | None:
-        """See to it; what is quick is left to be done here."""
+    def _react(self, event: Event) -> Task | None:
+        """Process an event; return the task to run inline, if any."""
         match event:
             case CallArrived(op=Shutdown()):
-                self.leave_soon("the host asked us to leave", event.id)
+                self.shut_down("the host asked us to leave", event.id)
             case CallArrived():
                 return self._serve(event.id, event.op)
             case CancelArrived():
                 self._cancel(event.id)
             case CallFinished() | CallProgress():
-                self._exchange.heard(event)
+                self._connection.deliver_reply(event)
             case Notified(op=Shutdown()):
-                self.leave_soon("the host asked us to leave")
+                self.shut_down("the host asked us to leave")
             case Notified():
                 self._deliver(event.op)
             case Noise():
@@ -195,127 +196,127 @@ class Resident:
                 self._begin(event.hello)
             case Fault():
                 note(f"{self._plugin_id}: the host broke the contract: {event.failure.message}")
-                self._exchange.leave(1, self._crew.stop)
+                self._connection.leave(1, self._executor.stop)
         return None
 
     def _begin(self, hello: Mapping[str, Any]) -> None:
         self._greeted(hello)
-        for handler in self._welcomes:
-            self._crew.start(Duty(handler, label="on_ready"), self._ignore)
+        for handler in self._ready_handlers:
+            self._executor.start(Task(handler, label="on_ready"), self._ignore)
 
-    def _serve(self, id: CallId, op: Operation) -> Duty | None:
-        """Have a request answered; what is left to do for that here."""
+    def _serve(self, id: CallId, op: Operation) -> Task | None:
+        """Start the task of a request; return it if it is to run inline."""
         if self._leaving.locked():
             self._refuse(id, unavailable("the plugin is shutting down"))
             return None
-        duty = self._duties.of(op)
-        if isinstance(duty, Failure):
-            self._refuse(id, duty)
+        task = self._dispatcher.task_for(op)
+        if isinstance(task, Failure):
+            self._refuse(id, task)
             return None
-        duty.number = id
-        self._open[id] = duty
-        if self._is_for_here(duty):
-            return duty
-        if not self._crew.start(duty, self._finish if duty.then is None else self._go_on):
-            self._finish(duty, None, self._crew.refusal())
+        task.number = id
+        self._open[id] = task
+        if self._runs_inline(task):
+            return task
+        if not self._executor.start(task, self._finish if task.then is None else self._run_second_handler):
+            self._finish(task, None, self._executor.refusal())
         return None
 
-    def _is_for_here(self, duty: Duty) -> bool:
-        """Whether to do it before anything else is read: not for long, and not when its answer would have to wait."""
+    def _runs_inline(self, task: Task) -> bool:
+        """Whether to run a task inline: quick ones, for a limited time, and not while a write blocks."""
         return (
-            self._crew.is_quick(duty)
-            and duty.then is None
+            self._executor.is_quick(task)
+            and task.then is None
             and monotonic() < self._until
-            and not self._exchange.writing.locked()
+            and not self._connection.writing.locked()
         )
 
     def _cancel(self, id: CallId) -> None:
-        duty = self._open.get(id)
-        if duty is not None:
-            duty.cancel("the host cancelled it")
+        task = self._open.get(id)
+        if task is not None:
+            task.cancel("the host cancelled it")
 
     def _deliver(self, op: Operation) -> None:
-        for duty in () if self._leaving.locked() else self._duties.about(op):
-            if not self._crew.start(duty, self._ignore, self._note_dropped):
-                self._note_dropped(duty)
+        for task in () if self._leaving.locked() else self._dispatcher.tasks_for(op):
+            if not self._executor.start(task, self._ignore, self._note_dropped):
+                self._note_dropped(task)
 
-    def _note_dropped(self, duty: Duty) -> None:
-        note(f"{self._plugin_id}: dropped an event on {duty.label}: too many handlers are busy")
+    def _note_dropped(self, task: Task) -> None:
+        note(f"{self._plugin_id}: dropped an event on {task.label}: too many handlers are busy")
 
-    # What has been done.
+    # Results.
 
-    def _conclude(self, duty: Duty, value: Any, failure: Failure | None) -> None:
-        """Answer, with whatever is written next. By then there is room for what the host asks next."""
-        assert duty.number is not None, "nobody asked for it"
-        del self._open[duty.number]
-        duty.over()
-        self._exchange.finish(duty.number, value, failure)
+    def _conclude(self, task: Task, value: Any, failure: Failure | None) -> None:
+        """Answer with the next write."""
+        assert task.number is not None, "nobody asked for it"
+        del self._open[task.number]
+        task.over()
+        self._connection.finish(task.number, value, failure)
 
-    def _finish(self, duty: Duty, value: Any, failure: Failure | None) -> None:
-        """Answer, at once."""
-        self._conclude(duty, value, failure)
-        self._exchange.flush()
+    def _finish(self, task: Task, value: Any, failure: Failure | None) -> None:
+        """Answer at once."""
+        self._conclude(task, value, failure)
+        self._connection.flush()
 
     def _refuse(self, id: CallId, failure: Failure) -> None:
-        self._exchange.finish(id, None, failure)
-        self._exchange.flush()
+        self._connection.finish(id, None, failure)
+        self._connection.flush()
 
-    def _go_on(self, duty: Duty, before: Any, failure: Failure | None) -> None:
-        """Have the second half of an answer made; the first is left out when it failed, and noted."""
-        assert duty.then is not None, "there is no second half"
+    def _run_second_handler(self, task: Task, before: Any, failure: Failure | None) -> None:
+        """Run the second task of an answer; a failure of the first is reported and its part left out."""
+        assert task.then is not None, "there is no second half"
         if failure is not None:
             self.report("the first of two handlers", failure)
         known = before if failure is None else {}
 
-        def done(_: Duty, value: Any, failure: Failure | None) -> None:
-            self._finish(duty, {**known, **value} if failure is None else None, failure)
+        def done(_: Task, value: Any, failure: Failure | None) -> None:
+            self._finish(task, {**known, **value} if failure is None else None, failure)
 
-        if not self._crew.start(duty.then, done):
-            self._finish(duty, None, self._crew.refusal())
+        if not self._executor.start(task.then, done):
+            self._finish(task, None, self._executor.refusal())
 
-    def _ignore(self, duty: Duty, value: Any, failure: Failure | None) -> None:
-        """Nobody waits for it: only a failure is worth a word."""
+    def _ignore(self, task: Task, value: Any, failure: Failure | None) -> None:
+        """Ignore the result of a notification; report a failure."""
         if failure is not None:
-            self.report(duty.label, failure)
+            self.report(task.label, failure)
 
     def _note_failure(self, what: str, failure: Failure) -> None:
         note(f"{self._plugin_id}: the handler of {what} failed: {failure.message}")
 
-    # Leaving.
+    # Shutdown.
 
     def _leave(self, why: str, answer_to: CallId | None) -> NoReturn:
-        """Let handlers finish, say good-bye, answer, and end the process without waiting for anybody."""
-        self._exchange.leave_after(LAST_SECONDS * self._pace)
+        """Drain handlers, run `on_shutdown`, answer, and exit."""
+        self._connection.leave_after(LAST_SECONDS * self._pace)
         try:
             drain, deadline = DRAIN_SECONDS * self._pace, monotonic() + LEAVE_SECONDS * self._pace
-            self._exchange.abandon(why)
+            self._connection.abandon(why)
             unfinished = self._drain(drain)
             if unfinished:
                 note(f"{self._plugin_id}: {unfinished} handlers did not finish within {drain:g} s")
-            failure = self._say_farewell(deadline)
+            failure = self._run_shutdown_handlers(deadline)
             if answer_to is not None:
-                self._exchange.finish(answer_to, None, failure)
-                self._exchange.flush()
+                self._connection.finish(answer_to, None, failure)
+                self._connection.flush()
         finally:
-            self._exchange.leave(0, self._crew.stop)
+            self._connection.leave(0, self._executor.stop)
 
     def settle(self, seconds: float) -> int:
-        """Wait until nothing is being done, or for so long; how much still is. For one waiter."""
-        return self._crew.tally.wait(seconds)
+        """Wait until nothing is in flight, or for `seconds`; the number still in flight. For one waiter."""
+        return self._executor.in_flight.wait(seconds)
 
     def _drain(self, seconds: float) -> int:
-        """Wait for handlers, and in the end ask them to stop; how many did not."""
-        unfinished = self._crew.tally.wait(seconds * FINISH_SHARE)
+        """Wait for handlers, then cancel them; the number that did not end."""
+        unfinished = self._executor.in_flight.wait(seconds * FINISH_SHARE)
         if unfinished:
-            for duty in list(self._open.values()):
-                duty.cancel("the plugin is shutting down")
-            unfinished = self._crew.tally.wait(seconds * (1 - FINISH_SHARE))
+            for task in list(self._open.values()):
+                task.cancel("the plugin is shutting down")
+            unfinished = self._executor.in_flight.wait(seconds * (1 - FINISH_SHARE))
         return unfinished
 
-    def _say_farewell(self, deadline: float) -> Failure | None:
-        """Run the author's on_shutdown handlers, one after the other; the first failure of them."""
+    def _run_shutdown_handlers(self, deadline: float) -> Failure | None:
+        """Run the `on_shutdown` handlers in order; the first failure."""
         first: Failure | None = None
-        for handler in self._farewells:
-            failure = self._crew.do_alone(Duty(handler, label="on_shutdown"), deadline - monotonic())
+        for handler in self._shutdown_handlers:
+            failure = self._executor.run_alone(Task(handler, label="on_shutdown"), deadline - monotonic())
             first = first or failure
         return first

@@ -1,13 +1,13 @@
-"""A tool run here and now: in a process that serves one call, or in none that serves.
+"""Runs one tool on the calling thread: in a process that serves one call, or in a test.
 
-Owns what such a call is stopped by: its own deadline, as nobody else speaks while it runs. What only some tools want, a
-`ctx` and a loop, is loaded for those. Knows no wire.
+Such a call is stopped by its own deadline only, as no input is read meanwhile. `ctx` and an event loop are loaded for
+tools that need them.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Failure
-from plugbay.sdk.types.handlers import gathered
+from plugbay.sdk.types.handlers import join_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def invoke(tool: Tool, given: Any, context: Mapping[str, Any], plugin_id: str = 
         if hasattr(value, "__await__") or hasattr(value, "__aiter__"):
             import asyncio
 
-            value = asyncio.run(_awaited(value, stop or _deadline_of(tool)))
-        return gathered(value, tool.written)
+            value = asyncio.run(_await_value(value, stop or _deadline_of(tool)))
+        return join_pieces(value, tool.written)
     except BaseException as error:  # SystemExit too: argparse in a tool must not look like a crash
         from plugbay.sdk.errors import failure_of
 
@@ -50,7 +50,7 @@ def _deadline_of(tool: Tool) -> Cancellation:
     return Cancellation(None if seconds is None else monotonic() + seconds)
 
 
-async def _awaited(value: Any, stop: Cancellation) -> Any:
+async def _await_value(value: Any, stop: Cancellation) -> Any:
     from plugbay.sdk.runtime.async_bridge import CancelledBy
 
     with CancelledBy(stop):

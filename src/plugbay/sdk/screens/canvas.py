@@ -1,25 +1,20 @@
-"""`Canvas`: a grid of cells to paint on, and the JSON that a host shows it from.
+"""`Canvas`: a grid of cells to paint on, its JSON, and the width of characters.
 
     canvas.box(0, 0, canvas.width, canvas.height, title="usage", fg="cyan")
     canvas.text(2, 1, "tokens today", bold=True)
     canvas.bar(2, 2, 30, used / limit, fg="green")
 
-Coordinates count from the upper left; what lies outside is left out and is no error. A wide character takes two cells
-and is never cut in half. Only painted cells are written, as JSON and at once: building objects for an encoder takes
-three times as long. Knows nothing of hosts and screens.
+Coordinates count from the upper left; cells outside are ignored. A wide character takes two cells and is never cut in
+half. Painted cells are written as JSON directly: building objects for an encoder takes three times as long. Colours are
+`"#ff8800"`, `"#f80"`, one of sixteen names, or `(255, 136, 0)`.
 """
 
 from __future__ import annotations
 
-from plugbay.sdk.screens.colours import rgb
-from plugbay.sdk.screens.graphemes import graphemes, shortened, width
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TypedDict, Unpack
-
-    from plugbay.sdk.screens.colours import Colour
 
     class Style(TypedDict, total=False):
         """How cells look. What is not said is the terminal's own."""
@@ -34,6 +29,9 @@ if TYPE_CHECKING:
 
     Cell = tuple[str, str]
     """The symbol and the look of a cell, both as JSON writes them."""
+    Rgb = tuple[int, int, int]
+    Colour = str | Rgb
+    Grapheme = tuple[str, int]
 
 MODIFIERS = {"bold": 1, "dim": 2, "italic": 4, "underline": 8, "reverse": 16}
 
@@ -50,6 +48,7 @@ BORDERS = {
 """Upper left, horizontal, upper right, vertical, lower left, lower right."""
 
 EIGHTHS_ACROSS = " ▏▎▍▌▋▊▉█"
+
 EIGHTHS_UP = " ▁▂▃▄▅▆▇█"
 
 _ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\"})
@@ -271,3 +270,144 @@ def _within(fraction: float) -> float:
 
 def _json(flag: bool) -> str:
     return "true" if flag else "false"
+
+
+NAMES: dict[str, Rgb] = {
+    "black": (0, 0, 0),
+    "red": (205, 49, 49),
+    "green": (13, 188, 121),
+    "yellow": (229, 229, 16),
+    "blue": (36, 114, 200),
+    "magenta": (188, 63, 188),
+    "cyan": (17, 168, 205),
+    "white": (229, 229, 229),
+    "gray": (102, 102, 102),
+    "bright_red": (241, 76, 76),
+    "bright_green": (35, 209, 139),
+    "bright_yellow": (245, 245, 67),
+    "bright_blue": (59, 142, 234),
+    "bright_magenta": (214, 112, 214),
+    "bright_cyan": (41, 184, 219),
+    "bright_white": (255, 255, 255),
+}
+"""The sixteen of a terminal, readable on a dark ground; a wire has no other way to name them than these numbers."""
+
+
+def rgb(colour: Colour) -> Rgb:
+    """Raises ValueError for what is no colour."""
+    if not isinstance(colour, str):
+        red, green, blue = colour
+        if not all(type(part) is int and 0 <= part <= 255 for part in (red, green, blue)):
+            raise ValueError(f"a colour has three numbers from 0 to 255, not {colour!r}")
+        return red, green, blue
+    if colour.startswith("#"):
+        return _from_digits(colour)
+    known = NAMES.get(colour.lower().replace("grey", "gray").replace("-", "_"))
+    if known is None:
+        raise ValueError(f"there is no colour {colour!r}; there is #rrggbb, and {', '.join(NAMES)}")
+    return known
+
+
+def _from_digits(colour: str) -> Rgb:
+    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
+    if len(digits) != 6 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        raise ValueError(f"{colour!r} is no colour; write it as #rrggbb or #rgb")
+    value = int(digits, 16)
+    return value >> 16, value >> 8 & 0xFF, value & 0xFF
+
+
+MAX_POINTS = 16
+"""Code points of one cell. A family with skin tones takes 11; a tower of marks takes any number."""
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+JOINER = "\N{ZERO WIDTH JOINER}"
+
+AS_PICTURE = "\N{VARIATION SELECTOR-16}"
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+_JOINED = ("Mn", "Me", "Mc", "Cf")
+"""Categories that have no cell of their own: marks, and format characters."""
+
+_UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
+"""Controls, halves of surrogate pairs, and ends of lines and paragraphs."""
+
+
+def graphemes(text: str) -> Iterator[Grapheme]:
+    """What each cell shows, and how many columns it takes."""
+    if text.isascii() and text.isprintable():
+        for char in text:
+            yield char, 1
+        return
+    yield from _clusters(text)
+
+
+def width(text: str) -> int:
+    """Columns that a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    return sum(columns for _, columns in _clusters(text))
+
+
+def shortened(text: str, most: int) -> str:
+    """The text in at most so many columns; an ellipsis stands for what is left out."""
+    if width(text) <= most:
+        return text
+    kept, used = [], 1
+    for symbol, columns in graphemes(text):
+        used += columns
+        if used > most:
+            break
+        kept.append(symbol)
+    return "".join(kept) + ELLIPSIS if most > 0 else ""
+
+
+def _clusters(text: str) -> Iterator[Grapheme]:
+    symbol, columns = "", 0
+    for char in text:
+        kind, own = _measure(char)
+        if kind == "Cf" and not _joins(char):
+            continue  # it would change how the rest of the line is read
+        if symbol and _belongs(symbol, columns, char, kind):
+            symbol += char if len(symbol) < MAX_POINTS else ""
+            columns = 2 if char == AS_PICTURE or _is_letter_of_flag(char) else columns
+            continue
+        if symbol:
+            yield symbol, columns
+        symbol, columns = _shown(char, kind), own
+    if symbol:
+        yield symbol, columns
+
+
+def _measure(char: str) -> tuple[str, int]:
+    from unicodedata import category, east_asian_width
+
+    return category(char), 2 if east_asian_width(char) in "WF" else 1
+
+
+def _joins(char: str) -> bool:
+    """Whether a format character makes one picture of several."""
+    return char == JOINER or "\U000e0020" <= char <= "\U000e007f"
+
+
+def _belongs(symbol: str, columns: int, char: str, kind: str) -> bool:
+    """Whether a character stands in the cell of what is before it."""
+    if kind in _JOINED or (symbol[-1] == JOINER and columns == 2):
+        return True
+    if "\U0001f3fb" <= char <= "\U0001f3ff":  # tones of skin
+        return True
+    return len(symbol) == 1 and _is_letter_of_flag(symbol) and _is_letter_of_flag(char)
+
+
+def _is_letter_of_flag(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _shown(char: str, kind: str) -> str:
+    """The first character of a cell; a mark with nothing before it stands on a blank."""
+    if char == "\t":
+        return " "
+    if kind in _UNSHOWN:
+        return REPLACEMENT
+    return f" {char}" if kind in _JOINED else char

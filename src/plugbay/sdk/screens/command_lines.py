@@ -1,7 +1,7 @@
-"""A command line of a plugin: what its handler printed, wrote, returned or raised, as the output of a command.
+"""A command line of a plugin: its output is what the handler prints, writes, returns or raises.
 
-`print` inside such a handler goes to the command's output, in this handler only: elsewhere it goes on to stderr, and so
-does what threads print that the handler starts. Owns that, and what each kind of result means. Knows no wire.
+`print` inside such a handler goes to the command's output, in this handler only: elsewhere, and in threads that the
+handler starts, it goes to stderr.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from _contextvars import ContextVar
 
 from plugbay.model.values import Value
 from plugbay.sdk.errors import failure_of
-from plugbay.sdk.io.stdio import leave_copy
-from plugbay.sdk.runtime.dispatch import Duty
+from plugbay.sdk.io.stdio import exit_copy
+from plugbay.sdk.runtime.dispatch import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from plugbay.sdk.context import Context
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
-    from plugbay.sdk.screens.surfaces import Command
     from plugbay.sdk.services.cancellation import Cancellation
+    from plugbay.sdk.types.handlers import Command
 
 
 class CliResult(Value):
@@ -55,7 +55,7 @@ class Output:
             self.write(line)
 
     def flush(self) -> None:
-        """There is nowhere to hurry to."""
+        """Writes are kept in memory: there is nothing to flush."""
 
     def isatty(self) -> bool:
         return False
@@ -98,7 +98,7 @@ def route() -> None:
             setattr(sys, name, Routed(name, stream))
 
 
-class CliDuty(Duty):
+class CliTask(Task):
     """A command line to answer. Whatever its handler does, there is an exit code in the end."""
 
     __slots__ = ("_outputs",)
@@ -155,7 +155,7 @@ class CliDuty(Duty):
 
     def _ended(self, error: BaseException) -> int:
         """What Python does when a program raises: `sys.exit` with a text prints it, and a bug is a failure."""
-        leave_copy(error)
+        exit_copy(error)
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             return _exit_code(error.code)
         text = error.code if isinstance(error, SystemExit) else failure_of(error).message

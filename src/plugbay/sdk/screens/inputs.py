@@ -1,7 +1,7 @@
-"""Keys and the mouse, as an author reads them: `ctrl+a`, `page_up`, a button at a cell.
+"""Keys and the mouse as an author reads them: `ctrl+a`, `page_up`, a button at a cell.
 
-Owns the names of keys, in both directions: of a key that was pressed, and of a key that a handler asks for. Knows
-nothing of screens and hosts.
+Owns the names of keys in both directions: from the host's event to a name, and from a declared name to its canonical
+form.
 """
 
 from __future__ import annotations

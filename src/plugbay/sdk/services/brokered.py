@@ -1,25 +1,38 @@
-"""`ctx.actions`, `ctx.files` and `ctx.http`: what a host does for a plugin that may not do it itself.
+"""Services that the host performs for a plugin: `ctx.actions`, `ctx.files`, `ctx.http` and `ctx.snapshots`.
 
-Owns what an author says and how an answer reads. Knows no threads, no loop, no wire, and not what is allowed: the host
-says no with a `ServiceError` whose `code` is `capability_not_allowed`.
+The host decides what is allowed; a refusal is a `ServiceError` with the code `capability_not_allowed`. Payloads are
+bytes, texts or JSON, and MessagePack is read too. Values that exceed one frame are published in chunks
+`{"version", "published_ns", "partial", "chunk_index", "is_final", "data"}`: the first carries the aggregates, each one
+more of the lists, and a `ChunkCollector` joins them. msgspec is loaded inside functions only.
 """
 
 from __future__ import annotations
 
 import os
+from _collections_abc import Mapping
 
-from plugbay.model.operations import FetchUrl, InvokeAction, ReadFile, ReadFolder
+from plugbay.model.operations import (
+    FetchUrl,
+    GetSnapshot,
+    InvokeAction,
+    PublishSnapshot,
+    ReadFile,
+    ReadFolder,
+    SubscribeSnapshot,
+)
 from plugbay.model.values import Value
-from plugbay.sdk.declaring import seconds
-from plugbay.sdk.payloads import as_bytes, from_json
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.services.host_client import SERVICE_SECONDS
+from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from plugbay.sdk.services.host_client import Line
+    from plugbay.sdk.services.host_client import HostClient
+
+    Lists = Mapping[str, Sequence[Any]]
 
 GRACE_SECONDS = 1.0
 """How much longer than an action's own time its answer is waited for: the host's word is better than our silence."""
@@ -28,10 +41,10 @@ GRACE_SECONDS = 1.0
 class Actions:
     """What other plugins, or the host, do when they are asked. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def invoke(self, name: str, data: Any = b"", timeout: float = SERVICE_SECONDS) -> Any:
         """Have an action done with bytes, a text or a JSON value; the bytes it answers with.
@@ -39,7 +52,7 @@ class Actions:
         An action of this same plugin waits for its turn, unless it was declared `concurrent`.
         """
         op = InvokeAction(name, as_bytes(data), max(int(seconds("timeout", timeout) * 1000), 1))
-        return self._line.ask(op, bytes, timeout + GRACE_SECONDS)
+        return self._client.ask(op, bytes, timeout + GRACE_SECONDS)
 
 
 class FileEntry(Value):
@@ -56,18 +69,18 @@ class FileEntry(Value):
 class Files:
     """Files outside of the plugin's reach, below the folders it was granted. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def read(self, path: str | os.PathLike[str], timeout: float = SERVICE_SECONDS) -> Any:
         """The bytes of a file."""
-        return self._line.ask(ReadFile(_absolute(path)), bytes, timeout)
+        return self._client.ask(ReadFile(_absolute(path)), bytes, timeout)
 
     def list(self, path: str | os.PathLike[str], timeout: float = SERVICE_SECONDS) -> Any:
         """A list with a `FileEntry` for everything in a folder."""
-        return self._line.ask(ReadFolder(_absolute(path)), _entries, timeout)
+        return self._client.ask(ReadFolder(_absolute(path)), _entries, timeout)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -109,10 +122,10 @@ class Response(Value):
 class Http:
     """The network, through the host and to the servers it grants. Awaitable in an async handler."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_client",)
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
 
     def fetch(
         self,
@@ -126,8 +139,330 @@ class Http:
         pairs = headers.items() if hasattr(headers, "items") else headers
         sent = None if body is None else as_bytes(body)
         op = FetchUrl(url, method, sent, [(name, value) for name, value in pairs])
-        return self._line.ask(op, _response, timeout)
+        return self._client.ask(op, _response, timeout)
 
 
 def _response(answer: Mapping[str, Any]) -> Response:
     return Response(answer["status"], [(name, value) for name, value in answer["headers"]], answer["body"])
+
+
+class Snapshot(Value):
+    """What was published under a topic. `version` counts everything ever published; 0 where the host does not say."""
+
+    __slots__ = ("data", "topic", "version")
+
+    def __init__(self, topic: str, data: bytes, version: int = 0) -> None:
+        self.topic = topic
+        self.data = data
+        self.version = version
+
+    def text(self) -> str:
+        return self.data.decode()
+
+    def json(self) -> Any:
+        """Raises ValueError when it is no JSON."""
+        return from_json(self.data)
+
+    def msgpack(self) -> Any:
+        """Raises ValueError when it is no MessagePack."""
+        return from_msgpack(self.data)
+
+
+class Snapshots:
+    """The host's store of snapshots. Everything is awaitable in an async handler."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+
+    def publish(self, topic: str, value: Any) -> Any:
+        """Put bytes, a text or a JSON value under a topic, in the place of what is there.
+
+        No host says whether it wanted it: one that did not grant the event bus drops it without a word.
+        """
+        return self._client.tell(PublishSnapshot(topic, as_bytes(value)))
+
+    def publish_chunked(
+        self,
+        topic: str,
+        items: Sequence[Any] | Mapping[str, Sequence[Any]],
+        aggregates: Mapping[str, Any] | None = None,
+        *,
+        version: int,
+        field: str = "items",
+        defaults: Mapping[str, Any] | None = None,
+        partial: bool = False,
+        encoding: str = "msgpack",
+    ) -> Any:
+        """Publish more than fits in one piece, which a `ChunkCollector` of the same version puts together again.
+
+        `aggregates` go with the first piece; `items` is one long list, named `field`, or several by name. `defaults`
+        stand for the aggregates in the other pieces, for readers that insist on them.
+        """
+        from time import time_ns
+
+        pieces = split(
+            items,
+            aggregates,
+            version=version,
+            published_ns=time_ns(),
+            field=field,
+            defaults=defaults,
+            partial=partial,
+            encoding=encoding,
+        )
+        told: Any = None
+        for piece in pieces:
+            told = self._client.tell(PublishSnapshot(topic, piece))
+        return told
+
+    def get(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
+        """The `Snapshot` that was last published under the topic; None before the first."""
+
+        def read(kept: Mapping[str, Any]) -> Snapshot | None:
+            return None if kept["data"] is None else Snapshot(topic, kept["data"], kept["version"])
+
+        return self._client.ask(GetSnapshot(topic), read, timeout)
+
+    def subscribe(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
+        """Hear what is published under one more topic, for as long as this process lives.
+
+        Nothing that was published before is told: `get` it. `@plugin.on_snapshot` handlers hear it.
+        """
+        return self._client.ask(SubscribeSnapshot(topic), lambda _: None, timeout)
+
+
+def as_bytes(value: Any) -> bytes:
+    """Bytes as they are, a text as UTF-8, nothing as nothing, and everything else as JSON."""
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return to_json(value)
+
+
+def to_json(value: Any) -> bytes:
+    """Raises ValueError for what JSON cannot hold."""
+    return stdlib_codec().encode(value)
+
+
+def from_json(data: bytes) -> Any:
+    """Raises ValueError for what is no JSON."""
+    return stdlib_codec().decode(data)
+
+
+def to_msgpack(value: Any) -> bytes:
+    import msgspec
+
+    return msgspec.msgpack.encode(value)
+
+
+def from_msgpack(data: bytes) -> Any:
+    """Raises ValueError for what is no MessagePack."""
+    import msgspec
+
+    return msgspec.msgpack.decode(data)
+
+
+def raw_msgpack(data: bytes) -> Any:
+    """MessagePack to be spliced into more of it as it is."""
+    import msgspec
+
+    return msgspec.Raw(data)
+
+
+def decode_payload(data: bytes) -> Any:
+    """JSON or MessagePack, whichever it is: an object of JSON begins with a brace, and no object of the other does."""
+    return from_json(data) if data.lstrip()[:1] == b"{" else from_msgpack(data)
+
+
+CHUNK_BYTES = 2 << 20
+"""What a piece aims for. In base64 it stays below 2.7 MiB, far from the 16 MiB that no frame may exceed."""
+
+MAX_CHUNKS = 1_024
+"""Pieces of one publish that are put together: 2 GiB, more than anybody keeps on a screen."""
+
+
+# Cutting.
+
+
+def split(
+    items: Sequence[Any] | Lists,
+    aggregates: Mapping[str, Any] | None = None,
+    *,
+    version: int,
+    published_ns: int,
+    field: str = "items",
+    defaults: Mapping[str, Any] | None = None,
+    partial: bool = False,
+    encoding: str = "msgpack",
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[bytes]:
+    """The pieces of one publish, each encoded. An item that is larger than a piece is a piece of its own."""
+    writer = _WRITERS[encoding]()
+    lists = items if isinstance(items, Mapping) else {field: items}
+    envelope = {"version": version, "published_ns": published_ns, "partial": partial}
+    slices = _slices(writer, lists, dict(aggregates or {}), dict(defaults or {}), chunk_bytes)
+    for index, (data, is_final) in enumerate(slices):
+        yield writer.envelope({**envelope, "chunk_index": index, "is_final": is_final}, data)
+
+
+def _slices(
+    writer: Writer, lists: Lists, first: dict[str, Any], defaults: dict[str, Any], most: int
+) -> Iterator[tuple[bytes, bool]]:
+    """The encoded `data` of each piece, and whether it is the last. Each item is encoded once."""
+    fields, room = first, most - len(writer.encode(first))
+    taken: dict[str, list[bytes]] = {name: [] for name in lists}
+    is_first = True
+    for name, item in ((name, item) for name, items in lists.items() for item in items):
+        encoded = writer.encode(item)
+        if len(encoded) > room and (is_first or any(taken.values())):
+            yield writer.data(fields, taken), False
+            fields, taken, room, is_first = defaults, {name: [] for name in lists}, most, False
+        taken[name].append(encoded)
+        room -= len(encoded)
+    yield writer.data(fields, taken), True
+
+
+class JsonWriter:
+    """Pieces as JSON."""
+
+    __slots__ = ()
+
+    def encode(self, value: Any) -> bytes:
+        return to_json(value)
+
+    def data(self, fields: Mapping[str, Any], lists: Mapping[str, Sequence[bytes]]) -> bytes:
+        members = {name: to_json(value) for name, value in fields.items()}
+        members |= {name: b"[%b]" % b",".join(items) for name, items in lists.items()}
+        return self._object(members)
+
+    def envelope(self, fields: Mapping[str, Any], data: bytes) -> bytes:
+        return self._object({**{name: to_json(value) for name, value in fields.items()}, "data": data})
+
+    def _object(self, members: Mapping[str, bytes]) -> bytes:
+        return b"{%b}" % b",".join(b"%b:%b" % (to_json(name), value) for name, value in members.items())
+
+
+class MsgpackWriter:
+    """Pieces as MessagePack: maps with named fields, as the published plugins read them."""
+
+    __slots__ = ()
+
+    def encode(self, value: Any) -> bytes:
+        return to_msgpack(value)
+
+    def data(self, fields: Mapping[str, Any], lists: Mapping[str, Sequence[bytes]]) -> bytes:
+        spliced = {name: [raw_msgpack(item) for item in items] for name, items in lists.items()}
+        return to_msgpack({**fields, **spliced})
+
+    def envelope(self, fields: Mapping[str, Any], data: bytes) -> bytes:
+        return to_msgpack({**fields, "data": raw_msgpack(data)})
+
+
+if TYPE_CHECKING:
+    Writer = JsonWriter | MsgpackWriter
+
+_WRITERS: dict[str, type[Writer]] = {"json": JsonWriter, "msgpack": MsgpackWriter}
+
+
+# Putting together.
+
+
+class Mismatch(Value):
+    """The publisher writes another version than we read: something to show, and nothing to guess about."""
+
+    __slots__ = ("expected", "got")
+
+    def __init__(self, expected: int, got: Any) -> None:
+        self.expected = expected
+        self.got = got
+
+    def __str__(self) -> str:
+        return f"the publisher writes version {self.got}, and this plugin reads version {self.expected}"
+
+
+class ChunkCollector:
+    """Takes the pieces of one topic as they come, and has the whole once the last is there.
+
+    A piece without its predecessor is dropped, since aggregates without their lists, or lists with a gap, are worse
+    than what was there before; a first piece starts anew.
+    """
+
+    __slots__ = ("_index", "_parts", "_published_ns", "data", "dropped", "mismatch", "version")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.data: dict[str, Any] | None = None
+        """The last publish that was complete."""
+        self.mismatch: Mismatch | None = None
+        """Set by a piece of another version, until a publish of ours is complete."""
+        self.dropped = 0
+        """Pieces that could not be used."""
+        self._parts: dict[str, Any] | None = None
+        self._published_ns: Any = None
+        self._index = 0
+
+    @property
+    def collecting(self) -> bool:
+        """Whether a publish has begun and not ended."""
+        return self._parts is not None
+
+    def add(self, piece: Any) -> dict[str, Any] | None:
+        """Take a `Snapshot`, its bytes, or an envelope that was read already; the whole, when this was the last."""
+        envelope = _envelope(piece)
+        if "version" in envelope and envelope["version"] != self.version:
+            self.mismatch = Mismatch(self.version, envelope["version"])
+            return None
+        if not (_is_usable(envelope) and self._take(envelope)):
+            self.dropped += 1
+            return None
+        return self._complete() if envelope.get("is_final", True) else None
+
+    def _take(self, envelope: Mapping[str, Any]) -> bool:
+        """Whether the piece is the first, or the next."""
+        index, data = envelope.get("chunk_index", 0), envelope["data"]
+        if index == 0:
+            self._parts, self._published_ns = _start_call(data), envelope.get("published_ns")
+        elif self._parts is None or envelope.get("published_ns") != self._published_ns or index <= self._index:
+            return False  # of another publish, or heard before: the one we collect may still be complete
+        elif index > self._index + 1 or index >= MAX_CHUNKS:
+            self._parts = None
+            return False
+        else:
+            _append(self._parts, data)
+        self._index = index
+        return True
+
+    def _complete(self) -> dict[str, Any] | None:
+        self.data, self._parts, self.mismatch = self._parts, None, None
+        return self.data
+
+
+def _envelope(piece: Any) -> dict[str, Any]:
+    """What a piece says; nothing when it is no object."""
+    try:
+        said = piece if isinstance(piece, dict) else decode_payload(getattr(piece, "data", piece))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _is_usable(envelope: Mapping[str, Any]) -> bool:
+    index = envelope.get("chunk_index", 0)
+    return "version" in envelope and isinstance(envelope.get("data"), dict) and type(index) is int and index >= 0
+
+
+def _start_call(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The first piece, with lists that are ours to extend."""
+    return {name: list(value) if isinstance(value, list) else value for name, value in data.items()}
+
+
+def _append(parts: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """Every list goes on; whatever else a later piece says stands for nothing."""
+    for name, value in _start_call(data).items():
+        if isinstance(value, list) and isinstance(parts.setdefault(name, value), list) and parts[name] is not value:
+            parts[name] += value

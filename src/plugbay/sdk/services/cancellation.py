@@ -1,7 +1,7 @@
-"""Stopping what is being done: whether somebody asked for it, or the time for it is over.
+"""Cancellation of a call: by the host, by shutdown, or by the deadline of the host or of the author.
 
-Owns the flag that a handler looks at, whatever waits on it, and the deadline that asks by itself: of the host, or of
-the author where a host has no word for it. Knows no handlers and no wire. Uses `_thread`, as the workers do.
+Owns the flag that a handler checks and the callbacks that wait for it. Uses `_thread`, because `threading` is slow to
+import.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 DEADLINE = "the deadline has passed"
 DEADLINE_CODE = "deadline_exceeded"
-"""The word for that on the wire."""
+"""The reason on the wire."""
 
 LONGEST_WAIT = 3_600.0
 """Seconds that a lock waits at a time: a deadline of the year 9999 is more than it can."""
 
 
 class Cancellation:
-    """Whether one call is to stop, and by when. May be asked and told from any thread."""
+    """The cancellation state and deadline of one call; safe from any thread."""
 
     __slots__ = ("_calls", "_gate", "_lock", "_why", "deadline", "over")
 
@@ -33,16 +33,16 @@ class Cancellation:
         """`deadline` is a time of the monotonic clock."""
         self.deadline = deadline
         self.over = False
-        """Whether it has ended, so that there is nothing left to stop."""
+        """Whether the call has ended."""
         self._why = ""
         self._calls: list[Callable[[], object]] = []
         self._lock = allocate_lock()
         self._gate: LockType | None = None
-        """Closed until somebody asks; made by the first who waits."""
+        """Locked until the call is cancelled; created by the first waiter."""
 
     @property
     def why(self) -> str:
-        """Empty until somebody asked. Whoever looks after the deadline sees that it has passed."""
+        """The reason; empty while the call is not cancelled. A passed deadline is a reason."""
         if not self._why and self.deadline is not None and monotonic() >= self.deadline:
             self.cancel(DEADLINE)
         return self._why
@@ -52,7 +52,7 @@ class Cancellation:
         return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
 
     def cancel(self, why: str) -> None:
-        """Ask for it to stop; only the first time counts."""
+        """Cancel the call; only the first reason counts."""
         with self._lock:
             if self.over or self._why:
                 return
@@ -64,7 +64,7 @@ class Cancellation:
             call()
 
     def then(self, call: Callable[[], object]) -> None:
-        """Have the function called when somebody asks, or now. Whoever wants to hear of the deadline has a clock."""
+        """Call the function on cancellation, or now if that has happened. A deadline alone does not call it."""
         with self._lock:
             if not self._why:
                 self._calls.append(call)
@@ -72,20 +72,20 @@ class Cancellation:
         call()
 
     def end(self) -> None:
-        """There is nothing to stop any more."""
+        """The call has ended: later cancellations do nothing."""
         with self._lock:
             self.over = True
             self._calls.clear()
 
     def check(self) -> None:
         if (self._why or self.deadline is not None) and self.why:
-            raise stopped(self.why)
+            raise cancelled_error(self.why)
 
     def wait(self, seconds: float) -> bool:
-        """Return True as soon as it is to stop, or False after so many seconds."""
+        """Return True as soon as the call is cancelled, False after `seconds`."""
         until = monotonic() + max(seconds, 0.0)
         end = until if self.deadline is None else min(until, self.deadline)
-        gate = self._closed_gate()
+        gate = self._locked_gate()
         while not self.why:
             left = min(max(end - monotonic(), 0.0), LONGEST_WAIT)
             if gate.acquire(timeout=left):
@@ -94,7 +94,7 @@ class Cancellation:
                 return bool(self.why)
         return True
 
-    def _closed_gate(self) -> LockType:
+    def _locked_gate(self) -> LockType:
         with self._lock:
             if self._gate is None:
                 self._gate = allocate_lock()
@@ -102,11 +102,11 @@ class Cancellation:
             return self._gate
 
     def meant(self, error: BaseException) -> BaseException:
-        """What a handler raised. That its task was cancelled was our doing, if we asked for it."""
+        """The error of a handler; after a cancellation, a cancelled asyncio task means `Cancelled`."""
         is_task_end = type(error).__name__ == "CancelledError" and not isinstance(error, Exception)
-        return stopped(self.why) if is_task_end and self.why else error
+        return cancelled_error(self.why) if is_task_end and self.why else error
 
 
-def stopped(why: str) -> Cancelled:
-    """The error of what was stopped."""
+def cancelled_error(why: str) -> Cancelled:
+    """The error of a cancelled call."""
     return Cancelled(why, DEADLINE_CODE) if why == DEADLINE else Cancelled(why)

@@ -3,18 +3,17 @@
     chain = ctx.gateway.get("/v1/chains/ch_123")
     run = ctx.gateway.post("/v1/runs", {"session_id": …})
 
-Owns how a request is made safe: it goes to the host and nowhere else, it is never sent twice under two names, it does
-not outlive the call, and its token is in no error and no `repr`. Refuses to know what can be asked. Loads `urllib` with
-the first request: 60 ms that a plugin without requests never pays.
+A request goes to the host only and follows no redirect, carries one idempotency key however often it is sent, ends with
+the call, and its token appears in no error and no `repr`. Loads `urllib` with the first request, which takes 60 ms.
 """
 
 from __future__ import annotations
 
 from itertools import count
 
-from plugbay.sdk.declaring import seconds
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.errors import HandlerError
-from plugbay.sdk.services.cancellation import DEADLINE, stopped
+from plugbay.sdk.services.cancellation import DEADLINE, cancelled_error
 from plugbay.wire.strict_json import Malformed, stdlib_codec
 
 TYPE_CHECKING = False
@@ -134,9 +133,9 @@ class Gateway:
         Without one of yours the keys are numbered within the call: a harness that goes on after a break, and may do
         again what it did before, names its own.
         """
-        return self._prepared(method, path, json, params, idempotency_key, timeout)()
+        return self._prepare(method, path, json, params, idempotency_key, timeout)()
 
-    def _prepared(
+    def _prepare(
         self,
         method: str,
         path: str,
@@ -160,7 +159,7 @@ class Gateway:
         def send() -> Any:
             left = self._remaining()
             if left == 0.0:
-                raise stopped(DEADLINE)
+                raise cancelled_error(DEADLINE)
             return _answer(method, url, headers, body, timeout if left is None else min(timeout, left))
 
         return send
@@ -183,7 +182,7 @@ class AwaitableGateway(Gateway):
     ) -> Any:
         import asyncio
 
-        return await asyncio.to_thread(self._prepared(method, path, json, params, idempotency_key, timeout))
+        return await asyncio.to_thread(self._prepare(method, path, json, params, idempotency_key, timeout))
 
 
 def _query(params: Mapping[str, Any] | None) -> str:
@@ -214,7 +213,7 @@ def _answer(method: str, url: str, headers: dict[str, str], body: bytes | None, 
 
 
 def _opener() -> Any:
-    """What sends requests: nowhere else than asked, because the token would go along."""
+    """Sends requests and follows no redirect: the token would go along."""
     from urllib.request import HTTPRedirectHandler, build_opener
 
     class Stay(HTTPRedirectHandler):

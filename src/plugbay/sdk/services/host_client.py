@@ -1,7 +1,7 @@
-"""The line to the host: how what is asked of it gets there, and which hosts can be asked for what.
+"""The client of the host's services as `ctx` uses it, and which contract supports which service.
 
-Owns the groups of services that contracts have or lack, and the one word for a service that is not there. Refuses to
-know threads, loops and wires: the lines that use them are elsewhere.
+`HostClient` is implemented by a blocking and an awaitable client in `runtime`, and by `Unconnected` for contracts
+without services. A request for an unsupported service raises `Unsupported`, which names the contracts that have it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from plugbay.model.operations import HostOp
 
-    class Line(Protocol):
-        """How what is asked reaches the host; blocking, awaitable, or not at all."""
+    class HostClient(Protocol):
+        """Sends requests and notifications to the host; blocking, awaitable, or refusing."""
 
         within: Any
-        """The call that it is for, where a contract wants to know."""
+        """The host's call that requests are made for, where the contract carries it."""
 
         def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
         def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 
 
 SERVICE_SECONDS = 30.0
-"""How long a service may take, unless the caller says otherwise; what the published SDKs of nexo wait."""
+"""Default timeout of a service; that of the published nexo SDKs."""
 
 MODELS = frozenset({RecallMemory, CompleteChat})
-"""What hosts of nexo know: what agents remember, and language models."""
+"""Services of nexo hosts: memory and language models."""
 
 STORAGE = frozenset({GetStored, SetStored, DeleteStored, ListStored})
-"""What hosts of kaged keep for a plugin."""
+"""Storage of kaged hosts."""
 
 PEOPLE = frozenset({AskUser})
-"""Whom clients of MCP can ask."""
+"""Questions to the user of an MCP client."""
 
 SNAPSHOTS = frozenset({GetSnapshot, PublishSnapshot, SubscribeSnapshot})
 
 BROKERED = SNAPSHOTS | {InvokeAction, ReadFile, ReadFolder, FetchUrl, WriteLog}
-"""What hosts of ainb do for a plugin."""
+"""Services of ainb hosts."""
 
 _SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
     RecallMemory: ("memory", ("nexo",)),
@@ -74,11 +74,11 @@ _SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
     WriteLog: ("log", ("ainb", "mcp")),
     AskUser: ("ask", ("mcp",)),
 }
-"""What an author calls it, and the contracts that have a word for it."""
+"""By operation: the name on `ctx`, and the contracts that support it."""
 
 
 class Unconnected:
-    """The line of a plugin that has no host with services: every question is refused, with the reason."""
+    """The client of a plugin without host services: every request raises `Unsupported`."""
 
     __slots__ = ("_contract", "within")
 
@@ -87,15 +87,15 @@ class Unconnected:
         self.within: Any = None
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        raise lacking(op, self._contract)
+        raise unsupported_service(op, self._contract)
 
     stream = ask
 
     def tell(self, op: HostOp) -> Any:
-        raise lacking(op, self._contract)
+        raise unsupported_service(op, self._contract)
 
 
-def lacking(op: HostOp, contract: str) -> Unsupported:
-    """What a plugin hears that asks for something its host, which speaks `contract`, does not offer."""
+def unsupported_service(op: HostOp, contract: str) -> Unsupported:
+    """The error of a request that hosts of `contract` do not support."""
     service, contracts = _SERVICES[type(op)]
     return Unsupported(service, contract, contracts)

@@ -1,16 +1,20 @@
 """A host in memory, to test a plugin with: no process, no files, and every rule of the contract.
 
 The machines of host and plugin are the real ones and talk through memory, so names, sizes, schemas and errors are those
-of the wire; services are fakes that a test scripts and looks at. Owns what a test says to a plugin. What a real host
-does beyond one conversation, to supervise, confine and combine plugins, it refuses to know: `plugbay.testing` has that.
+of the wire; services are fakes that a test scripts and inspects. Supervision, confinement and several plugins at once
+are tested with `plugbay.testing`.
 """
 
 from __future__ import annotations
 
-from plugbay.model.errors import CallFailed, Failure, Origin
+from binascii import a2b_base64
+from time import monotonic, sleep
+
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import (
     CallMethod,
     Chat,
+    DeleteVectors,
     DeliverEvent,
     DeliverSnapshot,
     DispatchCli,
@@ -20,37 +24,231 @@ from plugbay.model.operations import (
     PressKey,
     Render,
     RunHook,
+    SearchVectors,
+    SendOutbound,
+    StartChannel,
+    StopChannel,
+    UpsertVectors,
     UseMouse,
 )
-from plugbay.sdk.contract_support import CONTRACTS, why_not
-from plugbay.sdk.contracts.ainb_names import tool_namespaces
-from plugbay.sdk.contracts.vai_names import export_id, offers
-from plugbay.sdk.declaring import seconds
+from plugbay.model.values import Value
+from plugbay.sdk.contract_support import CONTRACTS, unsupported_reason
+from plugbay.sdk.contracts.ainb import tool_namespaces
+from plugbay.sdk.contracts.mcp import tool_name
+from plugbay.sdk.contracts.nexo import nexo_tool_name
+from plugbay.sdk.contracts.vai import export_id, offers
+from plugbay.sdk.declarations import seconds
 from plugbay.sdk.events import covers
-from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, VAI
-from plugbay.sdk.payloads import as_bytes
-from plugbay.sdk.testing.called import called_value
-from plugbay.sdk.testing.core import BegunCall, Core
-from plugbay.sdk.testing.parts import Channel, VectorStore
-from plugbay.sdk.testing.screens import CliOutput, Drawing, key_event, mouse_event
-from plugbay.sdk.testing.vai import Errand, tool_value
-from plugbay.wire.strict_json import stdlib_codec
+from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
+from plugbay.sdk.results import RESULT
+from plugbay.sdk.screens.canvas import width
+from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
+from plugbay.sdk.services.brokered import as_bytes
+from plugbay.sdk.testing.services import HostServices
+from plugbay.sdk.testing.session import Pending, Session
+from plugbay.sdk.testing.spec import OperatorSettings, check, spec_of, with_greeting
+from plugbay.sdk.testing.vai import VaiRequest, tool_value
+from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol, Self
 
+    from plugbay.model.operations import PluginOp
     from plugbay.model.spec import Export
     from plugbay.sdk.plugin import Plugin
+
+    class Asks(Protocol):
+        def ask(self, op: PluginOp, timeout: float | None = None) -> Any: ...
+
+
+SETTLE_SECONDS = 5.0
+"""Seconds for a plugin to process notifications."""
+
+LOOK_SECONDS = 0.002
+"""Seconds between two checks of a condition."""
+
+
+class StartedCall:
+    """A started call. `progress` collects what arrives before its answer."""
+
+    def __init__(self, pending: Pending, read: Callable[[Any], Any], plugin_id: str) -> None:
+        self.progress = pending.progress
+        self.cancel = pending.cancel
+        self._pending = pending
+        self._read = read
+        self._plugin_id = plugin_id
+        self._ends: list[Callable[[], None]] = []
+
+    def then(self, end: Callable[[], None]) -> Self:
+        """Run `end` when the call is over, whatever its result."""
+        self._ends.append(end)
+        return self
+
+    def result(self) -> Any:
+        """Wait for the result; raises `CallFailed`."""
+        try:
+            finished = self._pending.finished()
+            if finished.failure is not None:
+                raise CallFailed(finished.failure.with_detail(self._plugin_id))
+            return self._read(finished.value)
+        finally:
+            for end in self._ends:
+                end()
+
+
+class BaseHost(HostServices):
+    """A host of one plugin: sessions, exports, and generic requests."""
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        contract: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, Any] | None = None,
+        grants: Iterable[str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.plugin = plugin
+        self.contract = contract
+        self.spec = spec_of(plugin, contract, folder)
+        self.terms = OperatorSettings(self.spec, grants, config, secrets)
+        super().__init__(self.spec, self.terms)
+        self.progress: list[Any] = []
+        """Progress of the last call."""
+        self._session: Session | None = None
+        self._stderr: list[str] = []
+
+    def __enter__(self) -> Self:
+        if self.contract != RUNE:  # where every call has a process of its own
+            self._session = self._begin_session()
+            self.spec = with_greeting(self.spec, self._hello())
+            self.settle()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                self._end_session(session)
+        except CallFailed:
+            if error is None:
+                raise
+
+    def _begin_session(self) -> Session:
+        return Session(self.plugin, self.terms.machine(self.spec), self, self.spec.timeouts.handshake)
+
+    @property
+    def stderr(self) -> list[str]:
+        """Lines on stderr while the plugin was served: logs and tracebacks, where the contract has no word for them."""
+        return self._stderr + (self._session.stderr if self._session else [])
+
+    def settle(self, seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
+        if self._session is not None:
+            self._session.settle(seconds)
+
+    def until(self, condition: Callable[[], Any], seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until the condition is true; for work in the plugin's own threads or tasks."""
+        deadline = monotonic() + seconds
+        while not condition():
+            if monotonic() > deadline:
+                raise AssertionError(f"it did not come true within {seconds:g} s")
+            sleep(LOOK_SECONDS)
+
+    # Whatever a host can say.
+
+    def ask(self, op: PluginOp, timeout: float | None = None) -> Any:
+        """The answer to any operation, as the contract has it; raises `CallFailed`."""
+        return self._result(self._start_call(op, timeout))
+
+    def tell(self, op: PluginOp) -> None:
+        """Send a notification, and wait until it is processed."""
+        if self._session is None:
+            raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
+        refusal = self._session.conversation.tell(op)
+        if refusal is not None:
+            raise CallFailed(refusal)
+        self.settle()
+
+    def _start_call(
+        self, op: PluginOp, timeout: float | None, read: Callable[[Any], Any] = lambda value: value
+    ) -> StartedCall:
+        """Start a call; `read` converts its answer."""
+        session = self._session
+        if session is None and self.contract != RUNE:
+            raise CallFailed(Failure(Code.UNAVAILABLE, "the host is not running: with testing.host(…) as host:"))
+        patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
+        allowed = patience if timeout is None else seconds("timeout", timeout)
+        talk = session or self._begin_session()
+        pending = Pending(talk.conversation, op, allowed, self.spec.timeouts.grace)
+        call = StartedCall(pending, read, self.spec.id)
+        return call if session is not None else call.then(lambda: self._end_session(talk))
+
+    def _end_session(self, session: Session) -> None:
+        try:
+            session.close()
+        finally:
+            self._stderr += session.stderr
+
+    def _result(self, call: StartedCall) -> Any:
+        self.progress = call.progress
+        return call.result()
+
+    # What there is.
+
+    def _export(self, name: str, *kinds: str) -> Export:
+        """The export with the author's `name`, or its name in the contract."""
+        called = {name.removeprefix(f"{self.spec.id}/"), self._spell(name)}
+        offered = [export for export in self.spec.exports if export.kind in kinds]
+        for export in offered:
+            if export.name in called:
+                refusal = self.terms.missing(self.spec, export)
+                if refusal is not None:
+                    raise CallFailed(refusal)
+                return export
+        raise CallFailed(self._unknown(kinds[0], name, [export.name for export in offered]))
+
+    def _spell(self, name: str) -> str:
+        if self.contract == NEXO:
+            return nexo_tool_name(self.spec.id, name)
+        if self.contract == MCP:
+            return tool_name(name)
+        return export_id(name) if self.contract == VAI else name
+
+    def _unknown(self, kind: str, name: str, known: Sequence[str]) -> Failure:
+        noun = kind.replace("_", " ")
+        there = f"there is {', '.join(known)}" if known else f"it has none under {self.contract}"
+        return Failure(Code.NOT_FOUND, f"{self.plugin.id} has no {noun} {name!r}: {there}", plugin=self.spec.id)
+
+    def _refuse_misfit(self, export: Export, given: Any) -> None:
+        learned = {tool["name"]: tool.get("input_schema") for tool in self._hello().get("tools", ())}
+        schema = learned.get(export.name, export.input_schema)
+        if schema is not None:
+            check(schema, given, export.name, self.spec.id)
+
+    def _hello(self) -> Mapping[str, Any]:
+        return {} if self._session is None else self._session.conversation.hello
+
+    def _json(self, value: Any) -> Any:
+        """A copy of the value through JSON, as on the wire."""
+        try:
+            return stdlib_codec().decode(stdlib_codec().encode(value))
+        except Unencodable as error:
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")) from None
+
 
 __all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]
 
 
 def contracts_of(plugin: Plugin) -> list[str]:
-    """The contracts that carry something of the plugin, for `pytest.mark.parametrize`."""
-    return [name for name in CONTRACTS if not why_not(plugin, name) or (name == AINB and tool_namespaces(plugin))]
+    """The contracts that support any of the plugin's declarations, for `pytest.mark.parametrize`."""
+    return [
+        name for name in CONTRACTS if not unsupported_reason(plugin, name) or (name == AINB and tool_namespaces(plugin))
+    ]
 
 
 def host(
@@ -71,12 +269,12 @@ def host(
     return MemoryHost(plugin, contract, config=config, secrets=secrets, grants=grants, folder=folder)
 
 
-class MemoryHost(Core):
+class MemoryHost(BaseHost):
     """A host of one plugin. The services it has for that plugin are its attributes."""
 
     _generation = 0
     artifacts: dict[str, bytes] = {}
-    """What the last harness left, by path."""
+    """Artifacts of the last harness, by path."""
 
     # Tools and methods.
 
@@ -92,7 +290,7 @@ class MemoryHost(Core):
 
     def begin(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
-    ) -> BegunCall:
+    ) -> StartedCall:
         """Make a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
         given = self._json({} if input is None else input)
         if self.contract == AINB:
@@ -100,22 +298,24 @@ class MemoryHost(Core):
         export = self._export(name, "tool", "method")
         self._refuse_misfit(export, given)
         if self.contract == MCP:
-            return self._begun(InvokeTool(export.name, given), timeout, lambda result: called_value(result, export))
+            return self._start_call(
+                InvokeTool(export.name, given), timeout, lambda result: called_value(result, export)
+            )
         if self.contract != VAI:
             make = CallMethod if export.kind == "method" else InvokeTool
-            return self._begun(make(export.name, given, dict(context or {})), timeout)
-        errand = self._errand(export, context, timeout)
+            return self._start_call(make(export.name, given, dict(context or {})), timeout)
+        vai_request = self._vai_request(export, context, timeout)
         returns = getattr(offers(self.plugin)[export.name].handler, "output_schema", None)
-        call = self._begun(errand.tool(given), timeout, lambda result: tool_value(result, returns))
-        return call.then(errand.close)
+        call = self._start_call(vai_request.tool(given), timeout, lambda result: tool_value(result, returns))
+        return call.then(vai_request.close)
 
-    def _begin_words(self, name: str, given: Any, timeout: float | None) -> BegunCall:
-        """A tool by the command line that tools are behind."""
+    def _begin_words(self, name: str, given: Any, timeout: float | None) -> StartedCall:
+        """Call a tool through its command line."""
         lines = tool_namespaces(self.plugin)
         if name not in self.plugin.tools or not lines:
             raise CallFailed(self._unknown("tool", name, list(self.plugin.tools) if lines else []))
         words = stdlib_codec().encode(given).decode()
-        return self._begun(DispatchCli(lines[0], [name, words]), timeout, self._printed)
+        return self._start_call(DispatchCli(lines[0], [name, words]), timeout, self._printed)
 
     def _printed(self, answer: Mapping[str, Any]) -> Any:
         done = CliOutput.read(answer)
@@ -131,8 +331,8 @@ class MemoryHost(Core):
         if self.contract == VAI:
             found = [offer.id for offer in offers(self.plugin).values() if hook in offer.by_event]
             export = self._export(found[0] if found else hook, "hook")
-            with self._errand(export, context, None) as errand:
-                return dict(self.ask(errand.hook({"type": hook, **event})))
+            with self._vai_request(export, context, None) as vai_request:
+                return dict(self.ask(vai_request.hook({"type": hook, **event})))
         export = self._export(hook, "hook")
         return dict(self.ask(RunHook(export.name, self._json(dict(event)), dict(context or {}))))
 
@@ -150,8 +350,8 @@ class MemoryHost(Core):
             raise CallFailed(self._unknown("compactor", "the compactor", []))
         if self.contract == VAI:
             export = self._export(export_id(self.plugin.compaction.name), "compactor")
-            with self._errand(export, context, None) as errand:
-                return list(self.ask(errand.compactor(messages, pinned, max_tokens))["seed_blocks"])
+            with self._vai_request(export, context, None) as vai_request:
+                return list(self.ask(vai_request.compactor(messages, pinned, max_tokens))["seed_blocks"])
         event = {"strategy": "drop", "trigger": "manual", "messages": list(map(dict, messages)), "keep": keep}
         answer = self.ask(RunHook("pre_compact", self._json(event), dict(context or {})))
         left: list[Any] | None = answer.get("messages")
@@ -172,9 +372,9 @@ class MemoryHost(Core):
         What it left in files is in `host.artifacts`, what it told on its way in `host.progress`.
         """
         export = self._export(harness, "harness")
-        with self._errand(export, context, timeout) as errand:
-            result = dict(self.ask(errand.harness(text, trigger, checkpoint), timeout))
-            self.artifacts = errand.artifacts(result)
+        with self._vai_request(export, context, timeout) as vai_request:
+            result = dict(self.ask(vai_request.harness(text, trigger, checkpoint), timeout))
+            self.artifacts = vai_request.artifacts(result)
             return result
 
     # Models, channels and vectors.
@@ -182,7 +382,7 @@ class MemoryHost(Core):
     def chat(
         self, provider: str, model: str, messages: Sequence[Mapping[str, Any]], *, stream: bool = False, **request: Any
     ) -> dict[str, Any]:
-        """A model's turn, with usage and all; with `stream`, what came before it is in `host.progress`."""
+        """The complete answer of a model; with `stream`, the pieces are in `host.progress`."""
         usual = {"max_tokens": 4096, "temperature": 0.7, "tool_choice": {"kind": "auto"}, "cache_tools": False}
         asked = {"model": model, "messages": list(map(dict, messages)), **usual, **request}
         name = self._export(provider, "llm_provider").name
@@ -217,11 +417,11 @@ class MemoryHost(Core):
         self.tell(UseMouse(name, mouse_event(kind, x, y, button), self._generation))
 
     def act(self, command: str, payload: Any = None) -> None:
-        """Pick a command of the plugin's palette."""
+        """Run a command of the plugin's palette."""
         self.tell(PerformAction(command, self._json(payload)))
 
     def invoke(self, action: str, data: Any = b"", *, timeout: float | None = None) -> bytes:
-        """Have the plugin do an action; `data` is bytes, a text or a JSON value."""
+        """Invoke an action of the plugin; `data` is bytes, a text or a JSON value."""
         return bytes(self.ask(InvokeAction(action, as_bytes(data)), timeout))
 
     def run_cli(self, namespace: str, argv: Sequence[str] = (), *, timeout: float | None = None) -> CliOutput:
@@ -232,7 +432,7 @@ class MemoryHost(Core):
     # Events and snapshots.
 
     def deliver(self, topic: str, payload: Any) -> None:
-        """Have something happen that the plugin is told of: an event of the bus, or a snapshot.
+        """Deliver an event of the bus or a snapshot to the plugin.
 
         Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not hear of that.
         Raises `ValueError` for a topic that no host would tell this plugin of.
@@ -248,6 +448,122 @@ class MemoryHost(Core):
             heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "nothing"
             raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")
 
-    def _errand(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> Errand:
+    def _vai_request(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> VaiRequest:
         allowed = export.facts["timeout_ms"] / 1000 if timeout is None else seconds("timeout", timeout)
-        return Errand(export, self.terms, about or {}, allowed)
+        return VaiRequest(export, self.terms, about or {}, allowed)
+
+
+def called_value(result: Mapping[str, Any], tool: Export) -> Any:
+    """The tool's value, from an MCP result."""
+    content, output = result.get("content") or [], result.get("structuredContent")
+    if output is None:
+        texts = [item["text"] for item in content if item.get("type") == "text"]
+        return "".join(texts) if content and len(texts) == len(content) else content or None
+    return output[RESULT] if set(output) == {RESULT} and not _promises_more(tool) else output
+
+
+def _promises_more(tool: Export) -> bool:
+    """Whether `result` is a key of the author's: then its schema has another form than one of ours."""
+    schema = tool.output_schema
+    return schema is not None and schema.get("required") != [RESULT]
+
+
+class Channel:
+    """One kind of channel."""
+
+    def __init__(self, host: Asks, kind: str) -> None:
+        self._host = host
+        self._kind = kind
+
+    def start(self, instance: str | None = None) -> None:
+        self._host.ask(StartChannel(self._kind, instance))
+
+    def send(self, message: Mapping[str, Any] | str, to: str = "ada") -> dict[str, Any]:
+        """The receipt of a message, or of a text to somebody: `{message_id, sent_at_unix}`."""
+        whole = {"kind": "text", "to": to, "body": message} if isinstance(message, str) else dict(message)
+        return dict(self._host.ask(SendOutbound(self._kind, whole)))
+
+    def stop(self) -> None:
+        self._host.ask(StopChannel(self._kind))
+
+
+class VectorStore:
+    """One vector backend."""
+
+    def __init__(self, host: Asks, name: str) -> None:
+        self._host = host
+        self._name = name
+
+    def upsert(self, collection: str, records: Sequence[Mapping[str, Any]]) -> int:
+        """How many of `{id, content, embedding, metadata}` were stored."""
+        return int(self._host.ask(UpsertVectors(self._name, collection, list(map(dict, records))))["count"])
+
+    def search(self, collection: str, embedding: Sequence[float], limit: int = 10, **query: Any) -> list[Any]:
+        whole = {"embedding": list(embedding), "limit": limit, **query}
+        return list(self._host.ask(SearchVectors(self._name, collection, whole))["matches"])
+
+    def delete(self, collection: str, ids: Sequence[str]) -> int:
+        return int(self._host.ask(DeleteVectors(self._name, collection, list(ids)))["count"])
+
+
+class CliOutput(Value):
+    """What a command line wrote, byte for byte, and the status it left with."""
+
+    __slots__ = ("exit_code", "stderr", "stdout")
+
+    def __init__(self, stdout: bytes, stderr: bytes, exit_code: int) -> None:
+        self.stdout = stdout
+        self.stderr = stderr
+        self.exit_code = exit_code
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> CliOutput:
+        return cls(a2b_base64(answer["stdout"]), a2b_base64(answer["stderr"]), answer["exit_code"])
+
+
+class Drawing:
+    """One picture of a screen. `cells` are `{symbol, fg, bg, modifier}` by (x, y)."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        buffer = answer["buffer"]
+        self.width: int = buffer["width"]
+        self.height: int = buffer["height"]
+        self.cells: dict[tuple[int, int], dict[str, Any]] = {(at["x"], at["y"]): cell for at, cell in buffer["cells"]}
+        self.redraw: bool = answer.get("redraw", False)
+        self.captures_text: bool = answer.get("captures_text", False)
+
+    def lines(self) -> list[str]:
+        """The text of each row, without the blanks at its end."""
+        return [self._line(y) for y in range(self.height)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines()).rstrip("\n")
+
+    def _line(self, y: int) -> str:
+        symbols, x = [], 0
+        while x < self.width:
+            symbols.append(self.cells.get((x, y), {"symbol": " "})["symbol"])
+            x += max(width(symbols[-1]), 1)
+        return "".join(symbols).rstrip(" ")
+
+
+def key_event(name: str) -> dict[str, Any]:
+    """What a host says of a key that is called so, as `on_key` has it: `space`, `ctrl+a`, `page_up`, `é`."""
+    *held, last = canonical(name).split("+") if not name.endswith("+") else [*name[:-1].rstrip("+").split("+"), "+"]
+    mods = sum(MODS[word] for word in held if word)
+    return {"code": _code(last), "mods": mods | (SHIFT if len(last) == 1 and last.isupper() else 0), "kind": "press"}
+
+
+def _code(last: str) -> dict[str, Any]:
+    if len(last) == 1 or last == "space":
+        return {"type": "char", "ch": " " if last == "space" else last}
+    if last[:1] == "f" and last[1:].isdigit():
+        return {"type": "f", "n": int(last[1:])}
+    return {"type": last}
+
+
+def mouse_event(kind: str, x: int, y: int, button: str | None = None, mods: int = 0) -> dict[str, Any]:
+    """What a host says of the mouse: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
+    pressed = {} if button is None else {"button": {"type": button}}
+    return {"kind": {"type": kind, **pressed}, "col": x, "row": y, "mods": mods}

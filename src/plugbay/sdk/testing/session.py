@@ -1,34 +1,47 @@
-"""One plugin that is served in memory: its conversation with a host, from the greeting to the good-bye.
+"""One session with a plugin in memory: two pipes, the host's conversation, and the thread that serves the plugin.
 
-Owns the thread that would be the plugin's process, and what such a process changes for everybody: the streams that
-`print` goes to, and the services outside handlers. For tests alone.
+While a session lasts, the plugin's prints are captured and its services outside of handlers are connected; both are
+restored at the end. For tests only.
 """
 
 from __future__ import annotations
 
 import sys
-from threading import Thread
+from queue import Empty, SimpleQueue
+from threading import Condition, Lock, Thread
+from threading import Event as Flag
 from time import monotonic
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.events import CallArrived, CallFinished, CallProgress, Closed, Fault, Noise, Notified, Ready
+from plugbay.model.operations import InvokeAction
 from plugbay.sdk.serving import begin, serve_rune
-from plugbay.sdk.testing.line import Conversation
-from plugbay.sdk.testing.wire import MemoryWire
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, NoReturn, Protocol
 
     from plugbay.contracts.base import Machine
+    from plugbay.model.events import CallId, Event
+    from plugbay.model.operations import Operation, PluginOp
     from plugbay.sdk.plugin import Plugin
-    from plugbay.sdk.testing.line import Desk
+    from plugbay.sdk.runtime.resident import Resident
+
+    class HostServices(Protocol):
+        """Answers the plugin's requests and notifications."""
+
+        def answer(self, op: Any, progress: Callable[[Any], None]) -> Any: ...
+        def notified(self, op: Any) -> None: ...
+
+    Sink = Callable[[CallFinished | CallProgress], None]
 
 END_SECONDS = 6.0
-"""How long a plugin may take to leave: more than any contract gives its handlers."""
+"""Seconds for a plugin to exit; more than any contract gives its handlers."""
 
 
-class Overheard:
+class CapturedStderr:
     """A stream that keeps the lines that pass through it."""
 
     def __init__(self, stream: Any) -> None:
@@ -48,9 +61,9 @@ class Overheard:
 
 
 class Session:
-    """A plugin and the conversation it has."""
+    """A plugin and its conversation with the host."""
 
-    def __init__(self, plugin: Plugin, machine: Machine, desk: Desk, seconds: float) -> None:
+    def __init__(self, plugin: Plugin, machine: Machine, desk: HostServices, seconds: float) -> None:
         """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
         self._plugin = plugin
         self._wire = MemoryWire()
@@ -58,23 +71,23 @@ class Session:
         self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._raised: BaseException | None = None
         self._left = False
-        self._overheard = Overheard(sys.stderr)
+        self._overheard = CapturedStderr(sys.stderr)
         sys.stderr = self._overheard
-        self.line = Conversation(machine, self._wire, desk)
+        self.conversation = Conversation(machine, self._wire, desk)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
-        failure = self.line.open(seconds)
+        failure = self.conversation.open(seconds)
         if failure is not None:
             self.close()
             raise CallFailed(failure)
 
     @property
     def stderr(self) -> list[str]:
-        """What was written on stderr while the plugin was served."""
+        """Lines written to stderr while the plugin was served."""
         return self._overheard.lines
 
     def settle(self, seconds: float) -> None:
-        """Wait until the plugin has done everything that it was told; raises `CallFailed` for what failed of it."""
+        """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
         until = monotonic() + seconds
         calm = self._wire.settle(seconds) and self._wire.said.wait_until_read(max(until - monotonic(), 0.0))
         missed, self._wire.missed = self._wire.missed, []
@@ -84,13 +97,13 @@ class Session:
             raise CallFailed(Failure(Code.TIMEOUT, f"the plugin is still busy after {seconds:g} s"))
 
     def close(self) -> None:
-        """Say good-bye. Raises what the plugin's own code raised outside of handlers."""
+        """End the session. Raises an exception of the plugin's code outside of handlers."""
         if self._left:
             return
         self._left = True
         try:
-            self.line.close(END_SECONDS)
-            self.line.end()
+            self.conversation.close(END_SECONDS)
+            self.conversation.end()
             self._thread.join(END_SECONDS)
         finally:
             self._put_back()
@@ -103,7 +116,7 @@ class Session:
             raise CallFailed(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": self.stderr}))
 
     def _put_back(self) -> None:
-        """As before, unless somebody else has put something in its place meanwhile."""
+        """Restore the stream, unless it was replaced meanwhile."""
         self._plugin.connect(self._before)
         for name, stream in self._streams.items():
             if _inside(getattr(sys, name)) is stream:
@@ -127,6 +140,320 @@ def _inside(stream: Any) -> Any:
     """The stream that a plugin has put something around."""
     from plugbay.sdk.screens.command_lines import Routed
 
-    while isinstance(stream, Routed | Overheard):
+    while isinstance(stream, Routed | CapturedStderr):
         stream = object.__getattribute__(stream, "_stream" if isinstance(stream, Routed) else "stream")
     return stream
+
+
+DEADLINE = "deadline_exceeded"
+
+CANCELLED = "user_cancelled"
+"""The reason of a cancelled call; a contract may send it."""
+
+
+class Conversation:
+    """A HOST machine and its peer. Starts to read at once."""
+
+    def __init__(self, machine: Machine, wire: MemoryWire, desk: HostServices) -> None:
+        self.hello: Mapping[str, Any] = {}
+        self.noise: list[str] = []
+        """Output of the peer that was no message."""
+        self.fault: Failure | None = None
+        """Why the conversation ended; None while it is open."""
+        self.over = Flag()
+        self._machine = machine
+        self._wire = wire
+        self._desk = desk
+        self._lock = Lock()
+        self._greeted = Flag()
+        self._waiting: dict[CallId, Sink] = {}
+        self._last_id = 0
+        self._reader = Thread(target=self._read, name="plugbay-testing-host", daemon=True)
+        self._reader.start()
+
+    # What we say.
+
+    def open(self, seconds: float) -> Failure | None:
+        """Greet and wait until the peer is ready; a failure if it is not."""
+        with self._lock:
+            self._machine.greet()
+            self._flush()
+        if not self._greeted.wait(seconds):
+            return Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time")
+        return self.fault
+
+    def ask(self, op: PluginOp, sink: Sink) -> CallId | Failure:
+        """Ask; `sink` gets what comes before the answer, and the answer, on the reader's thread."""
+        with self._lock:
+            if self.fault is not None:
+                return self.fault
+            self._last_id = id = self._last_id + 1
+            refusal = self._machine.call(id, op)
+            if refusal is not None:
+                return refusal
+            self._waiting[id] = sink
+            self._flush()
+        return id
+
+    def tell(self, op: PluginOp) -> Failure | None:
+        with self._lock:
+            refusal = self.fault or self._machine.notify(op)
+            self._flush()
+        return refusal
+
+    def cancel_call(self, id: CallId, reason: str, *, wait: bool) -> None:
+        """Tell the peer, where there is a word for it, that nobody wants the answer; with `wait` it still counts."""
+        with self._lock:
+            if id in self._waiting and self.fault is None:
+                self._machine.cancel(id, reason)
+                self._flush()
+            if not wait:
+                self._waiting.pop(id, None)
+
+    def close(self, seconds: float) -> None:
+        """Say good-bye, by the end of its input where there is no word for it, and wait until the peer has left."""
+        with self._lock:
+            if self.fault is None:
+                self._machine.close("host requested")
+            in_words = self._machine.has_outgoing
+            self._flush()
+        if not in_words:
+            self._wire.heard.close()
+        self._wire.said.wait_until_closed(seconds)
+
+    def end(self) -> None:
+        """Close both directions."""
+        self._wire.heard.close()
+        self._wire.said.close()
+        self._reader.join()
+
+    def _flush(self) -> None:
+        data = self._machine.outgoing()
+        if data:
+            try:
+                self._wire.heard.write(data)
+            except BrokenPipeError:
+                pass  # it has left; the reader will see that
+
+    # What the peer says.
+
+    def _read(self) -> None:
+        data = b"first"
+        while data and self.fault is None:
+            data = self._wire.said.read()
+            with self._lock:
+                events = self._machine.receive(data) if data else self._machine.receive_eof()
+                self._flush()
+            for event in events:
+                self._take(event)
+        self._end(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case CallFinished() | CallProgress():
+                self._heard(event)
+            case Ready():
+                self.hello = event.hello
+                self._greeted.set()
+            case CallArrived(op=InvokeAction()):
+                # It may be one of the plugin's own, whose answer this thread has to read.
+                Thread(target=self._answer, args=(event.id, event.op), daemon=True).start()
+            case CallArrived():
+                self._answer(event.id, event.op)
+            case Notified():
+                self._desk.notified(event.op)
+            case Noise():
+                self.noise.append(event.why)
+            case Fault():
+                self._end(event.failure)
+            case Closed():
+                self._end(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+
+    def _heard(self, event: CallFinished | CallProgress) -> None:
+        with self._lock:
+            last = isinstance(event, CallFinished)
+            sink = self._waiting.pop(event.id, None) if last else self._waiting.get(event.id)
+        if sink is not None:
+            sink(event)
+
+    def _answer(self, id: CallId, op: Operation) -> None:
+        def progress(item: Any) -> None:
+            with self._lock:
+                self._machine.progress(id, item)
+                self._flush()
+
+        value = self._desk.answer(op, progress)
+        failure = value if isinstance(value, Failure) else None
+        with self._lock:
+            if self.fault is None:
+                self._machine.finish(id, None if failure else value, failure)
+                self._flush()
+
+    def _end(self, failure: Failure) -> None:
+        with self._lock:
+            if self.fault is None:
+                self.fault = failure
+            waiting, self._waiting = self._waiting, {}
+        for id, sink in waiting.items():
+            sink(CallFinished(id, failure=self.fault))
+        self._greeted.set()
+        self.over.set()
+
+
+class Pending:
+    """A started call. `progress` collects what arrives before its answer."""
+
+    def __init__(self, conversation: Conversation, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
+        """`grace`: how long the answer to a call that was called off is waited for."""
+        self.progress: list[Any] = []
+        self._conversation = conversation
+        self._answers: SimpleQueue[CallFinished] = SimpleQueue()
+        self._until = monotonic() + seconds
+        self._grace = grace
+        self._reason = ""
+        id = conversation.ask(op, self._hear)
+        self._id: CallId = 0
+        if isinstance(id, Failure):
+            self._answers.put(CallFinished(0, failure=id))
+        else:
+            self._id = id
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        self._cancel_call(CANCELLED, Failure(Code.CANCELLED, "the caller cancelled the call"))
+
+    def finished(self) -> CallFinished:
+        """Wait for the result, or until the timeout."""
+        answer = self._next(self._until - monotonic())
+        if answer is None:
+            self._cancel_call(DEADLINE, Failure(Code.TIMEOUT, "no answer within the time allowed for the call"))
+            answer = self._next(self._grace)
+        if answer is None:
+            answer = CallFinished(self._id, failure=Failure(Code.TIMEOUT, "it was told to stop and did not answer"))
+        return self._check_reply(answer)
+
+    def _check_reply(self, answer: CallFinished) -> CallFinished:
+        """A call that was cancelled by its timeout is reported as timed out."""
+        failure = answer.failure
+        if failure is None or failure.code != Code.CANCELLED:
+            return answer
+        if DEADLINE not in (self._reason, failure.detail.get("plugin_code")):
+            return answer
+        return CallFinished(
+            answer.id, failure=Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=failure.detail)
+        )
+
+    def _cancel_call(self, reason: str, failure: Failure) -> None:
+        self._reason = self._reason or reason
+        self._conversation.cancel_call(self._id, reason, wait=self._grace > 0)
+        if not self._grace:
+            self._answers.put(CallFinished(self._id, failure=failure))
+        self._until = min(self._until, monotonic() + self._grace)
+
+    def _next(self, seconds: float) -> CallFinished | None:
+        try:
+            return self._answers.get(timeout=max(seconds, 0.0))
+        except Empty:
+            return None
+
+    def _hear(self, event: CallFinished | CallProgress) -> None:
+        if isinstance(event, CallFinished):
+            self._answers.put(event)
+        else:
+            self.progress.append(event.item)
+
+
+class Pipe:
+    """Bytes in one direction, in order; any number of them wait."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._bytes = bytearray()
+        self._closed = False
+        self._is_read = False
+
+    def write(self, data: bytes) -> None:
+        with self._changed:
+            if self._closed:
+                raise BrokenPipeError("nobody is at the other end")
+            self._bytes += data
+            self._changed.notify_all()
+
+    def read(self) -> bytes:
+        """What has arrived, at least one byte; b"" at the end."""
+        with self._changed:
+            self._is_read = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._bytes or self._closed)
+            self._is_read = False
+            data = bytes(self._bytes)
+            self._bytes.clear()
+            return data
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def wait_until_read(self, seconds: float) -> bool:
+        """Whether, within so many seconds, the reader has dealt with everything and waits for more."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed or (self._is_read and not self._bytes), seconds)
+
+    def wait_until_closed(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed, seconds)
+
+
+class MemoryWire:
+    """The wire of a plugin in memory. Leaving ends the conversation, not the process."""
+
+    def __init__(self) -> None:
+        self.heard, self.said = Pipe(), Pipe()
+        self.status: int | None = None
+        """The exit status that the process would have had."""
+        self.missed: list[tuple[str, Failure]] = []
+        """Failures of handlers whose result is not awaited."""
+        self._resident: Resident | None = None
+
+    # What `stdio.Wire` does, too.
+
+    def read(self) -> bytes:
+        data = self.heard.read()
+        if self.status is not None:
+            raise SystemExit
+        return data
+
+    def write(self, data: bytes) -> None:
+        self.said.write(data)
+
+    def has_reader(self) -> bool:
+        return self.status is None
+
+    def attend(self, resident: Resident) -> None:
+        self._resident = resident
+        resident.report = self._report
+
+    def leave(self, status: int, let_go: Callable[[], None] = lambda: None) -> NoReturn:
+        self.status = status
+        let_go()
+        self.said.close()
+        self.heard.close()
+        raise SystemExit
+
+    def leave_after(self, seconds: float) -> None:
+        """Not needed: the test waits with its own timeout."""
+
+    def exit_if_forked(self) -> None:
+        """Not needed: forks belong to the test."""
+
+    # What a tester wants to know.
+
+    def settle(self, seconds: float) -> bool:
+        """Whether all input is processed within `seconds`."""
+        if not self.heard.wait_until_read(seconds):
+            return False
+        return self._resident is None or self._resident.settle(seconds) == 0
+
+    def _report(self, what: str, failure: Failure) -> None:
+        self.missed.append((what, failure))

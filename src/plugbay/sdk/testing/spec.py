@@ -1,7 +1,7 @@
-"""What a host knows of a plugin before it starts: the manifest that follows from its code, read by the contract.
+"""The plugin's spec as a host reads it from the generated manifest, and the operator's settings in a test.
 
-Owns what is granted and set in a test, and how an input is held to its schema. The one module for authors that loads
-what only hosts load otherwise: manifests and schemas. For tests alone.
+Owns grants, configuration and the validation of inputs against schemas. The only SDK module that loads manifest readers
+and schema validation. For tests only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plugbay.contracts.vai.platforms import named
 from plugbay.model.addresses import covered
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
 from plugbay.sdk import manifests
-from plugbay.sdk.contracts.ainb_names import ainb_name
+from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
@@ -78,7 +78,7 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
     return spec
 
 
-def introduced(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
+def with_greeting(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
     """The same plugin with what it says that it offers, where its manifest does not."""
     from dataclasses import replace
 
@@ -94,7 +94,7 @@ def _read(contract: str, root: Path, files: dict[str, str]) -> str:
     raise FileNotFoundError(f"there is no {' or '.join(CONTRACTS[contract].manifest_files)} in {root}")
 
 
-class Terms:
+class OperatorSettings:
     """What the operator of a test says: what is granted, and what is set."""
 
     def __init__(
@@ -114,8 +114,8 @@ class Terms:
         self.config = {**_defaults(spec), **(config or {})}
         self.secrets = dict(secrets or {})
         schemas = [spec.settings.config_schema, *(export.facts.get("config_schema") for export in spec.exports)]
-        problems = [problem for schema in schemas for problem in _broken(schema, self.config)]
-        problems += _broken(spec.settings.secrets_schema, self.secrets, secret=True)
+        problems = [problem for schema in schemas for problem in _violations(schema, self.config)]
+        problems += _violations(spec.settings.secrets_schema, self.secrets, secret=True)
         if problems:
             raise ConfigInvalid(f"what is set for {spec.id}", problems)
 
@@ -132,10 +132,10 @@ class Terms:
 
     def missing(self, spec: PluginSpec, export: Export) -> Failure | None:
         """Why a call is not allowed; None when it is. Work in invocations goes on with less than it asked for."""
-        lacks = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
-        if not lacks or "execution_class" in export.facts:
+        missing = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
+        if not missing or "execution_class" in export.facts:
             return None
-        text = f"{export.name} needs {', '.join(lacks)}, which is not granted"
+        text = f"{export.name} needs {', '.join(missing)}, which is not granted"
         return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, plugin=spec.id)
 
     def reaches(self, host: str, port: int) -> bool:
@@ -151,20 +151,20 @@ def _defaults(spec: PluginSpec) -> dict[str, Any]:
     return of_schema | {knob.binds_to: knob.default for knob in spec.settings.knobs if knob.default is not None}
 
 
-def _broken(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
+def _violations(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
     """What is wrong with settings; of a secret, only which rule it breaks."""
     errors = () if schema is None else compile_schema(schema).iter_errors(dict(values))
     return [
         Problem(
             error.kind.name,
             "/".join(map(str, error.instance_path)),
-            _discreet(error.kind) if secret else error.message,
+            _redact_rule(error.kind) if secret else error.message,
         )
         for error in errors
     ]
 
 
-def _discreet(kind: Any) -> str:
+def _redact_rule(kind: Any) -> str:
     return f"{kind.value} is required, and is not set" if kind.name == "required" else f"breaks the rule {kind.name}"
 
 

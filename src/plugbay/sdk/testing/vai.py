@@ -1,7 +1,6 @@
-"""What is asked of a plugin under vai: the context, the settings and the rights that come with every request.
+"""Requests to a plugin under vai: the context, settings and permissions that come with each.
 
-Owns the body of a request, the scratch folder while it is worked on, and what a result is to whoever called. For tests
-alone.
+Owns the body of a request, its scratch folder, and how a result is read. For tests only.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from time import time
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
-from plugbay.sdk.results import KINDS, RESULT
-from plugbay.sdk.services.artifacts import read_artifact
+from plugbay.sdk.results import KINDS, RESULT, read_artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.model.spec import Export
-    from plugbay.sdk.testing.spec import Terms
+    from plugbay.sdk.testing.spec import OperatorSettings
 
 IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id")
 """What a caller may say about a call."""
@@ -36,10 +34,10 @@ NONE = "none"
 _numbers = count(1)
 
 
-class Errand:
+class VaiRequest:
     """One request: who it is for, until when, with what. Use it as a context manager: its folder goes with it."""
 
-    def __init__(self, export: Export, terms: Terms, about: Mapping[str, Any], seconds: float) -> None:
+    def __init__(self, export: Export, terms: OperatorSettings, about: Mapping[str, Any], seconds: float) -> None:
         self._export = export
         self._terms = terms
         self._about = dict(about)
@@ -59,7 +57,7 @@ class Errand:
     def _granted(self, name: str, value: str) -> str:
         return value if f"{name}={value}" in self._terms.granted else NONE
 
-    def __enter__(self) -> Errand:
+    def __enter__(self) -> VaiRequest:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,13 +1,13 @@
-"""An author's functions: what each wants to be called with, and how a tool's input becomes its arguments.
+"""Handlers: the author's functions by kind of export, and how the input of a tool becomes its arguments.
 
-Owns what is known of each kind of export, and what a tool may yield. What a function says with its annotations is
-`signature`'s, and found out when it is first needed. Knows no contract, no threads and no wire.
+Annotations are left to `signature`, which is loaded when a tool with more than plain types is first called. Every
+plugin loads this module, so it stays small.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.declaring import behind, defaults, named_after, parameters, refuse_other, seconds, table, texts
+from plugbay.sdk.declarations import defaults, function_name, parameters, refuse_other, seconds, table, texts, unwrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Handler:
         self.is_async = is_python and bool(called.__code__.co_flags & (_COROUTINE | _ASYNC_GENERATOR))
         self.pace = QUICK_SECONDS
         """Seconds that it took lately."""
-        self.takes_ctx = is_python and "ctx" in (*parameters(called), *parameters(behind(called)))
+        self.takes_ctx = is_python and "ctx" in (*parameters(called), *parameters(unwrap(called)))
 
 
 class Terms:
@@ -123,7 +123,7 @@ class Compactor(Export):
         supports_pinned_items: bool = False,
         **facts: Any,
     ) -> None:
-        super().__init__(export or named_after(function, "compactor"), description, function, Terms(**facts))
+        super().__init__(export or function_name(function, "compactor"), description, function, Terms(**facts))
         self.target_context = target_context
         self.supports_pinned_items = supports_pinned_items
 
@@ -173,9 +173,9 @@ class Tool(Export):
         self._given_input = table("input_schema", input_schema)
         self._given_output = table("output_schema", output_schema)
         self._signature: Signature | None = None
-        self._plainly: Plainly | None = None
+        self._plainly: PlainSignature | None = None
         self.effect = effect
-        self.streaming = _yields(behind(function)) if streaming is None else streaming
+        self.streaming = _yields(unwrap(function)) if streaming is None else streaming
 
     @property
     def signature(self) -> Signature:
@@ -183,14 +183,14 @@ class Tool(Export):
         if self._signature is None:
             from plugbay.sdk.types.signature import Signature
 
-            self._signature = Signature(behind(self.function))
+            self._signature = Signature(unwrap(self.function))
         return self._signature
 
     @property
-    def plainly(self) -> Plainly:
+    def plainly(self) -> PlainSignature:
         """The same as far as it can be seen without shapes; found out once, too."""
         if self._plainly is None:
-            self._plainly = Plainly(behind(self.function))
+            self._plainly = PlainSignature(unwrap(self.function))
         return self._plainly
 
     @property
@@ -245,7 +245,7 @@ _ANYTHING = object()
 """For a parameter without an annotation."""
 
 
-class Plainly:
+class PlainSignature:
     """What a function takes and gives that JSON has as it is."""
 
     __slots__ = ("_needed", "_types", "gives")
@@ -298,6 +298,40 @@ def _yields(function: Callable[..., Any]) -> bool:
 # What a tool gives back.
 
 
+class Screen(Handler):
+    """Who draws a screen, and the smallest size it can be drawn in."""
+
+    __slots__ = ("min_height", "min_width")
+
+    def __init__(self, function: Callable[..., Any], min_size: tuple[int, int]) -> None:
+        super().__init__(function)
+        self.min_width, self.min_height = min_size
+
+
+class Listener(Handler):
+    """Who hears the keys or the mouse of a screen; without names, all of them."""
+
+    __slots__ = ("names", "releases", "screen")
+
+    def __init__(
+        self, function: Callable[..., Any], screen: str, names: tuple[str, ...] = (), releases: bool = False
+    ) -> None:
+        super().__init__(function)
+        self.screen = screen
+        self.names = names
+        self.releases = releases
+
+
+class Command(Handler):
+    """Who answers a command line or an action, and whether it may run beside other handlers."""
+
+    __slots__ = ("concurrent",)
+
+    def __init__(self, function: Callable[..., Any], concurrent: bool) -> None:
+        super().__init__(function)
+        self.concurrent = concurrent
+
+
 class Pieces:
     """What a tool yields, put together: one text when it is texts, else a list of them.
 
@@ -330,7 +364,7 @@ class Pieces:
         return "".join(self._pieces) if all(isinstance(piece, str) for piece in self._pieces) else self._pieces
 
 
-def gathered(value: Any, write: Callable[[Any], Any] = lambda value: value) -> Any:
+def join_pieces(value: Any, write: Callable[[Any], Any] = lambda value: value) -> Any:
     """The value that a tool's result stands for, all of it."""
     if not hasattr(value, "__next__"):
         return _whole(value, write)

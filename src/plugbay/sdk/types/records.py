@@ -1,7 +1,7 @@
-"""`Record`: an object whose keys are known, such as a dataclass, and the parameters of a function.
+"""`Record`: an object with known keys, such as a dataclass or the parameters of a function; and docstrings of fields.
 
-Owns which keys there must and may be, what is said about each in the schema, and how the author's object is made of
-them. Refuses to know where the fields come from.
+Decides which keys are required and allowed, describes each in the schema, and builds the author's object. Descriptions
+come from the docstring in Google, NumPy or Sphinx style.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from plugbay.sdk.types.shapes import Shape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from plugbay.sdk.types.shapes import Names, Place, Problems
+    from plugbay.sdk.types.shapes import Definitions, Place, Problems
 
 NOTHING = object()
 """The default of what has none."""
@@ -36,7 +36,7 @@ class Member:
         self.default = default
         self.description = description
 
-    def schema(self, names: Names, doc: str) -> dict[str, Any]:
+    def schema(self, names: Definitions, doc: str) -> dict[str, Any]:
         schema, text = self.shape.schema(names), self.shape.description or self.description or doc
         if text:
             schema = {**schema, "description": text}
@@ -75,7 +75,7 @@ class Record(Shape):
 
     # As a schema.
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         if self in names.open:
             return {"$ref": f"#/$defs/{names.label(self, self.name)}"}
         names.open.append(self)
@@ -87,9 +87,7 @@ class Record(Shape):
         names.shared[label] = (self, body)
         return {"$ref": f"#/$defs/{label}"}
 
-    def body(self, names: Names) -> dict[str, Any]:
-        from plugbay.sdk.types.docstrings import parse
-
+    def body(self, names: Definitions) -> dict[str, Any]:
         doc = parse(self.doc)
         properties = {name: field.schema(names, doc.fields.get(name, "")) for name, field in self.fields.items()}
         required = [name for name, field in self.fields.items() if field.required]
@@ -101,7 +99,7 @@ class Record(Shape):
             "additionalProperties": self.others(names),
         }
 
-    def others(self, names: Names) -> Any:
+    def others(self, names: Definitions) -> Any:
         """The schema of keys that are not among the fields."""
         return False
 
@@ -152,7 +150,7 @@ class Parameters(Record):
         super().__init__(name, doc=doc)
         self.rest = rest
 
-    def others(self, names: Names) -> Any:
+    def others(self, names: Definitions) -> Any:
         return False if self.rest is None else self.rest.schema(names) or True
 
     def take_other(self, given: dict[str, Any], name: str, value: Any, at: Place, problems: Problems) -> None:
@@ -163,3 +161,110 @@ class Parameters(Record):
 
     def made(self, given: Mapping[str, Any], at: Place, problems: Problems) -> Any:
         return given
+
+
+SECTIONS = frozenset(("args", "arguments", "parameters", "params", "attributes", "keyword args", "keyword arguments"))
+"""Headings of what is about parameters and attributes."""
+
+FIELD_WORDS = ("param", "parameter", "arg", "argument", "key", "keyword", "ivar", "cvar", "var")
+"""How a field of reStructuredText begins."""
+
+TAB = 8
+
+
+class Doc:
+    """What was read."""
+
+    __slots__ = ("fields", "summary")
+
+    def __init__(self, summary: str, fields: dict[str, str]) -> None:
+        self.summary = summary
+        self.fields = fields
+
+
+def parse(text: str | None) -> Doc:
+    """Never fails: what is written in another way says nothing about parameters."""
+    lines = [line.expandtabs(TAB).rstrip() for line in (text or "").strip().splitlines()]
+    return Doc(summary(text), {**_indented(lines), **_fields(lines)})
+
+
+def summary(text: str | None) -> str:
+    """The first paragraph, on one line."""
+    words: list[str] = []
+    for line in (text or "").strip().splitlines():
+        if not line.strip():
+            break
+        words += line.split()
+    return " ".join(words)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+# Sections, as Google and NumPy have them.
+
+
+def _indented(lines: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for place, line in enumerate(lines):
+        underlined = place + 1 < len(lines) and bool(lines[place + 1]) and not lines[place + 1].strip(" -")
+        if line.strip().rstrip(":").lower() in SECTIONS and (underlined or line.endswith(":")):
+            rest = lines[place + 2 :] if underlined else lines[place + 1 :]
+            found |= _entries(rest, 0 if not underlined else -1, _indent(line))
+    return found
+
+
+def _entries(lines: list[str], deeper: int, margin: int) -> dict[str, str]:
+    """Names at one depth, and what is said about each below or beside it; up to the next heading."""
+    found: dict[str, str] = {}
+    depth: int | None = None
+    name = ""
+    for line in _block(lines, margin + deeper):
+        if depth is None:
+            depth = _indent(line)
+        if _indent(line) <= depth:
+            name, said = _entry(line.strip())
+            found[name] = said
+        elif name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    return {name: said for name, said in found.items() if name and said}
+
+
+def _block(lines: list[str], margin: int) -> Iterator[str]:
+    """The lines that are deeper than the margin; a heading that is underlined ends them, too."""
+    for place, line in enumerate(lines):
+        if not line:
+            continue
+        after = lines[place + 1] if place + 1 < len(lines) else ""
+        if _indent(line) <= margin or (after and not after.strip(" -")):
+            return
+        yield line
+
+
+def _entry(line: str) -> tuple[str, str]:
+    """`name: text`, `name (type): text` or `name : type`, after which the text is below."""
+    head, colon, said = line.partition(":")
+    if head.endswith(" "):
+        said = ""
+    name = head.split("(")[0].strip().lstrip("*")
+    return (name, said.strip()) if name.isidentifier() and (colon or "(" not in head) else ("", "")
+
+
+# Fields, as Sphinx has them.
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if line.lstrip().startswith(":"):
+            head, _, said = line.strip()[1:].partition(":")
+            words = head.split()
+            name = words[-1].lstrip("*") if len(words) > 1 and words[0] in FIELD_WORDS else ""
+            found |= {name: said.strip()} if name else {}
+        elif name and line:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+        else:
+            name = ""
+    return {name: said for name, said in found.items() if said}

@@ -1,11 +1,13 @@
-"""Shapes: what a JSON value must look like to be what an annotation says, and how it becomes that.
+"""Shapes: JSON values as an annotation describes them, checked and converted; and `Field`, the rules beyond the type.
 
-A shape says itself as JSON Schema (`schema`), takes a value in, checked and then converted (`read`), and gives one back
-(`write`). Owns the words for what is wrong and where. Refuses to know annotations: those are read elsewhere, and lead
-here.
+A shape has a JSON Schema (`schema`), checks and converts a value (`read`), and converts it back (`write`). Error texts
+name the place and the rule. Rules come from `Annotated[int, Field("Days ahead.", ge=1, le=7)]`; markers with the same
+attributes (`annotated_types`, `msgspec`) mean the same, and a dict is JSON Schema as it is.
 """
 
 from __future__ import annotations
+
+from plugbay.model.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,11 +83,11 @@ def kinds(value: Any) -> tuple[str, ...]:
     return _KINDS.get(type(value), ())
 
 
-def named(value: Any) -> str:
+def type_name(value: Any) -> str:
     return WORDS[_KINDS[type(value)][0]] if type(value) in _KINDS else type(value).__name__
 
 
-class Names:
+class Definitions:
     """The definitions that a schema shares: types that contain themselves."""
 
     __slots__ = ("open", "shared")
@@ -105,7 +107,7 @@ class Names:
 
 def whole_schema(shape: Shape) -> dict[str, Any]:
     """The schema of a shape with the definitions it needs."""
-    names = Names()
+    names = Definitions()
     schema = shape.schema(names)
     shared = {name: definition for name, (_, definition) in names.shared.items()}
     if "$ref" in schema:  # readers look for a type at the top
@@ -126,7 +128,7 @@ class Shape:
     description = ""
     """What an annotation says that it is for."""
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         return {"type": self.kind} if self.kind else {}
 
     def fits(self, value: Any) -> bool:
@@ -140,7 +142,7 @@ class Shape:
         """The author's value, or problems."""
         if self.fits(value):
             return self.take(value, at, problems)
-        problems.add(at, f"must be {self.words()}, not {named(value)}")
+        problems.add(at, f"must be {self.words()}, not {type_name(value)}")
         return None
 
     def take(self, value: Any, at: Place, problems: Problems) -> Any:
@@ -202,7 +204,7 @@ class Array(Shape):
     def is_set(self) -> bool:
         return self.make in (set, frozenset)
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         item = self.item.schema(names)
         return {"type": "array", **({"items": item} if item else {}), **({"uniqueItems": True} if self.is_set else {})}
 
@@ -248,7 +250,7 @@ class Fixed(Shape):
     def __init__(self, items: Sequence[Shape]) -> None:
         self.items = items
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         count = len(self.items)
         places = {"prefixItems": [item.schema(names) for item in self.items]} if count else {}
         return {"type": "array", **places, "minItems": count, "maxItems": count}
@@ -275,7 +277,7 @@ class Table(Shape):
         self.item = item
         self.converts = item.converts
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         item = self.item.schema(names)
         return {"type": "object", **({"additionalProperties": item} if item else {})}
 
@@ -298,7 +300,7 @@ class Choice(Shape):
         """What JSON says, and what that is."""
         self.converts = converts
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         said = [option for option, _ in self.options]
         types = dict.fromkeys(_KINDS[type(option)][-1] for option in said)
         typed = {"type": next(iter(types))} if len(types) == 1 else {}
@@ -338,7 +340,7 @@ def _quoted(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     """A value that is short, or what it is."""
-    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else named(value)
+    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else type_name(value)
 
 
 class Either(Shape):
@@ -350,7 +352,7 @@ class Either(Shape):
         self.shapes = shapes
         self.converts = any(shape.converts for shape in shapes)
 
-    def schema(self, names: Names) -> dict[str, Any]:
+    def schema(self, names: Definitions) -> dict[str, Any]:
         schemas = [shape.schema(names) for shape in self.shapes]
         if {} in schemas:
             return {}
@@ -393,3 +395,165 @@ def _listed(types: str | list[str]) -> list[str]:
 def _distance(problems: Problems) -> tuple[bool, int]:
     """How far a value is from a shape: another tag (`kind: must be "circle"`) is farther than any number of slips."""
     return any(rule.startswith('must be "') for _, rule in problems.found), problems.count
+
+
+class Field(Value):
+    """What is known of a parameter or a field: what it is for, and what its values are like.
+
+    `ge`, `gt`, `le`, `lt` and `multiple_of` are about numbers; `min_length` and `max_length` about texts, lists and
+    objects; `pattern` about texts.
+    """
+
+    __slots__ = (
+        "description",
+        "examples",
+        "ge",
+        "gt",
+        "le",
+        "lt",
+        "max_length",
+        "min_length",
+        "multiple_of",
+        "pattern",
+    )
+
+    def __init__(
+        self,
+        description: str = "",
+        *,
+        ge: float | None = None,
+        gt: float | None = None,
+        le: float | None = None,
+        lt: float | None = None,
+        multiple_of: float | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        pattern: str | None = None,
+        examples: Sequence[Any] | None = None,
+    ) -> None:
+        self.description = description
+        self.ge = ge
+        self.gt = gt
+        self.le = le
+        self.lt = lt
+        self.multiple_of = multiple_of
+        self.min_length = min_length
+        self.max_length = max_length
+        self.pattern = pattern
+        self.examples = examples
+
+
+NUMBERS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+
+LENGTHS = {
+    "string": {"min_length": "minLength", "max_length": "maxLength"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+}
+
+TEXTS = {"description": "description", "documentation": "description", "pattern": "pattern", "title": "title"}
+"""Attributes of markers, and the keyword of JSON Schema that each is."""
+
+
+def keywords(marker: Any, kind: str) -> dict[str, Any]:
+    """What a marker says about a value of this kind; nothing when it is none of ours to read."""
+    if isinstance(marker, str):
+        return {"description": marker}
+    if isinstance(marker, dict):
+        return {key: value for key, value in marker.items() if isinstance(key, str)}
+    told = {**NUMBERS, **LENGTHS.get(kind, {})}
+    said = {word: _attribute(marker, name, int | float) for name, word in told.items()}
+    said |= {word: text for name, word in TEXTS.items() if (text := _attribute(marker, name, str))}
+    said["examples"] = _attribute(marker, "examples", list | tuple)
+    return {word: value for word, value in said.items() if value is not None}
+
+
+def _attribute(marker: Any, name: str, kind: Any) -> Any:
+    value = getattr(marker, name, None)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+
+
+class Rule:
+    """One rule of JSON Schema: which kind of value it is about, when it is kept, and its words."""
+
+    __slots__ = ("keeps", "kind", "words")
+
+    def __init__(self, kind: str, keeps: Callable[[Any, Any], bool], words: str) -> None:
+        self.kind = kind
+        self.keeps = keeps
+        self.words = words
+
+
+def _is_multiple(value: Any, of: Any) -> bool:
+    ratio = value / of
+    return bool(abs(ratio - round(ratio)) < 1e-9)  # 0.3 is a multiple of 0.1, whatever binary fractions say
+
+
+def _matches(value: str, pattern: str) -> bool:
+    import re  # whoever has a pattern pays for it, when it is first used
+
+    return re.search(pattern, value) is not None
+
+
+RULES = {
+    "minimum": Rule("number", lambda value, least: value >= least, "must be at least {}"),
+    "maximum": Rule("number", lambda value, most: value <= most, "must be at most {}"),
+    "exclusiveMinimum": Rule("number", lambda value, bound: value > bound, "must be more than {}"),
+    "exclusiveMaximum": Rule("number", lambda value, bound: value < bound, "must be less than {}"),
+    "multipleOf": Rule("number", _is_multiple, "must be a multiple of {}"),
+    "minLength": Rule("string", lambda value, least: len(value) >= least, "must have at least {} characters"),
+    "maxLength": Rule("string", lambda value, most: len(value) <= most, "must have at most {} characters"),
+    "pattern": Rule("string", _matches, "must match {}"),
+    "minItems": Rule("array", lambda value, least: len(value) >= least, "must have at least {} items"),
+    "maxItems": Rule("array", lambda value, most: len(value) <= most, "must have at most {} items"),
+    "minProperties": Rule("object", lambda value, least: len(value) >= least, "must have at least {} keys"),
+    "maxProperties": Rule("object", lambda value, most: len(value) <= most, "must have at most {} keys"),
+}
+"""What is enforced here. Other keywords are published, and it is for hosts to enforce them."""
+
+
+class Constrained(Shape):
+    """A shape of which more is said."""
+
+    __slots__ = ("converts", "inner", "said")
+
+    def __init__(self, inner: Shape, said: dict[str, Any]) -> None:
+        self.inner = inner
+        self.said = said
+        """Keywords of JSON Schema."""
+        self.converts = inner.converts
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.inner.kind
+
+    @property
+    def description(self) -> str:  # type: ignore[override]
+        return str(self.said.get("description", ""))
+
+    def schema(self, names: Definitions) -> dict[str, Any]:
+        return {**self.inner.schema(names), **self.said}
+
+    def fits(self, value: Any) -> bool:
+        return self.inner.fits(value)
+
+    def words(self) -> str:
+        return self.inner.words()
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        before = problems.count
+        for word, limit in self.said.items():
+            rule = RULES.get(word)
+            if rule is not None and rule.kind in kinds(value) and not rule.keeps(value, limit):
+                problems.add(at, rule.words.format(limit))
+        taken = self.inner.read(value, at, problems)
+        return taken if problems.count == before else None
+
+    def write(self, value: Any) -> Any:
+        return self.inner.write(value)

@@ -1,13 +1,13 @@
-"""What a function says about itself: what it takes and gives back, as shapes, as schemas, and as arguments.
+"""The signature of a function: its parameters and its result as shapes, as JSON Schemas, and as call arguments.
 
-Owns the special parameters: `ctx` and `context` are no input, and `input` alone takes all of it. Everything is found
-out when it is first needed, and for one function at a time. Knows no contract and no wire.
+`ctx` and `context` are not part of the input, and a single parameter called `input` takes all of it. Annotations are
+evaluated when they are first needed, one function at a time: a plugin does not pay for tools that nobody calls.
 """
 
 from __future__ import annotations
 
-from plugbay.sdk.declaring import VARARGS, VARKEYWORDS, defaults, parameters
-from plugbay.sdk.types.annotations import Names, Reader, annotations_of, names_of
+from plugbay.sdk.declarations import VARARGS, VARKEYWORDS, defaults, parameters
+from plugbay.sdk.types.annotations import AnnotationReader, Namespace, annotations_of, namespace_of
 from plugbay.sdk.types.records import NOTHING, SPECIAL, Member, Parameters, Record, is_json
 from plugbay.sdk.types.shapes import ANYTHING, Either, Null, Problems, Table, whole_schema
 
@@ -41,8 +41,8 @@ class Signature:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._annotations = annotations_of(function)
-        self._names: Names | None = None
-        self._reader = Reader()
+        self._names: Namespace | None = None
+        self._reader = AnnotationReader()
         self._output: Shape | None = None
         self.misfits: list[str] = []
         """Defaults that are not what their annotations say."""
@@ -70,7 +70,7 @@ class Signature:
         if name not in self._annotations:
             return ANYTHING
         if self._names is None:
-            self._names = names_of(self._function)
+            self._names = namespace_of(self._function)
         before = len(self._reader.notes)
         shape = self._reader.shape(self._annotations[name], self._names)
         self._reader.notes[before:] = [f"{name}: {note}" for note in self._reader.notes[before:]]

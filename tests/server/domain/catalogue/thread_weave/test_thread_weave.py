@@ -16,7 +16,7 @@ from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations import compaction_result
 from plugbay.sdk import ToolError
 from plugbay.sdk.manifests import vai_files
-from plugbay.sdk.work import Compaction
+from plugbay.sdk.results import Compaction
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 

@@ -1,8 +1,8 @@
-"""`python -m plugbay.sdk.declared FILE`: run a plugin's source as far as its declarations, and say them as JSON.
+"""`python -m plugbay.sdk.describe FILE`: run a plugin's source up to `plugin.run()` and print its declarations as JSON.
 
-A program for whoever must not load an author's code into its own process. It runs FILE as a host would have it run, up
-to `plugin.run()`; what FILE prints goes to stderr. The one JSON object on stdout holds, for each contract, the files of
-its manifest or the reason why there is none. Refuses to know where those files go.
+For tools that must not load an author's code into their own process. FILE runs as a host would run it, with its prints
+on stderr. The one JSON object on stdout has, for each contract, the files of its manifest or the reason why there is
+none.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.contract_support import CONTRACTS, left_out, why_not
-from plugbay.sdk.contracts.ainb_names import ainb_name
-from plugbay.sdk.contracts.ainb_names import carried_capabilities as ainb_capabilities
-from plugbay.sdk.contracts.kaged_names import carried_capabilities as kaged_capabilities
-from plugbay.sdk.contracts.vai_manifest import permissions_of
+from plugbay.sdk.contract_support import CONTRACTS, unsupported_declarations, unsupported_reason
+from plugbay.sdk.contracts.ainb import ainb_name
+from plugbay.sdk.contracts.ainb import supported_capabilities as ainb_capabilities
+from plugbay.sdk.contracts.kaged import supported_capabilities as kaged_capabilities
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifests import (
     NEXO_SERVICES,
@@ -23,6 +22,7 @@ from plugbay.sdk.manifests import (
     kaged_manifest,
     mcp_manifest,
     nexo_manifest,
+    permissions_of,
     rune_manifest,
     vai_files,
 )
@@ -70,7 +70,7 @@ def load(source: str) -> tuple[Plugin, bool]:
     raise LookupError(f"{os.path.basename(source)} has {what}")
 
 
-def said(plugin: Plugin, source: str, served: bool = True) -> dict[str, Any]:
+def describe_plugin(plugin: Plugin, source: str, served: bool = True) -> dict[str, Any]:
     """Everything there is to say about the manifests of a plugin whose source file is called `source`."""
     return {
         "id": plugin.id,
@@ -84,7 +84,7 @@ def said(plugin: Plugin, source: str, served: bool = True) -> dict[str, Any]:
 
 def _contract(plugin: Plugin, contract: str, source: str) -> dict[str, Any]:
     try:
-        reason = why_not(plugin, contract) or _own_manifest(plugin, contract)
+        reason = unsupported_reason(plugin, contract) or _own_manifest(plugin, contract)
         files = {} if reason else _FILES[contract](plugin, source)
     except (TypeError, ValueError) as error:  # two names that are one there, a schema that JSON cannot hold
         reason, files = str(error), {}
@@ -92,7 +92,7 @@ def _contract(plugin: Plugin, contract: str, source: str) -> dict[str, Any]:
         "why_not": reason,
         "folder": ainb_name(plugin.id) if contract == AINB else None,
         "files": [{"path": path, "text": text} for path, text in files.items()],
-        "left_out": [] if reason else left_out(plugin, contract),
+        "left_out": [] if reason else unsupported_declarations(plugin, contract),
         "defaults": [] if reason else _defaults(plugin, contract),
     }
 
@@ -159,7 +159,7 @@ def main(source: str) -> None:
     os.set_inheritable(answer, False)
     os.dup2(2, 1)
     plugin, served = load(source)
-    words = json.dumps(said(plugin, os.path.basename(source), served))
+    words = json.dumps(describe_plugin(plugin, os.path.basename(source), served))
     with os.fdopen(answer, "w", encoding="utf-8") as stream:
         stream.write(words)
     sys.stderr.flush()

@@ -13,7 +13,7 @@ import pytest
 
 import plugbay
 from plugbay.sdk import Plugin
-from plugbay.sdk.declared import load, said
+from plugbay.sdk.describe import describe_plugin, load
 from tests.support.patience import PATIENCE
 
 HEAD = 'from plugbay.sdk import Plugin\nplugin = Plugin("weather", version="1.2.0")\n'
@@ -28,7 +28,7 @@ def source(folder: Path, text: str) -> Path:
 
 def run(file: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(plugbay.__file__).parents[1])}
-    command = [sys.executable, "-m", "plugbay.sdk.declared", str(file)]
+    command = [sys.executable, "-m", "plugbay.sdk.describe", str(file)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
@@ -109,7 +109,7 @@ def test_each_contract_has_its_files_or_a_reason() -> None:
     plugin = Plugin("weather")
     plugin.tool("look", effect="read_only")(lambda: 1)
     plugin.harness("go")(lambda run: None)
-    found = said(plugin, "main.py")["contracts"]
+    found = describe_plugin(plugin, "main.py")["contracts"]
     assert {name: [file["path"] for file in entry["files"]] for name, entry in found.items()} == {
         "rune": ["rterm-plugin.json"],
         "nexo": ["nexo-plugin.toml"],
@@ -126,7 +126,7 @@ def test_each_contract_has_its_files_or_a_reason() -> None:
 def test_a_contract_that_carries_nothing_of_a_plugin_has_a_reason_and_no_files() -> None:
     plugin = Plugin("weather")
     plugin.harness("go")(lambda run: None)
-    entry = said(plugin, "main.py")["contracts"]["ainb"]
+    entry = describe_plugin(plugin, "main.py")["contracts"]["ainb"]
     assert entry["why_not"].startswith("it declares nothing that ainb carries: tools, screens")
     assert (entry["files"], entry["left_out"], entry["defaults"]) == ([], [], [])
 
@@ -135,7 +135,7 @@ def test_what_the_source_does_not_say_is_named_as_a_default() -> None:
     plugin = Plugin("acme/weather")
     plugin.tool("look")(lambda: 1)
     plugin.tool("see", effect="read_only")(lambda: 1)
-    found = said(plugin, "plugin.py")["contracts"]
+    found = describe_plugin(plugin, "plugin.py")["contracts"]
     assert found["vai"]["defaults"] == ["effect_class unknown for look, because effect= is not said"]
     assert found["mcp"]["defaults"] == ["no hints about what look may do, because effect= is not said"]
     assert found["nexo"]["defaults"] == ["min_nexo_version >=0.1.0, any host"]
@@ -145,7 +145,7 @@ def test_a_capability_that_a_contract_has_no_word_for_is_named() -> None:
     asked = ["net:example.com:443", "network=example.com", "memory.recall", "filesystem=scratch"]
     plugin = Plugin("weather", capabilities=asked)
     plugin.tool("look", effect="read_only")(lambda: 1)
-    found = {name: entry["defaults"][-1:] for name, entry in said(plugin, "plugin.py")["contracts"].items()}
+    found = {name: entry["defaults"][-1:] for name, entry in describe_plugin(plugin, "plugin.py")["contracts"].items()}
 
     def unsaid(contract: str, *names: str) -> list[str]:
         return [f"not asked for: {', '.join(names)}, of which {contract} has no word"]
@@ -167,7 +167,7 @@ def test_an_annotation_that_nobody_understands_is_told() -> None:
         return b
 
     plugin.tool()(look)
-    assert said(plugin, "plugin.py")["unchecked"] == [
+    assert describe_plugin(plugin, "plugin.py")["unchecked"] == [
         "look: a: 'Nowhere' says nothing here: name 'Nowhere' is not defined"
     ]
 
@@ -178,7 +178,7 @@ def test_a_default_that_is_not_what_its_annotation_says_is_told() -> None:
     def look(sky: Literal["blue", "grey"] = "red") -> None: ...  # type: ignore[assignment]
 
     plugin.tool()(look)
-    assert said(plugin, "plugin.py")["misfits"] == [
+    assert describe_plugin(plugin, "plugin.py")["misfits"] == [
         'look: the default of sky does not fit: sky: must be "blue" or "grey", not "red"'
     ]
 
@@ -187,7 +187,7 @@ def test_two_names_that_are_one_under_a_contract_are_a_reason_there_only() -> No
     plugin = Plugin("weather")
     plugin.tool("look")(lambda: 1)
     plugin.compactor(export="look")(lambda messages: messages)
-    found = said(plugin, "plugin.py")["contracts"]
+    found = describe_plugin(plugin, "plugin.py")["contracts"]
     assert "are both called 'look' under vai" in found["vai"]["why_not"]
     assert found["kaged"]["why_not"] == ""
 
@@ -196,7 +196,7 @@ def test_a_plugin_that_reads_its_nexo_manifest_has_none_written() -> None:
     text = '[plugin]\nid = "weather"\nversion = "1.0.0"\n[plugin.extends]\ntools = ["weather_look"]\n'
     plugin = Plugin.from_manifest(text)
     plugin.tool("look")(lambda: 1)
-    found = said(plugin, "plugin.py")["contracts"]
+    found = describe_plugin(plugin, "plugin.py")["contracts"]
     assert found["nexo"]["why_not"] == "its source reads nexo-plugin.toml, so that file is written by hand"
     assert found["rune"]["why_not"] == ""
 
@@ -204,6 +204,6 @@ def test_a_plugin_that_reads_its_nexo_manifest_has_none_written() -> None:
 def test_ainb_says_what_its_folder_must_be_called() -> None:
     plugin = Plugin("lamp")
     plugin.screen("lamp")(lambda canvas: None)
-    entry = said(plugin, "plugin.py")["contracts"]["ainb"]
+    entry = describe_plugin(plugin, "plugin.py")["contracts"]["ainb"]
     assert entry["folder"] == "lamp"
     assert [file["path"] for file in entry["files"]] == ["manifest.toml", "lamp"]

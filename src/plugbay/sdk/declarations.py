@@ -1,7 +1,7 @@
-"""What can be wrong with a declaration, said where it stands: while the module is loaded, not when a host calls.
+"""Checks of declarations, made while the plugin's module is loaded and not when a host calls.
 
-Owns the rules for a tool's function, as far as they can be seen without evaluating its annotations: those rules are
-shapes, 2 ms of a plugin's start-up, and `plugbay manifest` has the time for them. Knows no contract.
+Only what can be seen without evaluating annotations is checked here: shapes cost 2 ms of start-up, so the rest is
+checked by `plugbay manifest`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def table(what: str, value: Any) -> dict[str, Any] | None:
     return dict(value)
 
 
-def named_after(function: Any, otherwise: str) -> str:
+def function_name(function: Any, otherwise: str) -> str:
     """The name of a function; a lambda has none, and neither has a callable object."""
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() else otherwise
@@ -86,14 +86,14 @@ def defaults(function: Any) -> dict[str, Any]:
     }
 
 
-def behind(function: Any) -> Any:
+def unwrap(function: Any) -> Any:
     """Whose parameters count: of a decorator's wrapper that passes everything on, those of the function inside."""
-    while _passes_on(function) and hasattr(function.__wrapped__, "__code__"):
+    while _forwards_arguments(function) and hasattr(function.__wrapped__, "__code__"):
         function = function.__wrapped__
     return function
 
 
-def _passes_on(function: Any) -> bool:
+def _forwards_arguments(function: Any) -> bool:
     everything = VARARGS | VARKEYWORDS
     return hasattr(function, "__wrapped__") and function.__code__.co_flags & everything == everything
 
@@ -102,7 +102,7 @@ def refuse_unfit(what: str, function: Any) -> None:
     """A host's input is an object, and each of its keys becomes a keyword: not every function can be called so."""
     if not hasattr(function, "__code__") or hasattr(function, "__self__"):
         raise TypeError(f"a {what} must be a plain function, not {function!r}; wrap it in one")
-    inner = behind(function)
+    inner = unwrap(function)
     code = inner.__code__
     if code.co_flags & VARARGS:
         rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]

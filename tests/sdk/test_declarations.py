@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay.sdk import Plugin
-from plugbay.sdk.declaring import behind, defaults, named_after, parameters, refuse_unfit, seconds, table, texts
+from plugbay.sdk.declarations import defaults, function_name, parameters, refuse_unfit, seconds, table, texts, unwrap
 
 
 class Colour(enum.StrEnum):
@@ -128,7 +128,7 @@ def test_a_wrapper_that_does_not_say_whose_it_is_is_refused() -> None:
 
 def test_a_wrapper_of_what_is_no_function_is_taken_for_itself() -> None:
     wrapper = logged(functools.partial(print))
-    assert behind(wrapper) is wrapper
+    assert unwrap(wrapper) is wrapper
     assert "takes *args" in declared(wrapper)
 
 
@@ -136,7 +136,7 @@ def test_a_wrapper_that_names_what_it_takes_is_itself() -> None:
     @functools.wraps(parameters)
     def wrapper(city: str) -> None: ...
 
-    assert behind(wrapper) is wrapper
+    assert unwrap(wrapper) is wrapper
     assert parameters(wrapper) == ("city",)
 
 
@@ -268,6 +268,6 @@ def test_a_schema_is_an_object() -> None:
 
 
 def test_a_function_without_a_name_is_called_after_what_it_is() -> None:
-    assert named_after(declared, "hook") == "declared"
-    assert named_after(lambda: 1, "hook") == "hook"
-    assert named_after(functools.partial(declared), "hook") == "hook"
+    assert function_name(declared, "hook") == "declared"
+    assert function_name(lambda: 1, "hook") == "hook"
+    assert function_name(functools.partial(declared), "hook") == "hook"
