@@ -79,16 +79,16 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 SKELETON = (
     "__main__ cli.main tui.app server.app server.domain.bindings server.server server.dashboard.views "
     "server.api.errors server.mcp server.occupancy server.logs store.memory packages.verify "
-    "brokers.nats mcp_server.bridge "
+    "brokers.nats mcp_server.server "
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
-    "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.limits "
+    "host.admin.dev host.sync host.status host.screens.keys host.bindings host.assembly host.limits "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
-    "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
-    "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin "
-    "sdk.testing.core sdk.declared sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
-    "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs "
-    "sdk.errors sdk.io.stdio sdk.types.shapes sdk.events sdk.payloads sdk.settings sdk.hooks "
-    "sdk.declaring conformance.bad_plugins.catalogue conformance.replay.mock_host conformance.engine.trial "
+    "host.confinement.policy host.discovery.folders host.recording.taps host.events.bus host.config.config "
+    "host.journal host.disk.tree host.rate host.ports host.stamps host.records sdk.plugin "
+    "sdk.testing.session sdk.describe sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
+    "sdk.screens.canvas sdk.runtime.reader sdk.results sdk.context sdk.services.brokered sdk.errors sdk.io.stdio "
+    "sdk.types.shapes sdk.events sdk.declarations "
+    "conformance.bad_plugins.catalogue conformance.replay.mock_host conformance.engine.trial "
     "conformance.reports.report "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
@@ -133,7 +133,7 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (LAYERS, "server.app", "plugbay.tui.app"),
         (SERVER_ROOMS, "server.domain.bindings", "plugbay.server.app"),
         (LAYERS, "store.memory", "plugbay.packages.verify"),
-        (LAYERS, "mcp_server.bridge", "plugbay.packages.verify"),
+        (LAYERS, "mcp_server.server", "plugbay.packages.verify"),
         (LAYERS, "brokers.nats", "plugbay.server.domain.bindings"),
         (LAYERS, "host.host", "plugbay.store.memory"),
         (LAYERS, "sdk.plugin", "plugbay.host.host"),

@@ -17,8 +17,8 @@ from nats.errors import Error
 
 from plugbay.brokers import nats as module
 from plugbay.brokers.nats import MAX_FILE, NatsClient, login_options
-from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
 from plugbay.model.errors import ConfigInvalid

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugbay.brokers.relay import EVENT_BURST, MAX_QUEUED, MAX_QUEUED_BYTES, Relay
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus, BusEvent
 from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal

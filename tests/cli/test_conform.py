@@ -13,8 +13,7 @@ import pytest
 
 from plugbay.cli.conform import Files, show_axis, show_summary
 from plugbay.cli.render import output
-from plugbay.conformance.canaries import FOLDER, load_canaries, prepare_canary, prepare_vai_canary
-from plugbay.conformance.report import AxisResult, Report, Status
+from plugbay.conformance.reports.report import AxisResult, Report, Status
 from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import (
     MakePlugin,
@@ -27,6 +26,7 @@ from tests.cli.conftest import (
     write_manifest,
 )
 from tests.conformance.nexo_plugins import BARE, nexo_folder
+from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.patience import PATIENCE
 from tests.support.tiers import exhaustive
 
@@ -192,7 +192,7 @@ def test_a_page_and_a_badge_are_written_and_say_how_to_see_it_again(run: Run, wr
 
 
 def test_a_server_of_mcp_is_tested_by_its_command_alone(run: Run, cwd: Path) -> None:
-    server = FOLDER / "mcp" / "canaries" / "canary.py"
+    server = PROGRAMS / "mcp" / "canary.py"
     words = ["--contract", "mcp", "--only", "mcp.tools", "--json", "--", sys.executable, "-E", "-S", str(server)]
     done = run("conform", *words)
     assert (done.code, done.json["failed"]) == (0, 0), done.err

@@ -17,7 +17,7 @@ import pytest
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.remote import NoServer, RemoteRefused, ServerClient, SeveralServers, could_be_id, is_path, plugin_path
-from plugbay.server.occupancy import Found, announced
+from plugbay.server.occupancy import RunningServer, announce
 from tests.cli.conftest import MakePlugin, Run
 
 
@@ -101,7 +101,7 @@ def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypa
     assert "--server URL" in nobody.value.hint
     token = tmp_path / "token"
     token.write_text("pb_sk_1\n")
-    with announced(tmp_path, Found("http://127.0.0.1:1", 1, str(token), "/data")):
+    with announce(tmp_path, RunningServer("http://127.0.0.1:1", 1, str(token), "/data")):
         assert remote.find().url == "http://127.0.0.1:1"
         token.unlink()
         with pytest.raises(NoServer, match="No such file"):
@@ -118,15 +118,15 @@ def test_of_several_servers_the_one_of_this_folder_is_asked_or_one_that_is_named
         (tmp_path / name).mkdir()
     (tmp_path / "token").write_text("pb_sk_1\n")
     shop, bank = (
-        Found(f"http://127.0.0.1:{number}", pid, str(tmp_path / "token"), "/data", str(tmp_path / name))
+        RunningServer(f"http://127.0.0.1:{number}", pid, str(tmp_path / "token"), "/data", str(tmp_path / name))
         for number, pid, name in ((1, os.getpid(), "shop"), (2, os.getppid(), "bank"))
     )
-    with announced(tmp_path, shop):
+    with announce(tmp_path, shop):
         monkeypatch.chdir(tmp_path / "home")
         assert remote.find().url == shop.url, "there is no other"
         assert f"asking the server {shop.url}, started in" in " ".join(capsys.readouterr().err.split())
         assert remote.find(quiet=True).url == shop.url and capsys.readouterr().err == ""
-        with announced(tmp_path, bank):
+        with announce(tmp_path, bank):
             with pytest.raises(SeveralServers, match="none of them was started in this folder") as several:
                 remote.find()
             assert several.value.exit_status == Exit.USAGE
@@ -169,7 +169,7 @@ def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     (cwd / make_plugin()).rename(cwd / "echo")
     assert not could_be_id("echo")
-    with announced(state / "plugbay", Found("http://127.0.0.1:1", os.getpid(), "token", "data")):
+    with announce(state / "plugbay", RunningServer("http://127.0.0.1:1", os.getpid(), "token", "data")):
         assert could_be_id("echo")
         assert not any(map(could_be_id, ("./echo", "plugins/echo", ".")))
         words = "note:  echo is a folder here, so that a host of its own is asked, and not the running server\n"

@@ -16,9 +16,9 @@ import pytest
 
 from plugbay import Failure, Host
 from plugbay.conformance.bad_plugins.host_runner import Entry, Observed, Situation, load_catalog, prepare
-from plugbay.host.calls.call_log import MemoryCallLog
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import discover
+from plugbay.host.records import MemoryCallLog
 from tests.support.patience import PATIENCE
 from tests.support.tiers import one_of_each
 

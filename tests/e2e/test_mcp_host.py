@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.host.catalog.approvals import Pins
+from plugbay.host.catalog.approvals import Approvals
 from plugbay.host.config import settings
 from plugbay.host.config.config import Config, LlmConfig, PluginConfig, SamplingConfig
 from plugbay.host.config.sections import PluginSandbox
@@ -70,7 +70,7 @@ async def approve(folder: Path, *names: str) -> None:
     async with host_of(folder, trusted=names) as host:
         assert await host.meet(*names) == {}
         for name in names:
-            Pins(folder / "state").save(name, host.offers.candidate(name))
+            Approvals(folder / "state").save(name, host.runtime_exports.candidate(name))
 
 
 def said(result: Mapping[str, Any]) -> Any:
@@ -119,7 +119,7 @@ def test_what_was_approved_is_known_before_anything_is_started(run: Run, tmp_pat
             (status,) = host.plugins()
             assert (status.state, status.generation, status.spec.version) == ("idle", 0, "1.2")
             assert said(await host.call("echo", {"n": 1})) == {"n": 1}
-            assert host.offers.drift("srv") == []
+            assert host.runtime_exports.drift("srv") == []
 
     run(main)
 
@@ -178,7 +178,7 @@ def test_what_changed_since_the_approval_is_disabled_and_the_rest_goes_on(run: R
             assert list(host.exports()) == ["srv/same"]
             (status,) = host.plugins()
             assert sorted(status.disabled) == ["changed", "new"]
-            assert [change.word for change in host.offers.drift("srv")] == ["changed", "gone", "new"]
+            assert [change.word for change in host.runtime_exports.drift("srv")] == ["changed", "gone", "new"]
         await approve(tmp_path, "srv")
         async with host_of(tmp_path) as host:
             assert (await host.call("changed"))["content"][0]["text"] == "changed"
@@ -636,6 +636,6 @@ def test_no_word_that_nobody_approved_reaches_a_caller(run: Run, tmp_path: Path)
             told = [repr(host.exports()), repr([status.spec for status in host.plugins()]), repr(failures)]
             assert "EVIL" not in "".join(told)
             assert (await anext(events)).payload["removed"] == ["srv/echo"]
-            assert {change.word for change in host.offers.drift("srv")} == {"changed", "new"}
+            assert {change.word for change in host.runtime_exports.drift("srv")} == {"changed", "new"}
 
     run(main)

@@ -13,7 +13,7 @@ from typing import Any
 from plugbay import Host
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.bad_plugins.host_runner import Observed
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import discover
 from plugbay.host.invocations.context import ExportBinding

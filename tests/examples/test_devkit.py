@@ -23,8 +23,7 @@ from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.resources import Gateway
 from plugbay.host.ports import ResumeState
 from plugbay.host.records import MemoryTokens
-from plugbay.sdk.contracts.vai_manifest import schemas_of
-from plugbay.sdk.manifests import vai_manifest, vai_program
+from plugbay.sdk.manifests import schemas_of, vai_manifest, vai_program
 from tests.support import commands
 from tests.support.loops import Run
 from tests.support.patience import until

@@ -11,7 +11,7 @@ import pytest
 
 from plugbay import ConfigInvalid, Host, PlugbayError
 from plugbay.host.assembly import broker_for
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
 from plugbay.host.journal import Journal
 from plugbay.host.services.vectors import VectorQuery, VectorRecord

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.base import Role
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.mcp_server import connection
 from plugbay.mcp_server.connection import Call, ClientConnection
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -39,7 +38,7 @@ class Bench:
         self.room = True
         self._era, self._capabilities = era, capabilities
         server = Server("s", "1", offer={"tools": [TOOL]})
-        machine = McpMachine(Role.PLUGIN, MsgspecCodec(), server=server, entropy=lambda: b"0123456789abcdef")
+        machine = ServerMachine(MsgspecCodec(), server=server, entropy=lambda: b"0123456789abcdef")
         self.connection = ClientConnection(machine, self, self)
         if era == "handshake":
             params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugbay.contracts.mcp import errors
-from plugbay.contracts.mcp.framing import MAX_BATCH
+from plugbay.contracts.mcp.machine import MAX_BATCH
 from plugbay.mcp_server import http_checks
 from plugbay.mcp_server.http_checks import HEADER_MISMATCH, Guard
 from tests.support.requirements import requirement

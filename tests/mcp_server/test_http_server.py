@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from plugbay.mcp_server.http_server import BoundedHttp, HttpServer, NotAllowed
 from plugbay.mcp_server.server import McpServer
-from plugbay.server.server import _config, bound
+from plugbay.server.server import _uvicorn_config, bind_socket
 from tests.mcp_server.running_servers import running_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
@@ -106,11 +106,11 @@ class Waiting:
 
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[int]:
-    config = _config(FastAPI())
+    config = _uvicorn_config(FastAPI())
     config.app = app
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-    with contextlib.closing(bound("127.0.0.1", 0)) as listener:
+    with contextlib.closing(bind_socket("127.0.0.1", 0)) as listener:
         running = asyncio.ensure_future(server.serve(sockets=[listener]))
         await until(lambda: server.started or running.done())
         try:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.contracts.mcp.templates import expanded
+from plugbay.contracts.mcp.offers import expand_template
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.listing import (
@@ -331,7 +331,7 @@ words = st.text("abc-.%é", max_size=6)
 @given(st.lists(st.sampled_from(["{x}", "{+x}", "{/x}", "{?x}", "{#x}"]), min_size=1, max_size=4), words)
 def test_every_address_of_a_template_looks_like_one(expressions: list[str], value: str) -> None:
     template = "a://" + "=!=".join(expressions)
-    assert matches_template(template, expanded(template, {"x": value}))
+    assert matches_template(template, expand_template(template, {"x": value}))
 
 
 @requirement("mcp:serve-hostile-templates")

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from plugbay.mcp_server.http_protocol import BoundedHttp
+from plugbay.mcp_server.http_server import BoundedHttp
 from plugbay.server.server import _uvicorn_config, bind_socket
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plugbay.host.config.broker import BrokerConfig, is_own, topic_problem
+from plugbay.host.config.sections import BrokerConfig, is_own, topic_problem
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.subjects import matches
 from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
@@ -64,7 +64,7 @@ class Relay:
         self._bytes = 0
         self._arriving: BusEvent | None = None
         """The arriving event that is being published. All listeners get the same object, so we recognise it."""
-        self._bucket = Bucket(EVENTS_PER_SECOND, EVENT_BURST)
+        self._bucket = TokenBucket(EVENTS_PER_SECOND, EVENT_BURST)
         self.wake: Callable[[], object] = lambda: None
         """Called when an event was queued."""
         self.sent = self.received = self.dropped = self.refused = 0

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.render import output
 
 if TYPE_CHECKING:
     from plugbay.conformance.bad_plugins.descriptions import BadPlugin

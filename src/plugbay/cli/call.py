@@ -227,7 +227,7 @@ def _make_host(found: list[Found], config: Config | None, options: dict[str, Any
 
 def call_on_local_host(make_host: Callable[[CallLog], Host], question: CallRequest) -> CallOutcome:
     """Make the call on a new host and wait for its end."""
-    from plugbay.host.calls.call_log import MemoryCallLog
+    from plugbay.host.records import MemoryCallLog
 
     log, output, status = MemoryCallLog(), None, None
     name, value, context, timeout, on_progress = question

@@ -61,7 +61,7 @@ class PluginSettings:
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
         from plugbay.host.config.config import Config
-        from plugbay.host.invocations.export_settings import settings_of
+        from plugbay.host.invocations.context import settings_of
 
         loaded = load_config(config_file) or Config()
         self.spec = _find_plugin(where, plugins, loaded)
@@ -142,11 +142,11 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
-    from plugbay.host.config import settings, settings_files
+    from plugbay.host.config import settings
 
     target = PluginSettings(plugin, plugins, config_file)
     field = next((known.binds_to for known in target.settings.knobs if known.name == knob), None)
-    with settings_files.changing(target.state):
+    with settings.changing(target.state):
         before = target.bindings.config_of(target.spec)
         if field is not None:
             after = settings.set_knob(target.settings, before, knob, value)
@@ -156,8 +156,8 @@ def set_(
             known = {"hint": f"plugbay config show {plugin} shows what can be set"}
             raise CallFailed(after.with_detail(target.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
         kept = after[field or knob]
-        saved = settings_files.load_config(target.state, target.spec.id)
-        settings_files.save_config(target.state, target.spec.id, {**saved, field or knob: kept})
+        saved = settings.load_config(target.state, target.spec.id)
+        settings.save_config(target.state, target.spec.id, {**saved, field or knob: kept})
     if as_json:
         output.print_json(target.describe())
     else:
@@ -173,19 +173,19 @@ def secret(
     config_file: ConfigFile = None,
 ) -> None:
     """Set one secret; its value is read from the terminal without showing it, or from standard input."""
-    from plugbay.host.config import settings, settings_files
+    from plugbay.host.config import settings
 
     target = PluginSettings(plugin, plugins, config_file)
     typed = {} if remove else {name: _read_secret(target, name)}
-    with settings_files.changing(target.state):
-        others = settings_files.load_secrets(target.state, target.spec.id)
+    with settings.changing(target.state):
+        others = settings.load_secrets(target.state, target.spec.id)
         others.pop(name, None)
         known = settings.check_secrets(target.settings, others)
         kept = {**others, **typed}
         new = [problem for problem in settings.check_secrets(target.settings, kept) if problem not in known]
         if new:
             raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=target.spec.id))
-        settings_files.save_secrets(target.state, target.spec.id, kept)
+        settings.save_secrets(target.state, target.spec.id, kept)
     output.note(f"{target.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
 
 

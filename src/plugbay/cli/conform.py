@@ -22,7 +22,7 @@ from plugbay.cli.render import output
 from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult, OnAxis, Report
+    from plugbay.conformance.reports.report import AxisResult, OnAxis, Report
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
@@ -129,10 +129,10 @@ def _find(path: Path | None, contract: str | None, program: list[str] | None, as
 
 
 def _without_manifest(contract: str, program: list[str]) -> Found:
-    from plugbay.conformance.introduction import introduced
+    from plugbay.conformance.engine.manifestless import spec_from_greeting
     from plugbay.host.discovery.folders import Found
 
-    return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
+    return Found(Path.cwd(), contract, spec_from_greeting(contract, _command(program), Path.cwd()))
 
 
 def _command(program: list[str]) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _spec(found: Found) -> PluginSpec:
 
 
 def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
-    from plugbay.conformance.fixture_runner import run_fixture
+    from plugbay.conformance.engine.fixture_runner import run_fixture
 
     _announce("an SDK's fixture", spec, on_axis)
     return run_fixture(spec, on_axis, strict=strict, only=only)
@@ -173,8 +173,8 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
     """Run every axis of the contract, and the drift axis if the manifest was generated from a source."""
     from plugbay.cli.manifest import drift
-    from plugbay.conformance.plugin_runner import run_conformance
-    from plugbay.conformance.report import Report
+    from plugbay.conformance.engine.plugin_runner import run_conformance
+    from plugbay.conformance.reports.report import Report
 
     spec = _spec(found)
     _announce(output.name_with_version(spec.id, spec.version), spec, on_axis)
@@ -195,7 +195,7 @@ def _announce(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
 
 def _merge(reports: list[Report]) -> Report:
     """Merge the reports of several contracts; axis ids begin with the contract."""
-    from plugbay.conformance.report import Report
+    from plugbay.conformance.reports.report import Report
 
     if len(reports) == 1:
         return reports[0]
@@ -289,7 +289,7 @@ class Files(NamedTuple):
         if self.html is not None:
             self.html.write_text(_html_page(report, spec, command, program), "utf-8")
         if self.badge is not None:
-            from plugbay.conformance.badge import badge
+            from plugbay.conformance.reports.badge import badge
 
             self.badge.write_text(badge(report), "utf-8")
 
@@ -298,7 +298,7 @@ def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program
     import time
 
     from plugbay import __version__
-    from plugbay.conformance.page import About, page
+    from plugbay.conformance.reports.page import About, page
 
     version = output.known_version(spec.version) or output.SKIP
     day = time.strftime("%Y-%m-%d", time.gmtime())
@@ -307,7 +307,7 @@ def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program
 
 def show_axis(axis: AxisResult) -> None:
     """Print one axis and its failure. Axes that were not tried are counted by `show_summary`."""
-    from plugbay.conformance.report import LABELS, NOT_TRIED
+    from plugbay.conformance.reports.report import LABELS, NOT_TRIED
 
     if axis.detail.startswith(NOT_TRIED):
         return
@@ -327,7 +327,7 @@ def show_axis(axis: AxisResult) -> None:
 
 def show_summary(report: Report) -> None:
     """Print the number of axes that were not tried, with reasons, and the verdict."""
-    from plugbay.conformance.report import NOT_TRIED
+    from plugbay.conformance.reports.report import NOT_TRIED
 
     page = output.out()
     mark, dim = MARKS["skipped"]

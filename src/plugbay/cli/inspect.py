@@ -74,19 +74,23 @@ class _Inspection:
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
         from plugbay.cli.manifest import drift
-        from plugbay.host.catalog.approvals import Pins
-        from plugbay.host.catalog.runtime_exports import Offers, tells
-        from plugbay.host.supervision.protocol_cache import Eras
+        from plugbay.host.catalog.approvals import Approvals
+        from plugbay.host.catalog.runtime_exports import RuntimeExports, declares_at_run_time
+        from plugbay.host.supervision.protocol_cache import ProtocolCache
 
         self.left_out = drift.left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
         if found.spec is not None:
-            offers = Offers(Pins(local_host.state_dir(config)), Eras(), lambda plugin_id: False)
-            spec = offers.learn([found.spec])[found.spec.id]
-            pin = offers.pin(spec.id)
-            if tells(spec):
-                self.approval = f"approved {pin.approved_at}" if pin else f"pending: plugbay mcp approve {spec.id}"
+            runtime_exports = RuntimeExports(
+                Approvals(local_host.state_dir(config)), ProtocolCache(), lambda plugin_id: False
+            )
+            spec = runtime_exports.learn([found.spec])[found.spec.id]
+            approval = runtime_exports.approval(spec.id)
+            if declares_at_run_time(spec):
+                self.approval = (
+                    f"approved {approval.approved_at}" if approval else f"pending: plugbay mcp approve {spec.id}"
+                )
             found = replace(found, spec=spec)
             self.confinement = local_host.make_bindings(config, grant, grant_all).confinement(spec)
         self.found = found

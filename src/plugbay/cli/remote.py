@@ -1,4 +1,4 @@
-"""Client of a running plugbay server: finds the server, sends requests, maps errors to exit statuses.
+"""Client of a running_servers plugbay server: finds the server, sends requests, maps errors to exit statuses.
 
 Uses `http.client` with one connection per request, so it needs no extra dependency.
 """
@@ -20,7 +20,7 @@ from plugbay.model.errors import PlugbayError
 if TYPE_CHECKING:
     import http.client
 
-    from plugbay.server.occupancy import Found
+    from plugbay.server.occupancy import RunningServer
 
 SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
 
@@ -60,7 +60,7 @@ class SeveralServers(PlugbayError):
 
     exit_status = Exit.USAGE
 
-    def __init__(self, found: list[Found]) -> None:
+    def __init__(self, found: list[RunningServer]) -> None:
         folders = {server.folder for server in found}
         where = "several of them were" if len(folders) == 1 else "none of them was"
         self.hint = "name one: " + ", or ".join(
@@ -87,13 +87,13 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
 
     Prints a note if the server was neither named nor started in this folder, unless `quiet`.
     """
-    from plugbay.server.occupancy import meant, running
+    from plugbay.server.occupancy import running_servers, select_servers
 
-    url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
+    url, servers = server or os.environ.get(SERVER_VARIABLE), running_servers(directories()["state"])
     if url is not None:
         known = [found for found in servers if found.url == url.rstrip("/")]
         return ServerClient(url, _token(token_file, known[0].token_file if known else None))
-    chosen = meant(servers, Path.cwd())
+    chosen = select_servers(servers, Path.cwd())
     if not chosen:
         raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
     if len(chosen) > 1:
@@ -104,7 +104,7 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
-def _describe_origin(server: Found) -> str:
+def _describe_origin(server: RunningServer) -> str:
     return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
 
 
@@ -114,10 +114,10 @@ def is_path(word: str) -> bool:
 
 
 def could_be_id(path: str) -> bool:
-    """Whether the name of a folder could also be a plugin id of a running server."""
-    from plugbay.server.occupancy import running
+    """Whether the name of a folder could also be a plugin id of a running_servers server."""
+    from plugbay.server.occupancy import running_servers
 
-    return "/" not in path and not path.startswith(".") and bool(running(directories()["state"]))
+    return "/" not in path and not path.startswith(".") and bool(running_servers(directories()["state"]))
 
 
 def _token(file: Path | None, kept: str | None = None) -> str:

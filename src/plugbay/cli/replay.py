@@ -41,7 +41,7 @@ Words = Annotated[
     typer.Argument(metavar="PATH|-- CMD…", help="With --as-host: the plugin's folder, or the command that starts it."),
 ]
 AsHost = Annotated[bool, typer.Option("--as-host", help="Talk to a real plugin as the host did, and compare.")]
-Check = Annotated[bool, typer.Option("--check", help="Only show the contents of the recording.")]
+Check = Annotated[bool, typer.Option("--check", help="Only show the summarize of the recording.")]
 Loose = Annotated[bool, typer.Option("--loose", help="Answer by what is asked and in order, whatever is in it.")]
 Redacted = Annotated[
     bool, typer.Option("--allow-redacted", help="Go on where secrets were taken out; they stay placeholders.")

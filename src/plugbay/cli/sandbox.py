@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from plugbay.host.confinement.policy import Confinement
     from plugbay.model.spec import PluginSpec
     from plugbay.process.command import Launch
-    from plugbay.process.sandbox.cell import Cell
-    from plugbay.process.sandbox.egress.verdict import Verdict
+    from plugbay.process.sandbox.egress.decision import Decision
+    from plugbay.process.sandbox.jail import Jail
 
 TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 """Environment variables of this terminal that are passed in addition to the plugin's."""
@@ -150,7 +150,7 @@ async def _run_confined(bindings: Bindings, launch: Launch) -> int:
     return status if status >= 0 else exit_codes.for_signal(-status)
 
 
-def _start(cell: Cell) -> subprocess.Popen[bytes]:
+def _start(cell: Jail) -> subprocess.Popen[bytes]:
     from plugbay.process import pidfd
 
     # A new process group in this session: the program waiting inside is in it, and does not die with its monitor.
@@ -165,6 +165,6 @@ def _start(cell: Cell) -> subprocess.Popen[bytes]:
     return process
 
 
-def _show_verdict(verdict: Verdict) -> None:
+def _show_verdict(verdict: Decision) -> None:
     if not verdict.allowed:
         output.note(f"refused: {verdict.host}:{verdict.port}: {verdict.why}" if verdict.host else verdict.why)

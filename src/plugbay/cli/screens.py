@@ -242,7 +242,7 @@ def _find(places: list[Path]) -> list[Found]:
 async def _use(terminal: Terminal) -> None:
     import asyncio
 
-    from plugbay.tui.driver import is_gone
+    from plugbay.tui.app import is_gone
 
     stdin = sys.stdin.fileno()
     watching = asyncio.ensure_future(_exit_when_gone(terminal, stdin))
@@ -264,7 +264,7 @@ async def _exit_when_gone(terminal: Terminal, stdin: int) -> None:
     """End the app when its terminal is closed: SIGHUP may be ignored, or go to another session."""
     import asyncio
 
-    from plugbay.tui.driver import is_gone
+    from plugbay.tui.app import is_gone
 
     while True:
         await asyncio.sleep(LOOK_SECONDS)

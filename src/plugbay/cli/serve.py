@@ -165,7 +165,7 @@ def _loop_factory() -> Any:
 
 
 def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> None:
-    from plugbay.server.domain.keys import TOKEN_FILE
+    from plugbay.server.domain.credentials import TOKEN_FILE
     from plugbay.server.mcp import PATH as MCP_PATH
 
     token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host

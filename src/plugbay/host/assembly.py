@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from plugbay.host.calls.calls import Calls
-from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config, MemoryConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.events.bus import Bus
 from plugbay.host.inbound.handler import Services

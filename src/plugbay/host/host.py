@@ -28,7 +28,7 @@ from plugbay.host.catalog.probe import Probe
 from plugbay.host.catalog.runtime_exports import RuntimeExports, replace_exports, update
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
-from plugbay.host.discovery.folders import Found, discover, without_twins
+from plugbay.host.discovery.folders import Found, discover, reject_duplicates
 from plugbay.host.discovery.servers import declared
 from plugbay.host.events.bus import Stream
 from plugbay.host.events.snapshots import Snapshots
@@ -52,8 +52,8 @@ from plugbay.host.services.memory import AgentMemory
 from plugbay.host.services.vectors import VectorRegistry
 from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.supervision.instance import Runtime
-from plugbay.host.supervision.per_org import has_classes
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.per_org import has_execution_classes
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.host.supervision.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
@@ -100,7 +100,7 @@ class Host:
         entries are out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
-        self.found = without_twins([*found, *declared(self.config)])
+        self.found = reject_duplicates([*found, *declared(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
@@ -110,8 +110,8 @@ class Host:
         self._codec = MsgspecCodec()
         granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
         self._options = options = Options(granted, grant_all, unconfined, trusts)
-        self._eras = Eras(state, self.config.eras)
-        self.runtime_exports = RuntimeExports(Approvals(state or user_state()), self._eras, options.trusts)
+        self._protocol_cache = ProtocolCache(state, self.config.declared_eras)
+        self.runtime_exports = RuntimeExports(Approvals(state or user_state()), self._protocol_cache, options.trusts)
         self._specs = self.runtime_exports.learn(item.spec for item in self.found if item.spec)
         self.protection = Protection(self.config, state, self._log_dir, protected, self.found)
         self._bindings = Bindings(self.config, options, state, self.runtime_exports.is_approved, self.protection)
@@ -174,11 +174,11 @@ class Host:
             self._backends.services,
             self._on_greeting,
             self.taps,
-            self._eras,
+            self._protocol_cache,
         )
         try:
             await self._backends.open()
-            if any(map(has_classes, self._specs.values())):
+            if any(map(has_execution_classes, self._specs.values())):
                 await self.invocations.open()
         except BaseException:
             self._runtime = None
@@ -386,7 +386,7 @@ class Host:
         problem = subject_problem(topic)
         if problem is not None:
             raise ValueError(f"cannot publish to {topic!r}: {problem}")
-        self._backends.services.tell(topic, source, payload)
+        self._backends.services.publish_event(topic, source, payload)
 
     def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
         """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
@@ -485,7 +485,7 @@ class Host:
     async def prepare(self, spec: PluginSpec) -> None:
         """Open the stores that only a new release of a plugin needs; raises `PlugbayError`."""
         await self._backends.open_storage(spec)
-        if has_classes(spec) and not any(map(has_classes, self._specs.values())):
+        if has_execution_classes(spec) and not any(map(has_execution_classes, self._specs.values())):
             await self.invocations.open()
 
     def adopt(self, spec: PluginSpec) -> None:

@@ -45,6 +45,10 @@ class Note(NamedTuple):
     text: str
 
 
+Listener = Callable[[str, Note], object]
+"""Called with the plugin's id and the note."""
+
+
 class Journal:
     """The notes about all plugins of a host."""
 
@@ -53,8 +57,17 @@ class Journal:
         self._counts: dict[str, Counter[str]] = {}
         self._recent: dict[str, deque[Note]] = {}
         self._buckets: dict[str, TokenBucket] = {}
-        self.listener: Callable[[str, Note], object] | None = None
-        """Called with the plugin's id and each new note."""
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the plugin's id and each note, as it is made; returns a function that ends this."""
+        self._listeners.append(listener)
+
+        def cancel() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return cancel
 
     def note(self, plugin_id: str, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
         """Add a note about something that happened `times` times. `kind` is the name of its counter."""
@@ -67,8 +80,8 @@ class Journal:
         shown = printable(text[:MAX_TEXT].encode("utf-8", "backslashreplace")[:MAX_TEXT])
         made = Note(now, level, kind, shown)
         self._keep(plugin_id, made)
-        if self.listener is not None:
-            self.listener(plugin_id, made)
+        for listener in tuple(self._listeners):
+            listener(plugin_id, made)
         LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown, extra={"kind": kind})
 
     def _is_flood(self, plugin_id: str, kind: str, now: float) -> bool:

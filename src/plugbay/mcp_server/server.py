@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from plugbay import __version__
-from plugbay.contracts.base import Role
 from plugbay.contracts.mcp import errors
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server, as_text
 from plugbay.contracts.mcp.requests import CONTEXT
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.host.authorization import policy
 from plugbay.host.catalog.catalog import Entry
-from plugbay.host.catalog.runtime_exports import CHANGED, TELLERS
+from plugbay.host.catalog.runtime_exports import CHANGED, RUNTIME_CONTRACTS
 from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.journal import OWN_LINE, Note
@@ -164,14 +163,14 @@ class McpServer:
         self._given_up: set[str] = set()
         self._codec = MsgspecCodec()
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._previous_listener = host.journal.listener
+        self._stop_listening: Callable[[], None] = lambda: None
         self.listing = self._build_listing()
 
     # Start and stop.
 
     async def __aenter__(self) -> McpServer:
         """Collect the exports of all plugins; raises `NamesCollide` when two exports get the same name."""
-        self._previous_listener, self._host.journal.listener = self._host.journal.listener, self._forward_log
+        self._stop_listening = self._host.journal.listen(self._forward_log)
         events = self._host.subscribe(CHANGED, RESOURCE_CHANGED, LIFECYCLE, depth=MAX_EVENTS)
         started = self._spawn(self._start_undeclared())
         self._spawn(self._follow_events(events))
@@ -187,7 +186,7 @@ class McpServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._host.journal.listener = self._previous_listener
+        self._stop_listening()
         for client in list(self._clients):
             client.close()
         for task in self._tasks:
@@ -220,7 +219,7 @@ class McpServer:
         handshake.
         """
         announced: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        if any(item.spec is not None and item.spec.contract in TELLERS for item in self._host.found):
+        if any(item.spec is not None and item.spec.contract in RUNTIME_CONTRACTS for item in self._host.found):
             announced["resources"] = {"subscribe": True, "listChanged": True}
             announced["prompts"] = {"listChanged": True}
             announced["completions"] = {}
@@ -228,7 +227,7 @@ class McpServer:
 
     def connect(self, transport: Transport) -> ClientConnection:
         """Connect a new client; it receives notifications until `disconnect`."""
-        machine = McpMachine(Role.PLUGIN, self._codec, server=self.server(), entropy=_entropy)
+        machine = ServerMachine(self._codec, server=self.server(), entropy=_entropy)
         client = ClientConnection(machine, self, transport)
         self._clients.add(client)
         return client
@@ -243,7 +242,7 @@ class McpServer:
     async def answer(self, call: Call) -> Any:
         """Answer one request with a value or a `Failure`; calls of plugins join the client's trace."""
         beside = getattr(call.op, "context", {}).get(CONTEXT, {})
-        with self._host.calls.following(beside):
+        with self._host.calls.with_parent(beside):
             return await self._answer(call)
 
     async def _answer(self, call: Call) -> Any:
@@ -278,7 +277,7 @@ class McpServer:
         given = op.input if takes_object(entry.export) else op.input.get(INPUT_ARGUMENT)
         calls, steps = self._host.calls, ProgressCounter()
         # Only MCP servers accept the context that a client sends beside the arguments.
-        made = calls.with_input(given, op.context if entry.spec.contract in TELLERS else {}, stream=True)
+        made = calls.with_input(given, op.context if entry.spec.contract in RUNTIME_CONTRACTS else {}, stream=True)
 
         def ask(known: Entry) -> PluginOp | Failure:
             call.forwarded_op = forwarded_op = made(known)
@@ -390,8 +389,6 @@ class McpServer:
 
     def _forward_log(self, plugin_id: str, note: Note) -> None:
         """Forward log lines of plugins to clients, at the level each client asked for."""
-        if self._previous_listener is not None:
-            self._previous_listener(plugin_id, note)
         if note.kind.startswith(OWN_LINE):
             line = WriteLog(note.level, note.text, {"logger": plugin_id})
             for client in list(self._clients):
@@ -420,7 +417,7 @@ def _is_for_the_model(entry: Entry, failure: Failure) -> bool:
     """Whether a tool failure becomes a tool result that the model reads. Protocol errors of an MCP server, and unknown
     tools, stay JSON-RPC errors.
     """
-    return entry.spec.contract not in TELLERS or errors.is_for_the_model(InvokeTool, failure)
+    return entry.spec.contract not in RUNTIME_CONTRACTS or errors.is_for_the_model(InvokeTool, failure)
 
 
 def _without_stderr(failure: Failure | None) -> Failure | None:

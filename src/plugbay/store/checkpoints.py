@@ -5,19 +5,19 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.host.ports import Journey
+from plugbay.host.ports import ResumeState
 from plugbay.store.statements import upsert
 from plugbay.store.tables import JOURNEYS
 
 
-async def save(tx: AsyncConnection, key: str, journey: Journey, at: float) -> None:
+async def save(tx: AsyncConnection, key: str, journey: ResumeState, at: float) -> None:
     """Store the latest checkpoint."""
     values = {"trigger": journey.trigger, "checkpoint": journey.checkpoint, "summary": journey.summary}
     await upsert(tx, JOURNEYS, {"key": key, **values, "updated_at": at})
 
 
-async def load(tx: AsyncConnection, key: str) -> Journey | None:
+async def load(tx: AsyncConnection, key: str) -> ResumeState | None:
     """The latest checkpoint; None when there is none."""
     columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary)
     found = (await tx.execute(select(*columns).where(JOURNEYS.c.key == key))).first()
-    return None if found is None else Journey(*found)
+    return None if found is None else ResumeState(*found)

@@ -9,7 +9,7 @@ import pytest
 
 from plugbay.cli.dev import events
 from plugbay.cli.render.output import json_bytes
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Failure, Problem
@@ -66,7 +66,7 @@ def test_a_failure_is_reported_in_the_shape_of_plugbay_call() -> None:
 
 
 def test_a_result_is_reported_in_the_words_of_plugbay_call_with_what_differs() -> None:
-    changes = differences([1], [2], Passed())
+    changes = differences([1], [2], IgnoredPaths())
     told = json.loads(json_bytes(events.CallFinished(RECORD, None, changes).to_json()))
     assert (told["status"], told["failure"]["code"], told["call_id"], told["duration_ms"]) == (
         "failed",

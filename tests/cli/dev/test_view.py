@@ -11,7 +11,7 @@ import pytest
 from plugbay.cli.dev import events
 from plugbay.cli.dev.view import RESULT_LINES, HumanView, JsonView
 from plugbay.cli.render import output
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Failure, Problem
@@ -76,7 +76,7 @@ def test_every_event_has_its_words(event: events.Event, words: list[str], capsys
 
 
 def test_a_result_goes_to_stdout_and_what_differs_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    changes = differences({"a": 1, "gone": 2, "same": 3}, {"a": 2, "same": 3, "new": [4]}, Passed())
+    changes = differences({"a": 1, "gone": 2, "same": 3}, {"a": 2, "same": 3, "new": [4]}, IgnoredPaths())
     out, err = shown(events.CallFinished(record(), b'{"a":2,"same":3,"new":[4]}', changes), capsys)
     assert json.loads(out) == {"a": 2, "same": 3, "new": [4]}
     assert "✓ forecast · 12 ms · 3 differences" in err

@@ -10,7 +10,7 @@ import pytest
 from plugbay.cli.doctor.checks import ERROR, OK, WARNING
 from plugbay.cli.doctor.sandbox_checks import check_egress, check_sandbox
 from plugbay.host.config.config import Config, parse
-from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.policy import SandboxSettings
 
 
 def test_this_machine_confines_and_lets_out_where_it_may() -> None:
@@ -45,6 +45,6 @@ def test_a_way_out_that_does_not_work_is_an_error(monkeypatch: pytest.MonkeyPatc
     def broken(child: int, port: int = 3128) -> None:
         raise OSError("no door can be made")
 
-    monkeypatch.setattr("plugbay.process.sandbox.cell.listen_inside", broken)
+    monkeypatch.setattr("plugbay.process.sandbox.jail.listen_inside", broken)
     check = check_egress(SandboxSettings())
     assert check.status == ERROR and "no door can be made" in check.detail and check.fix

@@ -9,7 +9,7 @@ import pytest
 from plugbay.cli import declarations, lookup
 from plugbay.cli.manifest import command, drift
 from plugbay.cli.manifest.drift import find_unserved
-from plugbay.conformance.report import Status
+from plugbay.conformance.reports.report import Status
 
 SOURCE = """\
 from plugbay.sdk import Plugin

@@ -6,12 +6,12 @@ from typing import Any
 
 from plugbay.cli.mcp import approval
 from plugbay.cli.render import output
-from plugbay.host.catalog.approvals import Pin, changes
+from plugbay.host.catalog.approvals import Approval, changes
 
 TOOL = {"name": "t", "description": "Does it.", "inputSchema": {"type": "object"}}
 
 
-def look(offer: dict[str, Any], approved: Pin | None = None) -> approval.ServerOffer:
+def look(offer: dict[str, Any], approved: Approval | None = None) -> approval.ServerOffer:
     hello = {
         "era": "handshake",
         "protocol_version": "2025-11-25",
@@ -20,7 +20,7 @@ def look(offer: dict[str, Any], approved: Pin | None = None) -> approval.ServerO
         "warnings": ["odd"],
     }
     found = changes(approved.offer, offer) if approved else []
-    return approval.ServerOffer("srv", hello, Pin(offer), approved, found)
+    return approval.ServerOffer("srv", hello, Approval(offer), approved, found)
 
 
 def shown(draw: Any) -> str:
@@ -42,7 +42,7 @@ def test_a_server_without_an_offer_says_so() -> None:
 
 
 def test_the_difference_shows_what_was_approved_and_what_is_offered() -> None:
-    now = look({"tools": [{**TOOL, "description": "Steals."}]}, Pin({"tools": [TOOL]}))
+    now = look({"tools": [{**TOOL, "description": "Steals."}]}, Approval({"tools": [TOOL]}))
     text = shown(lambda page: approval.show_changes(page, now.changes))
     assert '-  "description": "Does it."' in text
     assert '+  "description": "Steals."' in text
@@ -61,7 +61,7 @@ def test_invisible_characters_are_escaped() -> None:
     evil = {**TOOL, "title": "a\u200bb", "description": f"fine{hidden}"}
     text = shown(lambda page: approval.show(page, look({"tools": [evil]})))
     assert r"\u{e006f}" in text and r"a\u{200b}b" in text
-    now = look({"tools": [evil]}, Pin({"tools": [TOOL]}))
+    now = look({"tools": [evil]}, Approval({"tools": [TOOL]}))
     assert r"\u{e006f}" in shown(lambda page: approval.show_changes(page, now.changes))
 
 

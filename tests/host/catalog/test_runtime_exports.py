@@ -10,7 +10,7 @@ from plugbay.host.catalog.approvals import Approval, Approvals
 from plugbay.host.catalog.catalog import Catalog
 from plugbay.host.catalog.runtime_exports import CHANGED, RuntimeExports, declares_at_run_time, update
 from plugbay.host.inbound.handler import Services
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
@@ -19,7 +19,7 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
 def exports_in(state: Path, *trusted: str) -> RuntimeExports:
-    return RuntimeExports(Approvals(state), Eras(), lambda plugin_id: plugin_id in trusted)
+    return RuntimeExports(Approvals(state), ProtocolCache(), lambda plugin_id: plugin_id in trusted)
 
 
 def hello(*tools: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.services.llm.chat import ChatRequest
 from plugbay.model.errors import ConfigInvalid
-from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Reach
+from plugbay.process.sandbox.policy import MIB, Endpoint, Limits, Network, Reach
 from tests.architecture import ROOT
 from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, completion
@@ -62,7 +62,7 @@ def test_a_whole_file_is_read() -> None:
     assert (common.require, common.require_limits, common.uid_range) == (True, True, (100000, 165535))
     assert (common.read, own.read, own.write) == (["/opt/tools"], ["/srv/data"], ["/srv/out"])
     assert own.run == ["/opt/tools/bin/convert"]
-    assert own.reach() == Network(Reach.LISTED, (Door("api.example.com", 443), Door("2001:db8::1", None)))
+    assert own.reach() == Network(Reach.LISTED, (Endpoint("api.example.com", 443), Endpoint("2001:db8::1", None)))
     usual = common.limits.over(Limits())
     assert usual == Limits(memory=512 * MIB, cpu=2.0)
     assert own.limits.over(usual) == Limits(memory=1024 * MIB, cpu=2.0, tmp=8 * MIB)
@@ -139,7 +139,7 @@ def test_who_says_how_to_confine_wants_to_confine(section: str, wanted: bool) ->
     [
         ("*", Network(Reach.ANY)),
         ("host", Network(Reach.HOST)),
-        ("A.example:*", Network(Reach.LISTED, (Door("a.example"),))),
+        ("A.example:*", Network(Reach.LISTED, (Endpoint("a.example"),))),
     ],
 )
 def test_the_words_for_the_network(entry: str, network: Network) -> None:

@@ -12,7 +12,7 @@ from plugbay import CallFailed, Host
 from plugbay.host.confinement import notes as module
 from plugbay.host.confinement.notes import describe_oom, describe_state_excess, egress_listener
 from plugbay.host.journal import Journal
-from plugbay.process.sandbox.egress.verdict import Verdict
+from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.status import ExitStatus
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, run_on
@@ -152,10 +152,10 @@ def test_fewer_open_files_than_a_plugin_was_to_have_are_noted(
 def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
     journal = Journal()
     told = egress_listener(journal)
-    told(Verdict("p", "a.example", 443, True, address="192.0.2.1"))
+    told(Decision("p", "a.example", 443, True, address="192.0.2.1"))
     assert journal.counts("p") == {}
-    told(Verdict("p", "", 0, False, "the request cannot be read"))
-    told(Verdict("p", "a.example", 443, False, "not public", "10.0.0.1"))
+    told(Decision("p", "", 0, False, "the request cannot be read"))
+    told(Decision("p", "a.example", 443, False, "not public", "10.0.0.1"))
     assert [note.text for note in journal.recent("p")] == [
         "the request cannot be read",
         "a.example:443: not public (10.0.0.1)",

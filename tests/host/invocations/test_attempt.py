@@ -13,12 +13,12 @@ from urllib.parse import quote
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import settings_files
+from plugbay.host.config import settings as settings_files
 from plugbay.host.invocations.attempt import TIMER_ROUNDING, USER, is_over
 from plugbay.host.invocations.context import ExportBinding, Policy
 from plugbay.host.invocations.resources import Gateway
 from plugbay.host.ports import InvocationRecord, ResumeState
-from plugbay.host.recording.redaction import PASSING
+from plugbay.host.recording.redaction import EXPIRED_TOKENS
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code
@@ -244,7 +244,7 @@ def test_a_token_is_not_told_while_it_can_be_used_however_many_others_were_used_
         fields: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
         long = asyncio.ensure_future(host.invoke("t", {"long": True}, **fields))
         await begun.wait()
-        for _ in range(PASSING + 1):
+        for _ in range(EXPIRED_TOKENS + 1):
             (await host.invoke("t", {}, binding=BOUND)).value_or_raise()
         (root / "enough").touch()
         assert (await long).value_or_raise()["structured_output"] == {"token": "***"}

@@ -14,9 +14,9 @@ from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.resources import ConcurrencyLimits, Resources, release_turns
 from plugbay.host.journal import Journal
+from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
 from plugbay.host.supervision.instance import Deadline
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
 from plugbay.wire.fast_json import MsgspecCodec
@@ -52,7 +52,7 @@ def test_a_turn_for_one_key_only_is_no_turn(run: Run, shared: Resources) -> None
         spare = await shared.acquire_turns({("a",): 2}, Deadline(0.01))
         assert isinstance(spare, list)
         release_turns([*first, *spare])
-        assert all(line.taken == 0 for line in first)
+        assert all(line.in_use == 0 for line in first)
 
     run(main)
 
@@ -94,9 +94,9 @@ def test_a_binding_must_match_the_export(
     assert problem is None or not any(str(value) in problem.message for value in binding.secrets.values())
 
 
-async def entered(limits: ConcurrencyLimits, *key: str, limit: int = 1, seconds: float = 5) -> Turns:
+async def entered(limits: ConcurrencyLimits, *key: str, limit: int = 1, seconds: float = 5) -> ConcurrencyLimit:
     turn = await limits.acquire(key, limit, seconds)
-    assert isinstance(turn, Turns)
+    assert isinstance(turn, ConcurrencyLimit)
     return turn
 
 
@@ -109,7 +109,7 @@ def test_only_the_same_kind_of_work_waits_for_each_other(run: Run) -> None:
         waiting = asyncio.ensure_future(entered(limits, "t", "org_1"))
         await asyncio.sleep(0)
         assert not waiting.done()
-        first.give()
+        first.release()
         assert await waiting is first
 
     run(main)
@@ -130,7 +130,7 @@ def test_a_limit_changes_when_the_line_is_free(run: Run) -> None:
         limits = ConcurrencyLimits()
         turn = await entered(limits, "t", limit=1)
         assert isinstance(await limits.acquire(("t",), 2, 0.01), Failure)
-        turn.give()
+        turn.release()
         assert (await entered(limits, "t", limit=2)).limit == 2
         await entered(limits, "t", limit=2)
 
@@ -142,11 +142,11 @@ def test_unused_limits_are_dropped(run: Run) -> None:
         limits = ConcurrencyLimits()
         busy = await entered(limits, "busy")
         for number in range(2 * resources.MAX_KEPT_LIMITS):
-            (await entered(limits, str(number))).give()
+            (await entered(limits, str(number))).release()
         assert len(limits._limits) <= resources.MAX_KEPT_LIMITS
         waiting = asyncio.ensure_future(entered(limits, "busy"))
         await asyncio.sleep(0)
-        busy.give()
+        busy.release()
         await until(waiting.done)
 
     run(main)

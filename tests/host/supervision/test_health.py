@@ -22,8 +22,8 @@ from plugbay.host.supervision.hung import Facts, Hung, Rule
 from plugbay.host.supervision.instance import Instance
 from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
+from plugbay.link.in_flight import Silence
 from plugbay.link.link import Link
-from plugbay.link.silence import Silence
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State

@@ -27,7 +27,7 @@ from plugbay.store import keys as rows
 from plugbay.store.database import Tx
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page
-from plugbay.store.tables.plugins import TOKENS
+from plugbay.store.tables import TOKENS
 from tests.server.domain.test_orgs import MINE, OTHER, PROJECT, code_of
 from tests.store.test_invocations import ended, record
 from tests.support.clocks import TurnedClock

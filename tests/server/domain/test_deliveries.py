@@ -21,7 +21,7 @@ from plugbay.store import events as event_rows
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.support.clocks import TurnedClock
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, says, settled
 from tests.support.loops import Run
@@ -157,8 +157,8 @@ def two_hooks() -> ScriptedWorkers:
 
 async def kept(talk: Talk) -> tuple[list[str], list[tuple[str, str]]]:
     async with talk.database.reading() as tx:
-        events = (await event_rows.page(tx, Page(), EVERYBODY)).items
-        deliveries = (await rows.page(tx, Page(), EVERYBODY)).items
+        events = (await event_rows.page(tx, Page(), ALL_TENANTS)).items
+        deliveries = (await rows.page(tx, Page(), ALL_TENANTS)).items
     return [event.id for event in events], sorted((each.event_id, each.binding_id) for each in deliveries)
 
 
@@ -248,7 +248,7 @@ def hooked(hook: Hook, *events: str) -> ScriptedWorkers:
 
 async def deliveries(talk: Talk) -> list[Delivery]:
     async with talk.database.reading() as tx:
-        return list((await rows.page(tx, Page(), EVERYBODY)).items)
+        return list((await rows.page(tx, Page(), ALL_TENANTS)).items)
 
 
 async def the_delivery(talk: Talk, status: str) -> Delivery:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.server.domain import invocations
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
@@ -429,10 +429,10 @@ def test_journeys_are_kept_for_a_month(sqlite_url: str, tmp_path: Path, run: Run
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway:
             kept = SqlCheckpoints(gateway.database, clock)
-            await kept.save("exec_1", Journey(summary="so far"))
+            await kept.save("exec_1", ResumeState(summary="so far"))
             clock.turn(KEPT_JOURNEYS)
             await gateway.retention.remove()
-            assert await kept.load("exec_1") == Journey(summary="so far")
+            assert await kept.load("exec_1") == ResumeState(summary="so far")
             clock.turn(1)
             await gateway.retention.remove()
             assert await kept.load("exec_1") is None

@@ -18,7 +18,7 @@ from plugbay.cli.dev import events
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.manifest import drift
 from plugbay.cli.render.call_view import Refusal
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.admin.dev import warm
 from plugbay.host.journal import OWN_LINE
 from plugbay.host.supervision.resident import TROUBLE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.journal import Note
-    from plugbay.host.recording.tap_stream import TapStream
+    from plugbay.host.recording.taps import TapStream
     from plugbay.model.spec import Export, PluginSpec
 
     MakeHost = Callable[[Found], Host]
@@ -138,7 +138,7 @@ class Session:
         host = self._make_host(found)
         await self._stop_host()
         self.announce(found.spec)
-        host.journal.listener = self._show_note
+        host.journal.listen(self._show_note)
         await host.start()
         self._host = host
         self._stream = host.tap(found.spec.id)
@@ -246,7 +246,7 @@ class Session:
         if result.failure is None:
             value = result.value()
             if call.key in self._answers:
-                changes = differences(self._answers[call.key], value, Passed())
+                changes = differences(self._answers[call.key], value, IgnoredPaths())
             self._answers[call.key] = value
         else:
             self.status = self.status or exit_codes.for_failure(result.failure)

@@ -17,7 +17,7 @@ from plugbay.cli.render.manifest_problems import count_problems, show_problems
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
-    from plugbay.conformance.differences import Difference
+    from plugbay.conformance.replay.differences import Difference
     from plugbay.model.spec import Export
 
 RESULT_LINES = 40
@@ -227,6 +227,6 @@ def _list_differences(differences: Sequence[Difference]) -> None:
 
 
 def _format_item(item: Any) -> str:
-    from plugbay.conformance.differences import shown
+    from plugbay.conformance.replay.differences import shown
 
     return shown(msgspec.json.decode(output.json_bytes(item)))

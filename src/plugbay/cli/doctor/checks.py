@@ -279,7 +279,7 @@ def check_broker(config: Config) -> Iterator[Check]:
     """Join the configured broker for a moment, without publishing or subscribing; no check without a broker."""
     import asyncio
 
-    from plugbay.host.broker import broker_for
+    from plugbay.host.assembly import broker_for
     from plugbay.host.events.bus import Bus
     from plugbay.host.journal import Journal
     from plugbay.model.errors import ConfigInvalid

@@ -21,7 +21,7 @@ from plugbay.cli.manifest import generated
 from plugbay.cli.manifest.generated import Mark, Plan
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult
+    from plugbay.conformance.reports.report import AxisResult
     from plugbay.host.discovery.folders import Found
     from plugbay.model.errors import Problem
     from plugbay.model.spec import PluginSpec
@@ -96,7 +96,7 @@ def _mark(found: Found) -> Mark | None:
 
 def check_axis(found: Found) -> AxisResult | None:
     """Load the source and compare; the result is an axis of `plugbay conform`. None when the manifest has no mark."""
-    from plugbay.conformance.report import AxisResult, Status
+    from plugbay.conformance.reports.report import AxisResult, Status
 
     mark = _mark(found)
     if mark is None:

@@ -17,7 +17,7 @@ from plugbay.model.errors import CallFailed, Code, Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugbay.host.catalog.approvals import Change, Pin
+    from plugbay.host.catalog.approvals import Approval, Change
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
@@ -38,8 +38,8 @@ class ServerOffer(NamedTuple):
 
     name: str
     hello: dict[str, Any]
-    candidate: Pin
-    approved: Pin | None
+    candidate: Approval
+    approved: Approval | None
     changes: list[Change]
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def read_offer(name: str, found: list[Found], config: Config | None) -> ServerOf
     known = [status.spec.id for status in host.plugins() if status.needs_approval]
     if name not in known:
         raise CallFailed(unknown_server(name, known, f"no MCP server is called {name!r}"))
-    problem = host.offers.problems.get(name)
+    problem = host.runtime_exports.problems.get(name)
     if problem is not None:
         output.note(f"{name} has to be approved again: {problem}")
     return local_host.run_with(host, lambda running: _read_offer(running, name))
@@ -85,16 +85,22 @@ async def _read_offer(host: Host, name: str) -> ServerOffer:
     failures = await host.meet(name)
     if failures:
         raise CallFailed(failures[name])
-    hello = host.offers.hello(name)
+    hello = host.runtime_exports.hello(name)
     assert hello is not None, "meet() succeeded, so the server has greeted"
-    return ServerOffer(name, dict(hello), host.offers.candidate(name), host.offers.pin(name), host.offers.drift(name))
+    return ServerOffer(
+        name,
+        dict(hello),
+        host.runtime_exports.candidate(name),
+        host.runtime_exports.approval(name),
+        host.runtime_exports.drift(name),
+    )
 
 
 def approve(offer: ServerOffer, state: Path) -> None:
     """Approve exactly this offer; raises `ConfigInvalid`."""
-    from plugbay.host.catalog.approvals import Pins
+    from plugbay.host.catalog.approvals import Approvals
 
-    Pins(state).save(offer.name, offer.candidate)
+    Approvals(state).save(offer.name, offer.candidate)
 
 
 def show(page: output.Printer, offer: ServerOffer) -> None:

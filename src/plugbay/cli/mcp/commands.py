@@ -208,15 +208,15 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
     from plugbay.cli.mcp import sources
-    from plugbay.host.catalog.approvals import Pins
-    from plugbay.host.config import settings_files
+    from plugbay.host.catalog.approvals import Approvals
+    from plugbay.host.config import settings as settings_files
 
     state = State(config)
     known = {} if state.config is None else state.config.mcp
     if name not in known:
         raise CallFailed(approval.unknown_server(name, list(known), f"{state.file} declares no server {name!r}"))
     config_file.remove_server(state.file, name)
-    was_approved = Pins(state.folder).forget(name)
+    was_approved = Approvals(state.folder).forget(name)
     with settings_files.changing(state.folder):
         had_secrets = sorted(settings_files.load_secrets(state.folder, name))
         if had_secrets:
@@ -316,7 +316,7 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
     import sys
 
     from plugbay.cli.mcp.sources import SECRET
-    from plugbay.host.config import settings_files
+    from plugbay.host.config import settings as settings_files
 
     wanted = [value.removeprefix(SECRET) for value in env.values() if value.startswith(SECRET)]
     missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
@@ -328,7 +328,7 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
 
 
 def _save_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
-    from plugbay.host.config import settings_files
+    from plugbay.host.config import settings as settings_files
 
     if secrets:
         with settings_files.changing(state):
@@ -357,7 +357,7 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
     """The public shape of one server in the list."""
     from plugbay.host.catalog.approvals import NOUNS
 
-    pin = host.offers.pin(status.spec.id)
+    pin = host.runtime_exports.approval(status.spec.id)
     numbers = {NOUNS[part]: len(items) for part, items in (pin.offer if pin else {}).items() if items}
     return {
         "server": status.spec.id,
@@ -366,7 +366,7 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
         "approved_at": pin.approved_at if pin else None,
         "era": pin.era if pin else None,
         "command": list(status.spec.command),
-        "problem": host.offers.problems.get(status.spec.id),
+        "problem": host.runtime_exports.problems.get(status.spec.id),
     }
 
 

@@ -63,7 +63,7 @@ def remove_server(path: Path, name: str) -> bool:
 
 def _locked(path: Path) -> AbstractContextManager[None]:
     """Lock the folder, so that concurrent commands do not overwrite each other's changes."""
-    from plugbay.host.config.settings_files import changing
+    from plugbay.host.config.settings import changing
 
     return changing(path.resolve().parent)
 
@@ -97,7 +97,7 @@ def _write(path: Path, document: TOMLDocument) -> None:
     import tomlkit
 
     from plugbay.host.config import config
-    from plugbay.host.config.settings_files import replace_at
+    from plugbay.host.config.settings import replace_at
 
     text = tomlkit.dumps(document)
     config.parse(text, str(path))

@@ -19,7 +19,7 @@ from plugbay.cli.paths import config_in_use
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
-    from plugbay.mcp_server.clients import Client
+    from plugbay.mcp_server.client_config import Client
 
 EXAMPLES = """\
 Examples
@@ -126,7 +126,7 @@ def serve_command(
 
 
 def _plan_change(word: str, scope: str | None, name: str, command: list[str]) -> Change:
-    from plugbay.mcp_server.clients import CLIENTS, Unusable, places
+    from plugbay.mcp_server.client_config import CLIENTS, Unusable, places
 
     client = CLIENTS.get(word)
     if client is None:
@@ -154,7 +154,7 @@ def _read(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     if len(data) > MAX_FILE:
-        from plugbay.mcp_server.clients import Unusable
+        from plugbay.mcp_server.client_config import Unusable
 
         raise Unusable(f"it has more than {MAX_FILE:,} bytes")
     return data.decode("utf-8")

@@ -22,7 +22,7 @@ from plugbay.cli.render.call_view import HumanView
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
-    from plugbay.mcp_server.bridge import Bridge
+    from plugbay.mcp_server.server import McpServer
 
 EXAMPLES = """\
 Examples
@@ -48,11 +48,11 @@ NamesRule = Annotated[
 
 
 def _naming_rule(word: str) -> Callable[[str, str], str]:
-    from plugbay.mcp_server.names import RULES
+    from plugbay.mcp_server.listing import NAMING_RULES
 
-    if word not in RULES:
-        raise typer.BadParameter(f"it is {' or '.join(RULES)}, not {word!r}", param_hint="--names")
-    return RULES[word]
+    if word not in NAMING_RULES:
+        raise typer.BadParameter(f"it is {' or '.join(NAMING_RULES)}, not {word!r}", param_hint="--names")
+    return NAMING_RULES[word]
 
 
 def serve(
@@ -83,14 +83,14 @@ def serve(
     found, settings = _find(places or [Path()], config)
     output.show_host_log()
 
-    from plugbay.mcp_server.bridge import Bridge
-    from plugbay.mcp_server.desk import Desk
+    from plugbay.mcp_server.questions import QuestionRouter
+    from plugbay.mcp_server.server import McpServer
 
-    desk = Desk()
+    desk = QuestionRouter()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": desk.ask}
 
     async def work(host: Host) -> None:
-        async with Bridge(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
+        async with McpServer(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
             _show_served(bridge)
             if wire is not None:
                 from plugbay.mcp_server import stdio
@@ -117,15 +117,15 @@ def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     return there, settings
 
 
-def _show_served(bridge: Bridge) -> None:
+def _show_served(bridge: McpServer) -> None:
     """Print what is served, and which plugins are left out and why."""
-    offer = bridge.offering.offer
+    offer = bridge.listing.offer
     counted = [output.count(len(offer["tools"]), "tool")]
     for part, noun in (("resources", "resource"), ("resource_templates", "template"), ("prompts", "prompt")):
         if offer[part]:
             counted.append(output.count(len(offer[part]), noun))
     output.err().line("serving ", (", ".join(counted), output.NAME))
-    for plugin_id, refusal in bridge.left_out().items():
+    for plugin_id, refusal in bridge.refused_plugins().items():
         hint = refusal.detail.get("hint", "")
         output.note(f"{plugin_id} is left out: {refusal.message}{f'; {hint}' if hint else ''}")
 
@@ -133,14 +133,14 @@ def _show_served(bridge: Bridge) -> None:
 def _make_http_server(http: str, token_file: Path | None, hosts: list[str], origins: list[str]) -> Any:
     """The HTTP server, not yet listening; exits with a hint when uvicorn is missing."""
     try:
-        from plugbay.mcp_server.http_server import Door, NotAllowed
+        from plugbay.mcp_server.http_server import HttpServer, NotAllowed
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "uvicorn":
             raise
         output.problem("serving over HTTP needs uvicorn, which is not installed", hint="pip install 'plugbay[serve]'")
         raise typer.Exit(Exit.FAILURE) from None
     try:
-        return Door(http, _token(token_file), hosts, origins, say=output.err().line)
+        return HttpServer(http, _token(token_file), hosts, origins, say=output.err().line)
     except NotAllowed as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -60,8 +60,8 @@ def sign(
     """
     from plugbay.packages import signature as signatures
     from plugbay.packages.archive import signature_path
-    from plugbay.packages.folder import SIGNATURE_NAME
     from plugbay.packages.keys import load_private
+    from plugbay.packages.package import SIGNATURE_NAME
 
     with report_refusals(as_json):
         private = load_private(key)
@@ -98,7 +98,7 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
 
 def _open(target: Path, *, to_pack: bool) -> tuple[Package, bytes | None]:
     """The package and its signature. An archive is unpacked into a temporary folder that is removed again."""
-    from plugbay.packages import folder
+    from plugbay.packages import package as folder
     from plugbay.packages.installer import signature_of
     from plugbay.packages.package import open_archive, read_folder
 

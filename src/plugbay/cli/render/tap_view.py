@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli.render import output
-from plugbay.conformance.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Turn
+from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, GREETING, PIECE, REQUEST, Turn
 from plugbay.contracts.base import Role
 from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.process.status import ExitStatus
@@ -42,7 +42,7 @@ class HumanView:
     """Prints lines for people."""
 
     def __init__(self, contract: str, *, full: bool = False) -> None:
-        self._speech = SPEECHES[contract]
+        self._speech = FRAME_RULES[contract]
         self._full = full
         self._asked: dict[tuple[int, str, Any], tuple[str, float]] = {}
         """(conversation, sender, request id) → (name, time)."""

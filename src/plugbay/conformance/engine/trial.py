@@ -37,19 +37,19 @@ class KagedStorage:
 
     def __call__(self, asked: list[Any]) -> dict[str, Any]:
         method, params = asked
-        op = storage.read(method, params)
+        op = storage.read_request(method, params)
         match op:
             case GetStored():
                 found = {"found": op.key in self._values, "value": self._values.get(op.key)}
-                return storage.result(GetStored, found)
+                return storage.build_result(GetStored, found)
             case SetStored():
                 self._values[op.key] = op.value
             case DeleteStored():
-                return storage.result(DeleteStored, self._values.pop(op.key, self) is not self)
+                return storage.build_result(DeleteStored, self._values.pop(op.key, self) is not self)
             case ListStored():
                 keys = sorted(key for key in self._values if key.startswith(op.prefix))
-                return storage.result(ListStored, keys[: op.limit])
-        return storage.result(SetStored, None)
+                return storage.build_result(ListStored, keys[: op.limit])
+        return storage.build_result(SetStored, None)
 
 
 class InputFiles:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.host.config.config import Config
-from plugbay.host.discovery.folders import Found, inspect_all, without_twins
+from plugbay.host.discovery.folders import Found, inspect_all, reject_duplicates
 from plugbay.host.host import Host
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.instance import Deadline
@@ -148,7 +148,7 @@ async def renew(host: Host, plugin_id: str) -> None:
         if not host.runtime_exports.is_approved(plugin_id):  # it may have been approved in the meantime
             host.adopt(old.spec)
         return
-    found = without_twins([*host.found[:at], fresh, *host.found[at + 1 :]])
+    found = reject_duplicates([*host.found[:at], fresh, *host.found[at + 1 :]])
     spec = found[at].spec
     if spec is None:
         raise _unusable(plugin_id, old, "; ".join(map(str, found[at].errors)))

@@ -168,7 +168,7 @@ class Calls:
     def tell(self, plugin_id: str, op: PluginOp) -> bool:
         """Send a notification to a plugin; False when it is not running: a notification starts no process."""
         supervisor = self.supervisors.get(plugin_id)
-        return supervisor is not None and supervisor.tell(op)
+        return supervisor is not None and supervisor.notify(op)
 
     def with_parent(self, carrier: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Calls inside belong to the trace that `carrier` names, if the host has a tracer."""
@@ -202,7 +202,7 @@ class Calls:
             return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
         wanted = _default_timeout(supervisor.binding.spec, op) if timeout is None else timeout
         seconds = min(wanted, LONGEST_CALL)
-        lease = supervisor.at_once()
+        lease = supervisor.try_lease()
         if lease is None:
             return self._call_with_lease(entry, make_operation, op, supervisor, Deadline(seconds), on_progress)
         return lease.link.call(op, seconds, on_progress, over=lease.release)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.mcp.messages import LISTS
-from plugbay.host.config.settings_files import file_name, replace_at
+from plugbay.host.config.settings import file_name, replace_at
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import PluginSpec
 

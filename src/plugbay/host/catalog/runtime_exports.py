@@ -25,7 +25,7 @@ from plugbay.host.catalog.approvals import (
 from plugbay.host.catalog.catalog import Catalog
 from plugbay.host.inbound.handler import Services
 from plugbay.host.stamps import utc_now
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
 from plugbay.model.spec import Export, PluginSpec
 
@@ -57,10 +57,10 @@ def declares_at_run_time(spec: PluginSpec) -> bool:
 class RuntimeExports:
     """The exports and approvals of every plugin that declares its exports at run time."""
 
-    def __init__(self, approvals: Approvals, eras: Eras, trusts: Callable[[str], bool]) -> None:
+    def __init__(self, approvals: Approvals, protocol_cache: ProtocolCache, trusts: Callable[[str], bool]) -> None:
         """`trusts` tells for which plugins everything is approved, for as long as this host lives."""
         self._approvals = approvals
-        self._eras = eras
+        self._protocol_cache = protocol_cache
         self._trusts = trusts
         self._launches: dict[str, str] = {}
         """By plugin: the digest of its declaration, as in approvals."""
@@ -133,7 +133,7 @@ class RuntimeExports:
     def candidate(self, plugin_id: str) -> Approval:
         """An approval of everything that the plugin offers now, not stored yet."""
         hello = self._greetings[plugin_id]
-        program, server = self._eras.program(plugin_id), hello.get("server") or {}
+        program, server = self._protocol_cache.program(plugin_id), hello.get("server") or {}
         launch = self._launches[plugin_id]
         return Approval(hello["offer"], str(hello.get("era", "")), program, server, utc_now(), launch)
 
@@ -147,7 +147,7 @@ class RuntimeExports:
         """An instance has greeted."""
         self._greetings[plugin_id] = dict(hello)
         if "era" in hello:
-            self._eras.learn(plugin_id, hello["era"])
+            self._protocol_cache.learn(plugin_id, hello["era"])
 
     def on_change(self, plugin_id: str, offer: Offer) -> None:
         """An instance has changed its offer."""
@@ -202,7 +202,7 @@ def replace_exports(spec: PluginSpec, disabled: Mapping[str, Failure], catalog: 
             "changed": [name for name in after if name in before and after[name] != before[name]],
             "disabled": [f"{spec.id}/{name}" for name in disabled],
         }
-        services.tell(CHANGED, SOURCE, payload)
+        services.publish_event(CHANGED, SOURCE, payload)
 
 
 def _exports(spec: PluginSpec, offer: Offer) -> tuple[tuple[Export, ...], list[str]]:

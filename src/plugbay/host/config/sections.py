@@ -61,7 +61,7 @@ from plugbay.model.addresses import clean_host
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.ids import id_problem
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox.policy import Door, Limits, Network, Reach
+from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Reach
 
 ANYWHERE, HOST = "*", "host"
 """Values of `network`: every public address; or the network of the machine, without any check."""
@@ -242,14 +242,14 @@ class PluginSandbox(BaseModel):
             setattr(self, name, moved)
 
 
-def parse_door(text: str) -> Door:
+def parse_door(text: str) -> Endpoint:
     """Parse `api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with a message."""
     name, colon, port = text.rpartition(":")
     host = clean_host(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
     bare_ipv6 = ":" in name and not name.startswith("[")
     if not colon or host is None or bare_ipv6 or not (port == "*" or (_PORT.fullmatch(port) and int(port) <= 65535)):
         raise ValueError(f"{text!r} must be a host and a port, like api.example.com:443, or one of '*' and 'host'")
-    return Door(host, None if port == "*" else int(port))
+    return Endpoint(host, None if port == "*" else int(port))
 
 
 class ServerConfig(BaseModel):

@@ -18,7 +18,7 @@ from plugbay.process.status import ExitStatus, signal_name
 
 if TYPE_CHECKING:
     from plugbay.process.child import Child
-    from plugbay.process.sandbox.egress.verdict import Verdict
+    from plugbay.process.sandbox.egress.decision import Decision
 
 UNCONFINED = "unconfined"
 LIMITS_DEGRADED = "limits_degraded"
@@ -95,10 +95,10 @@ def describe_uncovered(path: str) -> Words:
     )
 
 
-def egress_listener(journal: Journal) -> Callable[[Verdict], None]:
+def egress_listener(journal: Journal) -> Callable[[Decision], None]:
     """A listener for egress verdicts that notes refused connections."""
 
-    def listen(verdict: Verdict) -> None:
+    def listen(verdict: Decision) -> None:
         if not verdict.allowed:
             where = f"{verdict.host}:{verdict.port}: " if verdict.host else ""
             address = f" ({verdict.address})" if verdict.address else ""

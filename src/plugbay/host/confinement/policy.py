@@ -24,9 +24,9 @@ from plugbay.model.protected import DATABASE, SETTINGS, Entry, Protected, is_wit
 from plugbay.model.protected import FOLDER as A_FOLDER
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
-from plugbay.process.sandbox.egress.door import ENVIRONMENT
+from plugbay.process.sandbox.egress.listener import ENVIRONMENT
 from plugbay.process.sandbox.forbidden import forbidden, home_folders, normalised
-from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.sandbox.system import is_system
 from plugbay.process.stderr import log_name
 
@@ -202,23 +202,23 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
         return Network(Reach.HOST)
     if more.reach is Reach.ANY or any(not item.target for item in asked):
         return Network(Reach.ANY, private=operator.private)
-    doors: dict[Door, None] = {}
+    doors: dict[Endpoint, None] = {}
     for item in asked:
         host = clean_host(item.target)
         if host is None:
             paths.notes.append(f"it may reach {item.target}, which is no name and no address of a host")
         else:
-            doors[Door(host, item.port)] = None
+            doors[Endpoint(host, item.port)] = None
     doors |= dict.fromkeys(more.doors)
     return Network(Reach.LISTED, tuple(doors), operator.private) if doors else Network()
 
 
-def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Door | None, str], ...]:
+def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Endpoint | None, str], ...]:
     """Requested but not granted network access, for messages."""
     asked = [item for item in spec.access if item.kind == "network" and item not in granted]
     everything = [(None, item.capability) for item in asked if not item.target]
     hosts = [(clean_host(item.target), item) for item in asked if item.target]
-    return (*((Door(host, item.port), item.capability) for host, item in hosts if host is not None), *everything)
+    return (*((Endpoint(host, item.port), item.capability) for host, item in hosts if host is not None), *everything)
 
 
 def _targets(granted: Iterable[Access], kind: str) -> list[str]:

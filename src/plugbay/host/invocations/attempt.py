@@ -137,7 +137,7 @@ class Attempt:
             finished = await self._classify(await self._run(supervisor))
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
-            redacted = failure if self._lease is None else self._lease.seat.discretion.failure(failure)
+            redacted = failure if self._lease is None else self._lease.instance.redactor.redact_failure(failure)
             finished = failed(redacted)
         except asyncio.CancelledError:
             self._cancel_reason = self._cancel_reason or SHUTDOWN
@@ -189,8 +189,10 @@ class Attempt:
         if isinstance(turns, Failure):
             return failed(turns)
         try:
-            wanted = supervisor.serving(self.record.execution_class, self.record.org_id, self._execution.entry.export)
-            lease = wanted.at_once() or await wanted.lease(self._deadline)
+            wanted = supervisor.for_export(
+                self.record.execution_class, self.record.org_id, self._execution.entry.export
+            )
+            lease = wanted.try_lease() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
                 return failed(lease)
             return await self._prepare_and_call(lease)
@@ -209,9 +211,9 @@ class Attempt:
 
     async def _operation(self, lease: Lease) -> Any:
         """The operation for this instance, with its scratch folder and its token made, or why there is none."""
-        binding, seat = self._binding, lease.seat
-        if self.permissions.filesystem == "scratch" and seat.lodging is not None:
-            made = await self._resources.scratch.open(seat.lodging, self.record.invocation_id)
+        binding, instance = self._binding, lease.instance
+        if self.permissions.filesystem == "scratch" and instance.scratch_folder is not None:
+            made = await self._resources.scratch.open(instance.scratch_folder, self.record.invocation_id)
             if isinstance(made, Failure):
                 return made
             self._folder = made
@@ -225,7 +227,7 @@ class Attempt:
         op = await self._execution.operation(common, self._folder)
         if is_over(self._deadline):
             return Failure(Code.TIMEOUT, "the deadline passed before the plugin was called")
-        seat.discretion.learn(secrets, () if self._token is None else (self._token,))
+        instance.redactor.learn(secrets, () if self._token is None else (self._token,))
         return op
 
     async def _call(self, lease: Lease, op: Any) -> CallFinished:
@@ -242,7 +244,7 @@ class Attempt:
             if watch is not None:
                 watch.cancel()
             if not answered:
-                lease.forsake()
+                lease.abandon()
             lease.release()
         return answer
 
@@ -280,7 +282,7 @@ class Attempt:
     def _on_event(self, item: Any) -> None:
         assert self._lease is not None
         self._events += 1
-        event = self._lease.seat.discretion.value(self._resources.codec.load(item))
+        event = self._lease.instance.redactor.redact_value(self._resources.codec.load(item))
         problem = self._execution.on_event(event)
         if problem is not None:
             self._resources.journal.note(self.record.package_id, "event_refused", problem)
@@ -293,7 +295,7 @@ class Attempt:
 
     async def _watch(self, folder: Path) -> None:
         """End the call when the scratch folder exceeds its quota."""
-        why = await self._resources.scratch.overfilled(folder)
+        why = await self._resources.scratch.wait_over_quota(folder)
         self._abort(_quota_exceeded(why), QUOTA)
 
     def _abort(self, failure: Failure, reason: str) -> None:
@@ -304,11 +306,11 @@ class Attempt:
         """The result, redacted and checked."""
         assert self._lease is not None
         folder = self._folder
-        why = None if folder is None else await self._resources.scratch.overfull(folder)
+        why = None if folder is None else await self._resources.scratch.quota_problem(folder)
         if why is not None:
             return failed(_quota_exceeded(why))
         codec = self._resources.codec
-        redacted = self._lease.seat.discretion.value(codec.load(answer.value))
+        redacted = self._lease.instance.redactor.redact_value(codec.load(answer.value))
         result = await self._execution.check_result(redacted, folder)
         if isinstance(result, Failure):
             return failed(result)
@@ -328,7 +330,7 @@ class Attempt:
             detail = {**failure.detail, "plugin_code": failure.detail.get("plugin_code") or DEADLINE}
             failure = Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=detail)
         if self._lease is not None:
-            failure = self._lease.seat.discretion.failure(failure)
+            failure = self._lease.instance.redactor.redact_failure(failure)
         await self._execution.on_failure(failure)
         named, asked = failure.with_detail(self.record.package_id), self._lease is not None
         counted = retry.classify(named, self.record.export_kind, self._execution.repeatable, asked=asked)
@@ -347,7 +349,7 @@ class Attempt:
             text = f"the token of {id} was not revoked and is valid until it expires: {why}"
             self._resources.journal.note(self.record.package_id, "token_left", text, level="error")
         if self._lease is not None:
-            self._lease.seat.discretion.dead(self._token)
+            self._lease.instance.redactor.expire(self._token)
 
     async def _schedule_clean_up(self) -> None:
         """Remove the folder once the instance no longer uses it.
@@ -364,7 +366,7 @@ class Attempt:
 
     async def _clean_up(self, lease: Lease | None, folder: Path | None) -> None:
         if lease is not None:
-            await lease.cleared()
+            await lease.wait_gone()
         if folder is not None and not await self._resources.scratch.remove(folder):
             text = f"the scratch directory {folder} could not be removed; it is tried again when the host starts"
             self._resources.journal.note(self.record.package_id, "scratch_left", text)

@@ -17,10 +17,10 @@ from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.journal import Journal
+from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.host.supervision.instance import Deadline
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
 from plugbay.wire.fast_json import MsgspecCodec
@@ -41,16 +41,16 @@ class ConcurrencyLimits:
     """How many invocations may run at once, for each key. A key without running invocations takes no memory."""
 
     def __init__(self) -> None:
-        self._limits: dict[tuple[str, ...], Turns] = {}
+        self._limits: dict[tuple[str, ...], ConcurrencyLimit] = {}
 
-    async def acquire(self, key: tuple[str, ...], limit: int, seconds: float) -> Turns | Failure:
+    async def acquire(self, key: tuple[str, ...], limit: int, seconds: float) -> ConcurrencyLimit | Failure:
         """Wait for a turn, at most `seconds`; release it with `give`. The limit of a key in use does not change."""
         turns = self._limits.get(key)
-        if turns is None or (turns.limit != limit and not turns.taken):
+        if turns is None or (turns.limit != limit and not turns.in_use):
             if len(self._limits) >= MAX_KEPT_LIMITS:
-                self._limits = {known: turns for known, turns in self._limits.items() if turns.taken}
-            turns = self._limits[key] = Turns(limit)
-        if await turns.wait(seconds) is None:
+                self._limits = {known: turns for known, turns in self._limits.items() if turns.in_use}
+            turns = self._limits[key] = ConcurrencyLimit(limit)
+        if await turns.acquire(seconds) is None:
             return turns
         text = f"{turns.limit} invocations of it run already, which is its limit, and none ended in time"
         return Failure(Code.OVERLOADED, text, retryable=True)
@@ -82,10 +82,10 @@ class Resources:
 
     async def acquire_turns(
         self, limits: Mapping[tuple[str, ...], int | None], deadline: Deadline
-    ) -> list[Turns] | Failure:
+    ) -> list[ConcurrencyLimit] | Failure:
         """A turn for each of these keys, or none at all; a key whose limit is None needs no turn."""
-        taken: list[Turns] = []
-        turn: Turns | Failure | None = None
+        taken: list[ConcurrencyLimit] = []
+        turn: ConcurrencyLimit | Failure | None = None
         try:
             for key, limit in limits.items():
                 turn = None if limit is None else await self.limits.acquire(key, limit, deadline.left())
@@ -132,10 +132,10 @@ class Resources:
         return None
 
 
-def release_turns(taken: Iterable[Turns]) -> None:
+def release_turns(taken: Iterable[ConcurrencyLimit]) -> None:
     """Give back every turn of an attempt that has ended."""
     for turns in taken:
-        turns.give()
+        turns.release()
 
 
 def _unusable_binding(code: str, text: str, **detail: Any) -> Failure:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 
-from plugbay.contracts.base import Role
 from plugbay.contracts.mcp.errors import to_result
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import MODERN, Server
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.model.errors import Code
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
@@ -75,7 +74,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Serve an MCP client; `first` was read already."""
     dispatcher = McpDispatcher(tools_by_name(plugin))
     server = _server(plugin, dispatcher.tools)
-    machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
+    machine = ServerMachine(codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
     machine.greet()
     connection = McpConnection(machine, wire, UNSUPPORTED)
 
@@ -114,7 +113,7 @@ class McpConnection(Connection):
 
     __slots__ = ()
 
-    _machine: McpMachine
+    _machine: ServerMachine
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
         """Every failure here is a tool's; the machine refuses other requests itself."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import too_many, unauthenticated
 from plugbay.server.domain.gateway import Gateway
@@ -102,13 +102,13 @@ class RateLimits:
         self._clock = clock
         self._per_second = per_second
         self._burst = burst
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, principal: Principal) -> None:
         """Count one request; raises when the rate is exceeded."""
         bucket = self._buckets.get(principal.id)
         if bucket is None:
-            bucket = self._buckets[principal.id] = Bucket(self._per_second, self._burst)
+            bucket = self._buckets[principal.id] = TokenBucket(self._per_second, self._burst)
         self._buckets.move_to_end(principal.id)
         while len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.server.api.caller import admit
 from plugbay.server.api.errors import as_gateway_error
 from plugbay.server.api.middleware import media_type
@@ -91,7 +91,7 @@ class Sessions:
         self._secret = secret
         self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self._tries = Bucket(LOGINS_PER_SECOND, LOGIN_BURST)
+        self._tries = TokenBucket(LOGINS_PER_SECOND, LOGIN_BURST)
 
     def create_code(self, token: str) -> str:
         """Create a code that logs in once with the rights of this token."""

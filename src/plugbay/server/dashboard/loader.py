@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from plugbay.host.admin import operating
-from plugbay.host.journal import Note, in_words
+from plugbay.host.journal import Note, describe_facts
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import TROUBLE
@@ -91,7 +90,7 @@ def _snapshot(
     return PluginSnapshot(
         status,
         since,
-        operating.refusal(gateway.host, plugin_id),
+        gateway.host.refusal(plugin_id),
         None if kept is None else tuple(kept),
         lifecycle_event(gateway.host_events.lifecycle.get(plugin_id)),
         last_trouble(gateway.host.journal.recent(plugin_id)),
@@ -119,7 +118,7 @@ def lifecycle_event(event: NumberedEvent | None) -> LifecycleEvent | None:
     if event is None or at is None:
         return None
     facts = {name: value for name, value in event.data["payload"].items() if name != "plugin_id"}
-    return LifecycleEvent(event.topic.rpartition(".")[2], at, in_words(facts))
+    return LifecycleEvent(event.topic.rpartition(".")[2], at, describe_facts(facts))
 
 
 def last_trouble(notes: Iterable[Note]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.admin.approval import Look
+from plugbay.host.admin.approval import Inspection
 from plugbay.host.calls.calls import CallResult
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
@@ -374,7 +374,7 @@ class Approval:
     too_much: bool = False
 
 
-def approval_of(plugin: PluginSnapshot, look: Look | None) -> Approval | None:
+def approval_of(plugin: PluginSnapshot, look: Inspection | None) -> Approval | None:
     """The approval an operator has to decide on; None if there is none."""
     status = plugin.status
     if not status.needs_approval or (str(status.state) != PENDING and not status.disabled):

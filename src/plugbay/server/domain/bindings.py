@@ -44,10 +44,9 @@ from plugbay.store import orgs as org_rows
 from plugbay.store import packages as package_rows
 from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
-from plugbay.store.database import Database, Tx
+from plugbay.store.database import Database, RowCache, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
-from plugbay.store.remembered import Remembered
 
 FULL_TRAFFIC = 100
 """Percent."""
@@ -320,10 +319,10 @@ class Bindings:
         self._ids = ids
         self.on_disabled: list[Callable[[str], object]] = []
         """Called with the id of each binding that stopped being active, after the commit."""
-        self._bound = Remembered[str, ResolvedBinding](
+        self._bound = RowCache[str, ResolvedBinding](
             database, CACHE_BYTES, lambda bound: _json_size(bound.row, bound.package)
         )
-        self._active = Remembered[tuple[str, str | None], list[BindingRow]](
+        self._active = RowCache[tuple[str, str | None], list[BindingRow]](
             database, CACHE_BYTES, lambda active: _json_size(*active)
         )
 

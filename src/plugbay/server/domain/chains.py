@@ -75,7 +75,7 @@ def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], par
         why = _block_problem(block, kinds)
         if why is not None:
             raise _invalid_blocks(f"{param}[{at}]", why)
-    found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
+    found = compaction_result.violations({"seed_blocks": clean}, {}, clean, ()) if clean else []
     if found:
         raise _invalid_blocks(param, found[0].replace("seed_blocks", param))
     return clean

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from plugbay.host.invocations.records import TOKEN_BYTES, TOKEN_PREFIX
+from plugbay.host.records import TOKEN_BYTES, TOKEN_PREFIX
 from plugbay.model.errors import PlugbayError
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock, moment
@@ -28,10 +28,9 @@ from plugbay.store import bindings as binding_rows
 from plugbay.store import invocations as invocation_rows
 from plugbay.store import keys as key_rows
 from plugbay.store import tokens as token_rows
-from plugbay.store.database import Database, Tx
+from plugbay.store.database import Database, RowCache, Tx
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page, Part
-from plugbay.store.remembered import Remembered
 from plugbay.store.tokens import TokenRow
 
 API_KEY_PREFIX = "pb_sk_"
@@ -56,7 +55,7 @@ class Keys:
         self._clock = clock
         self._ids = ids
         self._operator: bytes | None = None
-        self._known = Remembered[bytes, ApiKey](database, CACHED_KEYS)
+        self._known = RowCache[bytes, ApiKey](database, CACHED_KEYS)
 
     def trust(self, operator_token: str) -> None:
         """Accept this token as the operator of all orgs."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import retry_until_stored

@@ -18,9 +18,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Protocol
 
-from plugbay.host.admin.operating import is_running
 from plugbay.host.host import Host
-from plugbay.host.invocations.records import TOKEN_PREFIX
+from plugbay.host.records import TOKEN_PREFIX
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
@@ -243,7 +242,7 @@ class Gateway:
             database = str(error)
         crashed = [name for name, times in self.tasks.crashes.items() if times and name not in self.tasks.names]
         work = f"not running: {', '.join(crashed)}" if crashed else "ok"
-        return {"database": database, "background": work, "host": "ok" if is_running(self.host) else "not running"}
+        return {"database": database, "background": work, "host": "ok" if self.host.is_running else "not running"}
 
     async def authenticate(self, token: str) -> Principal:
         """The owner of this token; raises if it is unknown, revoked or expired."""

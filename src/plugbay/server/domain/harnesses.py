@@ -11,8 +11,8 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plugbay.host.calls.invocation_result import InvocationResult
-from plugbay.host.invocations.kinds import journey_key
+from plugbay.host.calls.calls import InvocationResult
+from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
@@ -103,7 +103,7 @@ class Harnesses:
     async def start(self) -> None:
         """Close executions of a killed gateway. Their steps had effects, so they resume only on request."""
         async with self._database.reading() as tx:
-            left = await rows.unended(tx)
+            left = await rows.unfinished(tx)
         for execution in left:
             text = "the gateway was restarted while this harness was at work; it can be resumed"
             restarted = _failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
@@ -172,7 +172,7 @@ class Harnesses:
         """Cancel an execution; an ended one stays unchanged."""
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id)
-            if execution.status in rows.UNENDED:
+            if execution.status in rows.UNFINISHED:
                 await rows.change(tx, id, cancel_requested=True)
                 await self._record(tx, caller, "harness.cancel", execution)
                 self._database.after_commit(lambda: self._jobs.cancel(id))
@@ -183,7 +183,7 @@ class Harnesses:
         await self._jobs.wait_closed(id)
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id, lock=True)
-            if execution.status in rows.UNENDED or id in self._jobs.running:
+            if execution.status in rows.UNFINISHED or id in self._jobs.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
             if await journey_rows.load(tx, _checkpoint_key(execution)) is None:
                 raise conflict("harness.nothing_to_resume", f"{id} left nothing to go on from")
@@ -307,7 +307,7 @@ def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: Exe
 
 def _checkpoint_key(execution: HarnessExecution) -> str:
     """The key of an execution's checkpoints."""
-    return journey_key(execution.org_id, execution.id)
+    return resume_key(execution.org_id, execution.id)
 
 
 def _failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> HarnessOutcome:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from plugbay.host.invocations.context import TRACE_PREFIX, trace_digits
+from plugbay.host.invocations.context import TRACE_PREFIX, w3c_trace_id
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("plugbay_request_id", default=None)
 """The id of the request that the current task answers; None for background work."""
@@ -62,7 +62,7 @@ def new_trace_id() -> str:
 
 def format_traceparent(trace_id: str, invocation_id: str) -> str | None:
     """The `traceparent` of an invocation; None if its trace id is not one of ours."""
-    digits = trace_digits(trace_id)
+    digits = w3c_trace_id(trace_id)
     if digits is None:
         return None
     span = hashlib.sha256(invocation_id.encode()).hexdigest()[:16]

@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import msgspec
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
+from plugbay.host.invocations.attempt import USER
 from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
-from plugbay.host.invocations.invocation import USER
-from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.background import Tasks, settle
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
@@ -233,11 +233,11 @@ class SqlCheckpoints:
         self._database = database
         self._clock = clock
 
-    async def save(self, execution_id: str, journey: Journey) -> None:
+    async def save(self, execution_id: str, journey: ResumeState) -> None:
         async with self._database.transaction() as tx:
             await journey_rows.save(tx, execution_id, journey, self._clock.now())
 
-    async def load(self, execution_id: str) -> Journey | None:
+    async def load(self, execution_id: str) -> ResumeState | None:
         async with self._database.reading() as tx:
             return await journey_rows.load(tx, execution_id)
 

@@ -18,7 +18,7 @@ import tomlkit
 from tomlkit.items import Table
 
 from plugbay.host.admin import approval, operating
-from plugbay.host.admin.approval import Look
+from plugbay.host.admin.approval import Inspection
 from plugbay.host.admin.operating import Applied
 from plugbay.host.config import config as configuration
 from plugbay.host.config.config import Config
@@ -86,7 +86,7 @@ class OperatorPlugins:
         self._config_journal = config_journal
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, Inspection] = {}
         """The last look at each plugin, until it is approved."""
 
     def plugins(self) -> list[dict[str, Any]]:
@@ -136,20 +136,20 @@ class OperatorPlugins:
         await self._update_grants(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
         return self.plugin(plugin_id)
 
-    async def look(self, caller: Principal, plugin_id: str) -> Look:
+    async def look(self, caller: Principal, plugin_id: str) -> Inspection:
         """Start a plugin once and return the exports to approve; raises `conflict`."""
         if not self._status(plugin_id).needs_approval:
             text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
             raise unprocessable("plugin.no_approval", text)
         async with self._looking:
             try:
-                seen = self._looks[plugin_id] = await approval.look(self._host, plugin_id)
+                seen = self._looks[plugin_id] = await approval.inspect(self._host, plugin_id)
             except CallFailed as error:
                 raise _not_started(plugin_id, error) from None
         await self._record_audit(caller, "plugin.look", plugin_id, digest=seen.digest)
         return seen
 
-    def last_look(self, plugin_id: str) -> Look | None:
+    def last_look(self, plugin_id: str) -> Inspection | None:
         """The last look at a plugin that is not approved yet."""
         return self._looks.get(plugin_id)
 

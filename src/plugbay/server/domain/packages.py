@@ -26,9 +26,8 @@ from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.model.spec import Export
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import SIGNATURE_NAME
 from plugbay.packages.installer import verify
-from plugbay.packages.package import Opened, open_archive, read_folder
+from plugbay.packages.package import SIGNATURE_NAME, Opened, open_archive, read_folder
 from plugbay.packages.reference import Reference
 from plugbay.packages.reference import parse as parse_reference
 from plugbay.packages.registry import pull

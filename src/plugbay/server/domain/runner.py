@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
-from plugbay.host.invocations.means import Gateway as GatewayAccess
+from plugbay.host.invocations.resources import Gateway as GatewayAccess
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.model.addresses import clean_host, is_address
 from plugbay.model.protected import Entry

@@ -366,7 +366,7 @@ class Secrets:
     async def _reseal(self) -> int:
         """Reseal one batch with the current key; returns its size."""
         async with self._database.transaction() as tx:
-            found = await rows.sealed_otherwise(tx, self._keyring.current, RESEAL_BATCH)
+            found = await rows.encrypted_with_other_key(tx, self._keyring.current, RESEAL_BATCH)
             for row in found:
                 bound = _associated_data(row.org_id, row.scope, row.name, row.version)
                 again = self._keyring.seal(self._unseal(row), bound)

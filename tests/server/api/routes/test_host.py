@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugbay.host.config.retention import days
+from plugbay.host.config.sections import days
 from plugbay.host.host import Host
 from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.gateway import Gateway
