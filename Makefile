@@ -85,7 +85,7 @@ check: $(VENV)/.dev-installed ## format, lint, types, import rules, generated fi
 bench: $(VENV)/.bench-installed ## run the comparisons
 	@$(BIN)/python -m bench
 
-setup: test-packages $(VENV)/.dev-installed $(PEERS)/.installed ## install what the tests need
+setup: test-packages $(VENV)/.tests-compiled $(PEERS)/.installed ## install what the tests need
 
 clean: ## remove environments, caches and build output
 	@rm -rf $(VENV) .venv-* $(PEERS) build dist .coverage htmlcov .hypothesis .import_linter_cache .mypy_cache \
@@ -106,6 +106,12 @@ $(VENV)/.dev-installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "setup: installing the packages of constraints.txt"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.run-installed
+
+# pytest keeps bytecode of its own. To make it takes one core a minute, which each test run would begin with otherwise.
+$(VENV)/.tests-compiled: | $(VENV)/.dev-installed
+	@echo "setup: compiling the tests"
+	@$(PYTEST) -q --collect-only >/dev/null
+	@touch $@
 
 $(VENV)/.bench-installed: $(VENV)/.dev-installed
 	@echo "setup: installing what the comparisons need"
