@@ -30,9 +30,9 @@ LOADED = f"""
 import sys
 import plugbay.cli.mcp.serve, plugbay.cli.serve, plugbay.server.server
 from plugbay import Host
-from plugbay.cli.tracing import exporting
+from plugbay.cli.tracing import export_traces
 
-with exporting({{{ENDPOINT!r}: sys.argv[1]}}, print) as tracer:
+with export_traces({{{ENDPOINT!r}: sys.argv[1]}}, print) as tracer:
     Host([], tracer=tracer)
     print(*(name in sys.modules for name in ("opentelemetry.sdk", "plugbay.host.calls.tracing")))
 """
