@@ -34,7 +34,10 @@ def test_a_program_is_started_anew_for_each_conversation_until_dev_ends(
             result["failure"] for result in results
         ]
         script = cwd / plugin / "run.sh"
-        script.write_text(script.read_text().replace("reply '", "echo so it goes >&2; reply '"))
+        saved = cwd / "saved"  # a program that is still being written cannot be started
+        saved.write_text(script.read_text().replace("reply '", "echo so it goes >&2; reply '"))
+        saved.chmod(0o755)
+        saved.rename(script)
         assert dev.next("changed")["paths"] == ["run.sh"]
         results = [dev.next("result") for _ in range(2)]
         assert [result["output"] for result in results] == [{"text": "a"}, {}], [
