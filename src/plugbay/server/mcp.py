@@ -28,10 +28,10 @@ async def mount_mcp(app: FastAPI, host: Host, token: str, names: Iterable[str]) 
 
     Clients do not wait for slow plugins: they get a notification when the lists change.
     """
-    desk = QuestionRouter()
-    host.questions = desk.ask
-    async with McpServer(host, desk, patience=0, strict=False) as bridge:
-        mcp = McpApp(bridge, Guard(token, frozenset(name.lower() for name in names)))
+    questions = QuestionRouter()
+    host.questions = questions.ask
+    async with McpServer(host, questions, patience=0, strict=False) as server:
+        mcp = McpApp(server, Guard(token, frozenset(name.lower() for name in names)))
         closing = asyncio.create_task(_close_with_server(app, mcp))
 
         async def both(scope: Scope, receive: Receive, send: Send) -> None:

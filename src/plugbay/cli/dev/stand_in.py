@@ -45,7 +45,6 @@ def _release_pipes() -> None:
 
 
 def _read_all(line: socket.socket) -> bytes:
-
     said = b""
     while data := line.recv(READ_SIZE):
         said += data

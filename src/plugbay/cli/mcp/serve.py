@@ -86,18 +86,18 @@ def serve(
     from plugbay.mcp_server.questions import QuestionRouter
     from plugbay.mcp_server.server import McpServer
 
-    desk = QuestionRouter()
-    options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": desk.ask}
+    router = QuestionRouter()
+    options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": router.ask}
 
     async def work(host: Host) -> None:
-        async with McpServer(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
-            _show_served(bridge)
+        async with McpServer(host, router, rule=rule, only=only or (), timeout=timeout) as server:
+            _show_served(server)
             if wire is not None:
                 from plugbay.mcp_server import stdio
 
-                await stdio.serve(bridge, wire)
+                await stdio.serve(server, wire)
             elif http_server is not None:
-                await http_server.serve(bridge)
+                await http_server.serve(server)
 
     with tracing.export_traces(os.environ, output.note) as tracer:
         host = local_host.make_host(found, settings, grants=grant, eager=True, joins=True, tracer=tracer, **options)
@@ -117,15 +117,15 @@ def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     return there, settings
 
 
-def _show_served(bridge: McpServer) -> None:
+def _show_served(server: McpServer) -> None:
     """Print what is served, and which plugins are left out and why."""
-    offer = bridge.listing.offer
+    offer = server.listing.offer
     counted = [output.count(len(offer["tools"]), "tool")]
     for part, noun in (("resources", "resource"), ("resource_templates", "template"), ("prompts", "prompt")):
         if offer[part]:
             counted.append(output.count(len(offer[part]), noun))
     output.err().line("serving ", (", ".join(counted), output.NAME))
-    for plugin_id, refusal in bridge.refused_plugins().items():
+    for plugin_id, refusal in server.refused_plugins().items():
         hint = refusal.detail.get("hint", "")
         output.note(f"{plugin_id} is left out: {refusal.message}{f'; {hint}' if hint else ''}")
 

@@ -24,7 +24,7 @@ from plugbay.sdk.types.handlers import Handler, Pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any, NoReturn, Protocol
 
     from plugbay.model.errors import Failure
@@ -33,27 +33,12 @@ if TYPE_CHECKING:
     from plugbay.sdk.io.stdio import Wire
     from plugbay.sdk.runtime.connection import Reply, Sink
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
+    from plugbay.sdk.runtime.resident import Served
     from plugbay.sdk.types.handlers import Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Protocol):
+    class Plugin(Served, Protocol):
         """The plugin that is served."""
-
-        @property
-        def version(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def description(self) -> str: ...
-        @property
-        def ready_handlers(self) -> Sequence[Handler]: ...
-        @property
-        def shutdown_handlers(self) -> Sequence[Handler]: ...
-        def connect(self, host: Context) -> None: ...
-        @property
-        def id(self) -> str: ...
-        @property
-        def tools(self) -> Mapping[str, Tool]: ...
 
 
 SHUTDOWN_SHARE = 0.36

@@ -17,36 +17,22 @@ from plugbay.sdk.services.host_client import BROKERED, PEOPLE, STORAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any, NoReturn, Protocol
 
     from plugbay.sdk.io.stdio import Wire
     from plugbay.sdk.runtime.dispatch import Offers
-    from plugbay.sdk.types.handlers import Handler, Tool
+    from plugbay.sdk.runtime.resident import Served
+    from plugbay.sdk.types.handlers import Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Offers, Protocol):
+    class Plugin(Served, Offers, Protocol):
         """The plugin that is served."""
 
-        @property
-        def id(self) -> str: ...
-        @property
-        def version(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def description(self) -> str: ...
         @property
         def server_version(self) -> str | None: ...
         @property
         def manifest(self) -> dict[str, Any] | None: ...
-        @property
-        def tools(self) -> Mapping[str, Tool]: ...
-        @property
-        def ready_handlers(self) -> Sequence[Handler]: ...
-        @property
-        def shutdown_handlers(self) -> Sequence[Handler]: ...
-        def connect(self, host: Context) -> None: ...
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:

@@ -27,7 +27,7 @@ from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any, NoReturn, Protocol
 
@@ -35,23 +35,14 @@ if TYPE_CHECKING:
     from plugbay.sdk.io.stdio import Wire
     from plugbay.sdk.results import Compaction
     from plugbay.sdk.runtime.dispatch import MakeContext, Send
+    from plugbay.sdk.runtime.resident import Served
     from plugbay.sdk.services.gateway import Gateway
     from plugbay.sdk.types.handlers import Compactor, Export, Handler, Harness, Tool
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(Protocol):
+    class Plugin(Served, Protocol):
         """The plugin that is served."""
 
-        @property
-        def version(self) -> str: ...
-        @property
-        def ready_handlers(self) -> Sequence[Handler]: ...
-        @property
-        def shutdown_handlers(self) -> Sequence[Handler]: ...
-        @property
-        def id(self) -> str: ...
-        @property
-        def tools(self) -> Mapping[str, Tool]: ...
         @property
         def hooks(self) -> Mapping[str, Export]: ...
         @property

@@ -26,10 +26,29 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
-    from plugbay.sdk.context import Settings
+    from plugbay.sdk.context import Context, Settings
     from plugbay.sdk.runtime.connection import Connection
     from plugbay.sdk.runtime.executor import SerialQueue
-    from plugbay.sdk.types.handlers import Handler
+    from plugbay.sdk.types.handlers import Handler, Tool
+
+    class Served(Protocol):
+        """The part of a plugin that every contract serves; the plugin of each contract adds its own."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def description(self) -> str: ...
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
+        @property
+        def ready_handlers(self) -> Sequence[Handler]: ...
+        @property
+        def shutdown_handlers(self) -> Sequence[Handler]: ...
+        def connect(self, host: Context) -> None: ...
 
     class Dispatcher(Protocol):
         """Finds the tasks for requests and notifications."""

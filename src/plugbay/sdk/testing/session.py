@@ -63,7 +63,7 @@ class CapturedStderr:
 class Session:
     """A plugin and its conversation with the host."""
 
-    def __init__(self, plugin: Plugin, machine: Machine, desk: HostServices, seconds: float) -> None:
+    def __init__(self, plugin: Plugin, machine: Machine, services: HostServices, seconds: float) -> None:
         """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
         self._plugin = plugin
         self._wire = MemoryWire()
@@ -73,7 +73,7 @@ class Session:
         self._left = False
         self._overheard = CapturedStderr(sys.stderr)
         sys.stderr = self._overheard
-        self.conversation = Conversation(machine, self._wire, desk)
+        self.conversation = Conversation(machine, self._wire, services)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
         failure = self.conversation.open(seconds)
@@ -154,7 +154,7 @@ CANCELLED = "user_cancelled"
 class Conversation:
     """A HOST machine and its peer. Starts to read at once."""
 
-    def __init__(self, machine: Machine, wire: MemoryWire, desk: HostServices) -> None:
+    def __init__(self, machine: Machine, wire: MemoryWire, services: HostServices) -> None:
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
         """Output of the peer that was no message."""
@@ -163,7 +163,7 @@ class Conversation:
         self.over = Flag()
         self._machine = machine
         self._wire = wire
-        self._desk = desk
+        self._services = services
         self._lock = Lock()
         self._greeted = Flag()
         self._waiting: dict[CallId, Sink] = {}
@@ -261,7 +261,7 @@ class Conversation:
             case CallArrived():
                 self._answer(event.id, event.op)
             case Notified():
-                self._desk.notified(event.op)
+                self._services.notified(event.op)
             case Noise():
                 self.noise.append(event.why)
             case Fault():
@@ -282,7 +282,7 @@ class Conversation:
                 self._machine.progress(id, item)
                 self._flush()
 
-        value = self._desk.answer(op, progress)
+        value = self._services.answer(op, progress)
         failure = value if isinstance(value, Failure) else None
         with self._lock:
             if self.fault is None:
