@@ -19,7 +19,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from plugbay import Host
-from plugbay.host.calls.calls import CallResult
+from plugbay.host.request import CallResult
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.screens.keys import parse_key
 from plugbay.model.spec import PluginSpec

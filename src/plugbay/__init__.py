@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from plugbay.host.calls.calls import CallResult
     from plugbay.host.host import Host
+    from plugbay.host.request import CallResult
     from plugbay.host.sync import SyncHost
     from plugbay.mcp_server.model_tools import ModelTools, SyncModelTools, ToolAnswer
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.mcp_server.model_tools"),
     "Host": "plugbay.host.host",
-    "CallResult": "plugbay.host.calls.calls",
+    "CallResult": "plugbay.host.request",
     "SyncHost": "plugbay.host.sync",
     **dict.fromkeys(
         ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"),

@@ -13,10 +13,10 @@ from plugbay import Host
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.bad_plugins.host_runner import Observed
 from plugbay.host.admin import operating
-from plugbay.host.calls.calls import CallResult
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import discover
 from plugbay.host.events.bus import Stream
+from plugbay.host.request import CallResult
 from plugbay.host.status import PluginStatus
 from tests.e2e.conftest import eventually, still_carrying
 from tests.support.patience import PATIENCE

@@ -13,10 +13,9 @@ from typing import Any
 from plugbay import Host
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.bad_plugins.host_runner import Observed
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import discover
-from plugbay.host.invocations.context import ExportBinding
+from plugbay.host.request import CallResult, ExportBinding
 from tests.e2e.ainb_port import hurried
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
@@ -54,7 +53,7 @@ class VaiPort(NexoPort):
             after = await self._after(host, entry, generation) if entry.expect.next else ""
             self.next_output = await host.call("good_tool", {})
             self.told = self._told(host, entry, result, chunks)
-            self.statuses = [str(record.status) for record in result.records]
+            self.statuses = [str(record.status) for record in result.invocations]
         left = await still_carrying(mark)
         self.left_in_scratch = [path for path in state.rglob("host_*/*") if "scratch" in path.parts]
         failure = result.failure
@@ -70,7 +69,7 @@ class VaiPort(NexoPort):
             parting=await self._parting(leaving),
         )
 
-    async def _ask(self, host: Host, entry: Entry, chunks: list[Any] | None = None) -> InvocationResult:
+    async def _ask(self, host: Host, entry: Entry, chunks: list[Any] | None = None) -> CallResult:
         return await host.invoke(
             entry.tool,
             entry.given(),
@@ -87,8 +86,8 @@ class VaiPort(NexoPort):
             return "refused"
         return "same" if self._generation(host, entry) == generation else "new"
 
-    def _told(self, host: Host, entry: Entry, result: InvocationResult, chunks: list[Any]) -> str:
-        records = [record.to_json() for record in result.records]
+    def _told(self, host: Host, entry: Entry, result: CallResult, chunks: list[Any]) -> str:
+        records = [record.to_json() for record in result.invocations]
         said = result.failure.to_json() if result.failure else result.value_or_raise()
         notes = [note.text for note in host.journal.recent(entry.plugin_id)]
         calls = [repr(record) for record in host.call_log.records]  # type: ignore[attr-defined]

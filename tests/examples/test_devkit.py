@@ -19,10 +19,10 @@ from plugbay import Host
 from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations.compaction_result import token_estimate
-from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.resources import Gateway
 from plugbay.host.ports import ResumeState
 from plugbay.host.records import MemoryTokens
+from plugbay.host.request import ExportBinding
 from plugbay.sdk.manifests import schemas_of, vai_manifest, vai_program
 from tests.support import commands
 from tests.support.loops import Run
@@ -174,7 +174,7 @@ def test_diffs_are_counted_file_by_file(run: Run, tmp_path: Path) -> None:
 def test_what_is_no_diff_is_an_error_that_the_model_reads(run: Run, tmp_path: Path) -> None:
     async def main(host: Host) -> None:
         done = await host.invoke("diff_stat", {"diff": "good morning"})
-        assert (done.status, done.value()["is_error"], len(done.records)) == ("succeeded", True, 1)
+        assert (done.status, done.value()["is_error"], len(done.invocations)) == ("succeeded", True, 1)
 
     with_devkit(run, tmp_path, main)
 
@@ -218,8 +218,8 @@ def test_without_the_grant_for_its_secret_nothing_is_signed(run: Run, tmp_path: 
         heard.clear()
         done = await host.invoke("run_webhook", EVENT, binding=bound(url))
         assert (done.status, "X-Signature" in heard[0][2]) == ("succeeded", False)
-        assert done.record is not None
-        assert (done.record.narrowed, done.record.permissions["secret_slots"]) == (True, [])
+        assert done.invocation is not None
+        assert (done.invocation.narrowed, done.invocation.permissions["secret_slots"]) == (True, [])
 
     with receiver() as (url, heard):
         with_devkit(run, tmp_path, main, url=url, grant_all=False, grants=["network"])
@@ -233,7 +233,7 @@ def test_a_receiver_that_cannot_is_told_again_and_one_that_will_not_is_not(
 ) -> None:
     async def main(host: Host) -> None:
         done = await host.invoke("run_webhook", EVENT, binding=bound(url))
-        assert (done.status, len(done.records)) == (ending, 1)
+        assert (done.status, len(done.invocations)) == (ending, 1)
 
     with receiver(status or 200) as (url, _):
         if status:
@@ -289,8 +289,8 @@ def test_a_long_conversation_comes_as_a_file_and_ends_the_same(run: Run, tmp_pat
 
     async def main(host: Host) -> None:
         done = await host.invoke("coding_window", request)
-        assert done.record is not None
-        ends.append((done.value_or_raise()["seed_blocks"], done.record.permissions["filesystem"]))
+        assert done.invocation is not None
+        ends.append((done.value_or_raise()["seed_blocks"], done.invocation.permissions["filesystem"]))
 
     with_devkit(run, tmp_path, main)
     with_devkit(run, tmp_path, main, grant_all=False, grants=["network"])
@@ -301,7 +301,7 @@ def test_a_long_conversation_comes_as_a_file_and_ends_the_same(run: Run, tmp_pat
 def test_what_has_to_stay_may_be_too_long(run: Run, tmp_path: Path) -> None:
     async def main(host: Host) -> None:
         done = await host.invoke("coding_window", compaction(conversation(2, 10), 20))
-        assert (done.status, done.record and done.record.error_code) == ("failed", "compactor.no_room")
+        assert (done.status, done.invocation and done.invocation.error_code) == ("failed", "compactor.no_room")
 
     with_devkit(run, tmp_path, main)
 

@@ -15,8 +15,8 @@ from plugbay.host.bindings import MAX_SETTINGS, Bindings, Options
 from plugbay.host.config import settings
 from plugbay.host.config.config import Config, parse
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.invocations.context import ExportBinding
-from plugbay.host.invocations.context import Policy as ExportPolicy
+from plugbay.host.request import ExportBinding
+from plugbay.host.request import Policy as ExportPolicy
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import SandboxRequest

@@ -12,6 +12,7 @@ import pytest
 from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.records import MemoryCallLog
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
@@ -307,7 +308,7 @@ def test_a_bug_of_ours_is_an_internal_failure_and_recorded_as_one(run: Run, tmp_
 
     async def main() -> None:
         async with Host.load(tmp_path, call_log=log) as host:
-            result = await host.calls.attempt("t", ask)
+            result = await host.calls.run(CallRequest("t", make_operation=ask))
             assert result.failure is not None
             assert result.failure.code == Code.INTERNAL
             assert "nobody thought of this" in result.failure.message

@@ -163,5 +163,5 @@ def test_a_script_has_work_done_in_an_invocation(tmp_path: Path) -> None:
     write_vai_plugin(tmp_path)
     with SyncHost.load(tmp_path, grant_all=True) as host:
         result = host.invoke("t", {}, org_id="org_1")
-        assert result.failure is None and result.record is not None
-        assert (result.record.org_id, result.status) == ("org_1", "succeeded")
+        assert result.failure is None and result.invocation is not None
+        assert (result.invocation.org_id, result.status) == ("org_1", "succeeded")

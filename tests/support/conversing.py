@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from plugbay.host.calls.calls import CallResult, InvocationResult
 from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.host.ports import CallRecord, InvocationRecord
+from plugbay.host.request import CallResult
 from plugbay.host.services.llm.openai import OpenAiProvider
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import Failure
@@ -108,7 +108,7 @@ class ScriptedWorkers:
         found = self.bindings.get(binding_id)
         return found[0] if found is not None and found[0].kind == kind and org_id == "org_1" else None
 
-    async def do(self, job: Job) -> InvocationResult:
+    async def do(self, job: Job) -> CallResult:
         if job.binding_id in self.inactive:
             raise WorkRefused("binding.not_active", "off", inactive=True)
         self.jobs.append(job)
@@ -117,7 +117,7 @@ class ScriptedWorkers:
         failure = value if isinstance(value, Failure) else None
         call = CallRecord("call_1", "acme/p", "1.0.0", "vai", bound.export_id, 0.0, 1.0, failure)
         output = None if failure is not None else _CODEC.dump(value)
-        return InvocationResult(CallResult(call, output, _CODEC), (_record(job, bound, failure),))
+        return CallResult(call, output, _CODEC, (_record(job, bound, failure),))
 
 
 def _record(job: Job, bound: BoundExport, failure: Failure | None) -> InvocationRecord:

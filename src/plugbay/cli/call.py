@@ -22,11 +22,11 @@ from plugbay.cli.render.call_view import CallOutcome, CallRequest, Refusal
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
-    from plugbay.host.calls.calls import CallResult
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
+    from plugbay.host.request import CallResult
     from plugbay.wire.strict_json import Malformed
 
 LONGEST = 3600.0

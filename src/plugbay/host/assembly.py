@@ -20,6 +20,7 @@ from plugbay.host.inbound.handler import Services
 from plugbay.host.journal import Journal
 from plugbay.host.ports import Broker
 from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
+from plugbay.host.request import CallRequest
 from plugbay.host.services.actions import Actions, Forward
 from plugbay.host.services.memory import EMBEDDED, AgentMemory, LongTermMemory, VectorRecall
 from plugbay.host.services.network import Fetcher
@@ -180,7 +181,8 @@ def _forward_to_plugins(calls: Calls) -> Forward:
         if entry is None:
             return None
         op = InvokeAction(action, data, round(seconds * 1000))
-        result = await calls.attempt(entry.full_name, lambda _: op, seconds, kind="cli_namespace")
+        request = CallRequest(entry.full_name, kind="cli_namespace", timeout=seconds, make_operation=lambda _: op)
+        result = await calls.run(request)
         if result.failure is not None:
             raise CallFailed(_indirect_failure(result.failure))
         return bytes(result.output)

@@ -30,9 +30,10 @@ from plugbay.host.confinement.policy import (
 )
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.confinement.scratch import Scratch
-from plugbay.host.invocations.context import ExportBinding, execution_class, settings_of
-from plugbay.host.invocations.context import Policy as ExportPolicy
+from plugbay.host.invocations.context import execution_class, settings_of
 from plugbay.host.journal import Journal
+from plugbay.host.request import ExportBinding
+from plugbay.host.request import Policy as ExportPolicy
 from plugbay.host.supervision.instance import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.protected import Protected

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from plugbay.host.assembly import Backends, assemble, register_exports
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings, Options
-from plugbay.host.calls.calls import CallResult, Calls, InvocationResult
+from plugbay.host.calls.calls import Calls
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.catalog.approvals import Approvals, user_state
 from plugbay.host.catalog.catalog import Catalog
@@ -34,7 +34,6 @@ from plugbay.host.events.bus import Stream
 from plugbay.host.events.snapshots import Snapshots
 from plugbay.host.events.subjects import subject_problem
 from plugbay.host.inbound.questions import Questions
-from plugbay.host.invocations.context import InvocationRequest
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus, CallLog, Checkpoints, InvocationLog, Trace
@@ -42,6 +41,7 @@ from plugbay.host.providers.agents import PRIMARY, Agents
 from plugbay.host.providers.plugin_backends import Channels
 from plugbay.host.recording.taps import Taps
 from plugbay.host.records import MemoryCallLog
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.screens.command_lines import CliOutput, CommandLines
 from plugbay.host.screens.screens import Screens
 from plugbay.host.services.actions import Actions
@@ -242,9 +242,8 @@ class Host:
         context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call an export and return its output; raises `CallFailed`."""
-        make_operation = self.calls.with_input({} if input is None else input, context or {})
-        attempt = self.calls.attempt(name, make_operation, timeout)
-        result = await attempt if self._loop is asyncio.get_running_loop() else await self._on_own_loop(attempt)
+        run = self.calls.run(CallRequest(name, input, timeout=timeout, context=context or {}))
+        result = await run if self._loop is asyncio.get_running_loop() else await self._on_own_loop(run)
         return result.value_or_raise()
 
     async def attempt(
@@ -258,10 +257,7 @@ class Host:
         kind: str = "",
     ) -> CallResult:
         """Call an export; a failure is a value here. `kind` distinguishes exports of one name."""
-        make_operation = self.calls.with_input(
-            {} if input is None else input, context or {}, stream=on_progress is not None
-        )
-        return await self._on_own_loop(self.calls.attempt(name, make_operation, timeout, on_progress, kind))
+        return await self.run(CallRequest(name, input, kind, timeout, on_progress, context or {}))
 
     async def ask(
         self,
@@ -273,11 +269,7 @@ class Host:
         on_progress: Callable[[Any], None] | None = None,
     ) -> CallResult:
         """Send an operation as it is to the plugin of an export: a completion, a resource at another address."""
-        return await self._on_own_loop(self.calls.attempt(name, lambda _: op, timeout, on_progress, kind))
-
-    async def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
-        """Start these plugins, or all whose exports are unknown, to learn their exports; returns failures by plugin."""
-        return await self._on_own_loop(self._probe.probe(plugins, timeout))
+        return await self.run(CallRequest(name, None, kind, timeout, on_progress, make_operation=lambda _: op))
 
     async def invoke(
         self,
@@ -287,14 +279,17 @@ class Host:
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
         **fields: Any,
-    ) -> InvocationResult:
-        """Invoke an export; `fields` are those of `InvocationRequest`: ids, the binding, scopes."""
-        request = InvocationRequest(**fields)
-        make_operation = self.calls.with_input({} if input is None else input, {})
-        result = await self._on_own_loop(
-            self.calls.attempt(name, make_operation, timeout, on_progress, request=request)
-        )
-        return InvocationResult(result, tuple(request.records))
+    ) -> CallResult:
+        """Invoke an export; `fields` are those of `CallRequest`: ids, the binding, scopes."""
+        return await self.run(CallRequest(name, input, "", timeout, on_progress, **fields))
+
+    async def run(self, request: CallRequest) -> CallResult:
+        """Run any call, from any loop; a failure is a value here."""
+        return await self._on_own_loop(self.calls.run(request))
+
+    async def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
+        """Start these plugins, or all whose exports are unknown, to learn their exports; returns failures by plugin."""
+        return await self._on_own_loop(self._probe.probe(plugins, timeout))
 
     def stream(
         self,

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plugbay.host.calls.calls import CallResult, InvocationResult
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.discovery.folders import Found
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
+from plugbay.host.request import CallResult
 from plugbay.host.screens.command_lines import CliOutput
 from plugbay.host.screens.screens import Frame, Screen
 from plugbay.host.services.compaction import CompactionOutcome
@@ -139,7 +139,7 @@ class SyncHost:
             if self._loop is not None:  # a stopped host has ended the call already
                 self._run(stream.aclose())
 
-    def invoke(self, name: str, input: Any = None, *, timeout: float | None = None, **fields: Any) -> InvocationResult:
+    def invoke(self, name: str, input: Any = None, *, timeout: float | None = None, **fields: Any) -> CallResult:
         """As `Host.invoke`."""
         return self._run(self.host.invoke(name, input, timeout=timeout, **fields))
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plugbay.host.calls.calls import CallResult
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.host import Host
+from plugbay.host.request import CallResult
 from plugbay.host.sync import SyncHost
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.listing import build_listing

@@ -23,6 +23,7 @@ from plugbay.host.catalog.runtime_exports import CHANGED, RUNTIME_CONTRACTS
 from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.journal import OWN_LINE, Note
+from plugbay.host.request import CallRequest
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.connection import Call, ClientConnection, Transport
 from plugbay.mcp_server.listing import INPUT_ARGUMENT, Listing, build_listing, original_name, takes_object
@@ -277,16 +278,18 @@ class McpServer:
         given = op.input if takes_object(entry.export) else op.input.get(INPUT_ARGUMENT)
         calls, steps = self._host.calls, ProgressCounter()
         # Only MCP servers accept the context that a client sends beside the arguments.
-        made = calls.with_input(given, op.context if entry.spec.contract in RUNTIME_CONTRACTS else {}, stream=True)
+        context = op.context if entry.spec.contract in RUNTIME_CONTRACTS else {}
 
-        def ask(known: Entry) -> PluginOp | Failure:
-            call.forwarded_op = forwarded_op = made(known)
+        def remember(known: Entry) -> PluginOp | Failure:
+            call.forwarded_op = forwarded_op = calls.operation(request, known)
             return forwarded_op
 
+        def on_progress(item: Any) -> None:
+            call.progress(steps.next(item))
+
+        request = CallRequest(entry.full_name, given, "tool", self._timeout, on_progress, context, remember)
         with self._questions.serving(entry.spec.id, call):
-            result = await calls.attempt(
-                entry.full_name, ask, self._timeout, lambda item: call.progress(steps.next(item)), "tool"
-            )
+            result = await calls.run(request)
         answer = _without_stderr(result.failure) or tool_result(entry.export, result.output)
         return errors.to_result(answer) if isinstance(answer, Failure) and _is_for_the_model(entry, answer) else answer
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from plugbay.host.calls import streaming
-from plugbay.host.calls.calls import CallResult
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.ports import CallRecord
+from plugbay.host.request import CallResult
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.loops import Run

@@ -256,14 +256,14 @@ def test_an_invocation_has_the_trace_id_of_its_span(run: Run, tmp_path: Path) ->
 
         result = await host.invoke("t", {}, trace_id=f"tr_{TRACE}")
         span = spans.all()[-1]
-        assert result.record is not None and result.record.trace_id == f"tr_{TRACE}"
-        assert trace_of(span) == TRACE and facts(span)["plugbay.invocation.ids"] == (result.record.invocation_id,)
+        assert result.invocation is not None and result.invocation.trace_id == f"tr_{TRACE}"
+        assert trace_of(span) == TRACE and facts(span)["plugbay.invocation.ids"] == (result.invocation.invocation_id,)
 
         with spans.tracer.start_as_current_span("mine") as mine:
             await host.invoke("t", {}, trace_id=f"tr_{mine.get_span_context().trace_id:032x}")
             assert parent_of(spans.all()[-1]) == f"{mine.get_span_context().span_id:016x}"
             result = await host.invoke("t", {}, trace_id="tr_of_somebody_else")
-            assert result.record is not None and result.record.trace_id == "tr_of_somebody_else"
+            assert result.invocation is not None and result.invocation.trace_id == "tr_of_somebody_else"
             assert parent_of(spans.all()[-1]) == f"{mine.get_span_context().span_id:016x}"
 
     with_host(run, raw_host_of(root, tracer=spans.tracer), main)

@@ -15,11 +15,11 @@ import pytest
 from plugbay import Host
 from plugbay.host.config import settings as settings_files
 from plugbay.host.invocations.attempt import TIMER_ROUNDING, USER, is_over
-from plugbay.host.invocations.context import ExportBinding, Policy
 from plugbay.host.invocations.resources import Gateway
 from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.host.recording.redaction import EXPIRED_TOKENS
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
+from plugbay.host.request import ExportBinding, Policy
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
@@ -81,7 +81,7 @@ def test_a_room_that_gets_too_full_ends_its_invocation(run: Run, tmp_path: Path,
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
         assert result.failure is not None and "too full" in result.failure.message
-        (record,) = result.records
+        (record,) = result.invocations
         assert (record.status, record.error_code) == ("failed", "invocation.scratch_quota_exceeded")
         assert record.status_reason == "scratch_quota_exceeded"
         await until(lambda: not rooms(root))
@@ -172,7 +172,7 @@ def test_a_secret_and_a_token_are_told_to_nobody_however_the_plugin_says_them(
     async def main(host: Host) -> None:
         host.invocations.gateway = Gateway("https://gateway.example", Tokens())
         result = await host.invoke("t", {"how": how}, binding=BOUND, on_progress=heard.append)
-        heard.extend((result.value(), result.failure, result.records, result.failure and result.failure.to_json()))
+        heard.extend((result.value(), result.failure, result.invocations, result.failure and result.failure.to_json()))
         heard.extend((records(host), [item.to_json() for item in records(host)], host.journal.recent("acme/p")))
         heard.extend(host.call_log.records)  # type: ignore[attr-defined]
         assert len(tokens) == 1 and result.status == ("succeeded" if how == "succeed" else "failed")
@@ -328,7 +328,7 @@ def test_what_cannot_be_written_down_is_not_begun(run: Run, tmp_path: Path) -> N
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
         assert result.failure is not None and result.failure.code == Code.UNAVAILABLE
-        assert "db.example" not in result.failure.message and result.records == ()
+        assert "db.example" not in result.failure.message and result.invocations == ()
         assert not (root / "count").exists() and host.journal.counts("host")["record_refused"] >= 1
 
     with_host(run, raw_host_of(root, invocation_log=Full()), main)
@@ -376,9 +376,9 @@ def test_who_asks_is_told_of_each_attempt_before_anything_is_started(run: Run, t
     told: list[InvocationRecord] = []
 
     async def main(host: Host) -> None:
-        result = await host.invoke("t", {}, opened=told.append)
-        assert [record.invocation_id for record in told] == [record.invocation_id for record in result.records]
-        assert [record.status for record in told] == [None] * len(result.records) and len(told) > 1
+        result = await host.invoke("t", {}, on_opened=told.append)
+        assert [record.invocation_id for record in told] == [record.invocation_id for record in result.invocations]
+        assert [record.status for record in told] == [None] * len(result.invocations) and len(told) > 1
 
     with_host(run, host_of(root), main)
 
@@ -414,7 +414,7 @@ def test_a_config_that_does_not_fit_its_schema_never_reaches_the_plugin(run: Run
         for name, config in (("t", {"limit": "ten"}), ("t", {"other": 1}), ("u", {"limit": 1})):
             result = await host.invoke(name, {}, binding=ExportBinding(config=config))
             assert result.failure is not None and result.failure.code == Code.LAUNCH_FAILED
-            assert result.record is not None and result.record.error_code == "binding.invalid_config"
+            assert result.invocation is not None and result.invocation.error_code == "binding.invalid_config"
         assert not (root / "asked").exists()
         result = await host.invoke("t", {}, binding=ExportBinding(config={"limit": 10}))
         assert result.value()["structured_output"] == {"limit": 10}
@@ -428,7 +428,7 @@ def test_a_secret_too_short_to_be_kept_secret_is_refused(run: Run, tmp_path: Pat
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {}, binding=ExportBinding(secrets={"key": "12345"}))
-        assert result.record is not None and result.record.error_code == "binding.secret_too_short"
+        assert result.invocation is not None and result.invocation.error_code == "binding.secret_too_short"
         assert (await host.invoke("t", {}, binding=ExportBinding(secrets={"key": "123456"}))).status == "succeeded"
 
     with_host(run, host_of(root), main)
@@ -449,7 +449,7 @@ def test_what_is_not_granted_is_not_given_and_the_record_says_so(run: Run, tmp_p
         assert context["permissions"] == {"network": "egress", "filesystem": "none"}
         assert context["scratch_dir"] is None and secrets == {}
         assert context["gateway"]["scopes"] == ["runs:write"]
-        (record,) = result.records
+        (record,) = result.invocations
         assert record.narrowed and record.permissions == {
             "network": "egress",
             "filesystem": "none",
@@ -480,7 +480,7 @@ def test_a_token_lives_as_long_as_its_invocation_and_says_what_that_may_do(run: 
             host.invocations.cancel(records(host)[0].invocation_id)
 
         result = await host.invoke("t", {}, on_progress=look, binding=BOUND, session_id="sess_1")
-        (record,) = result.records
+        (record,) = result.invocations
         base_url, claims = seen
         assert base_url == "https://gateway.example"
         assert claims["scopes"] == ["chains:read", "runs:write"] and claims["policy"] == {}

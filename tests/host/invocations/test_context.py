@@ -9,9 +9,9 @@ import pytest
 
 from plugbay.host.config import settings
 from plugbay.host.invocations import context as contexts
-from plugbay.host.invocations.context import Delegation, InvocationRequest, Permissions, Policy, settings_of
+from plugbay.host.invocations.context import Delegation, Permissions, settings_of
 from plugbay.host.ports import InvocationRecord
-from plugbay.model.errors import Code, Failure
+from plugbay.host.request import Policy
 from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 from tests.support.requirements import requirement
 
@@ -93,7 +93,8 @@ def test_the_more_isolated_class_wins(declared: str, floor: str | None, expected
 def test_the_deadline_is_the_least_of_all_limits(
     declared_ms: int, policy_ms: int | None, caller: float | None, seconds: float
 ) -> None:
-    assert contexts.allowed_seconds(export(timeout_ms=declared_ms), Policy(timeout_ms=policy_ms), caller) == seconds
+    terms = contexts.terms(export(timeout_ms=declared_ms), (), Policy(timeout_ms=policy_ms), None)
+    assert terms.allowed_seconds(caller) == seconds
 
 
 @pytest.mark.parametrize(
@@ -107,38 +108,6 @@ def test_moments_are_rfc_3339_in_utc(at: float, text: str) -> None:
 def test_ids_have_their_prefix_and_eighty_bits() -> None:
     assert contexts.new_id("inv", bytes(range(contexts.ID_BYTES))) == "inv_00010203040506070809"
     assert contexts.ID_BYTES * 8 >= 80
-
-
-def test_the_context_of_a_plain_call_is_an_order() -> None:
-    request = contexts.request_from_context(
-        {"session_id": "sess_1", "run_id": None, "delivery_id": "del_1", "attempt": 2}
-    )
-    assert request == InvocationRequest(session_id="sess_1", execution_id="del_1", attempt=2)
-
-
-@pytest.mark.parametrize("name", ["invocation_id", "deadline_at", "gateway", "scratch_dir", "secrets", "binding"])
-def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
-    refused = contexts.request_from_context({name: "x"})
-    assert isinstance(refused, Failure) and refused.code == Code.INVALID_INPUT and name in refused.message
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        InvocationRequest(org_id="a/b"),
-        InvocationRequest(session_id="a:b"),
-        InvocationRequest(chain_id=".."),
-        InvocationRequest(run_id=""),
-        InvocationRequest(trace_id="a b"),
-        InvocationRequest(execution_id="x" * 201),
-        InvocationRequest(org_id=7),  # type: ignore[arg-type]
-        InvocationRequest(attempt=0),
-        InvocationRequest(attempt=True),
-    ],
-)
-def test_a_request_with_invalid_ids_is_refused(given: InvocationRequest) -> None:
-    assert contexts.request_problem(given) is not None
-    assert contexts.request_problem(InvocationRequest(org_id="org_1", execution_id="exec-1.a")) is None
 
 
 @requirement("vai:host-context")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.host.invocations.context import ExportBinding, Policy
+from plugbay.host.request import ExportBinding, Policy
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, alive, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run
@@ -48,7 +48,7 @@ def test_the_plugin_is_told_who_asks_what_it_may_do_and_until_when(run: Run, tmp
         }
         result = await host.invoke("t", {"q": "ü"}, trace_id="tr_1", execution_id="toolx_1", **ids)
         said = result.value_or_raise()["structured_output"]
-        record = result.record
+        record = result.invocation
         assert record is not None and said["input"] == {"q": "ü"} and said["export_id"] == "t"
         assert said["tool_execution_id"] == "toolx_1" and said["config"] == {} and said["secrets"] == {}
         context = said["context"]
@@ -92,7 +92,7 @@ def test_the_record_says_what_was_done_for_whom_and_how_it_ended(run: Run, tmp_p
         binding = ExportBinding("bind_1", org_id="org_1", project_id="proj_1")
         result = await host.invoke("t", {}, binding=binding, session_id="sess_1", chain_id="ch_1", run_id="run_1")
         (record,) = records(host)
-        assert result.records == (record,) and result.status == "succeeded"
+        assert result.invocations == (record,) and result.status == "succeeded"
         told = record.to_json()
         assert {name: told[name] for name in told if name.endswith("_id") and name != "invocation_id"} == {
             "trace_id": record.trace_id,
@@ -130,7 +130,7 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
         await until(lambda: host.plugins()[0].ready >= 1)
         result = await host.invoke("t", {}, timeout=3)
         assert result.failure is not None and result.failure.code == Code.TIMEOUT
-        (record,) = result.records
+        (record,) = result.invocations
         assert (record.status, record.status_reason) == ("cancelled", "deadline_exceeded")
         assert (root / "cancels").read_text() == "deadline_exceeded\n"
         pids.extend(map(int, (root / "pids").read_text().split()))
@@ -151,7 +151,7 @@ def test_a_plugin_whose_own_clock_is_early_has_met_the_same_deadline(run: Run, t
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
-        (record,) = result.records
+        (record,) = result.invocations
         assert result.failure is not None and result.failure.code == Code.TIMEOUT
         assert (record.status, record.status_reason) == ("cancelled", "deadline_exceeded")
 
@@ -183,7 +183,7 @@ def test_what_a_plugin_makes_of_its_grace_counts(
     async def main(host: Host) -> None:
         await until(lambda: host.plugins()[0].ready == 1)
         result = await host.invoke("t", {}, timeout=0.5)
-        (record,) = result.records
+        (record,) = result.invocations
         assert (result.status, record.status) == (status, status)
         assert record.status_reason == ("deadline_exceeded" if status == "cancelled" else None)
         assert (None if result.failure is None else result.failure.code) == code
@@ -212,8 +212,8 @@ def test_an_invocation_is_cancelled_by_its_id(run: Run, tmp_path: Path) -> None:
         result = await task
         assert result.failure is not None and result.failure.code == Code.CANCELLED
         assert result.failure.message == "run_cancelled"
-        assert result.record is not None
-        assert (result.record.status, result.record.status_reason) == ("cancelled", "run_cancelled")
+        assert result.invocation is not None
+        assert (result.invocation.status, result.invocation.status_reason) == ("cancelled", "run_cancelled")
         assert not host.invocations.cancel(record.invocation_id)
         assert not host.invocations.cancel("inv_unknown")
 
@@ -264,7 +264,7 @@ def test_an_invocation_that_is_cancelled_while_it_waits_for_its_turn_never_reach
         waiting = records(host)[1].invocation_id
         assert host.invocations.cancel(waiting)
         result = await second
-        assert result.record is not None and result.record.status_reason == "user_cancelled"
+        assert result.invocation is not None and result.invocation.status_reason == "user_cancelled"
         assert host.invocations.cancel(records(host)[0].invocation_id)
         await first
         assert (root / "count").read_text() == "x"
@@ -289,11 +289,11 @@ def test_what_runs_when_the_host_stops_is_cancelled_and_its_record_is_closed(run
         await host.stop()
         result = await task
         (record,) = records(host)
-        assert result.records == (record,)
+        assert result.invocations == (record,)
         assert (record.status, record.status_reason) == ("cancelled", "host_shutdown")
         assert not rooms(root)
         late = await host.invoke("t", {})
-        assert late.failure is not None and late.failure.code == Code.UNAVAILABLE and late.records == ()
+        assert late.failure is not None and late.failure.code == Code.UNAVAILABLE and late.invocations == ()
 
     run(main)
 
@@ -309,7 +309,7 @@ def test_a_program_that_cannot_be_started_leaves_a_record(run: Run, tmp_path: Pa
         (root / "bin" / "plugin").unlink()
         result = await host.invoke("t", {})
         (record,) = records(host)
-        assert result.records == (record,)
+        assert result.invocations == (record,)
         assert (record.status, record.error_code) == ("failed", Code.LAUNCH_FAILED)
 
     with_host(run, raw_host_of(root), main)
@@ -361,7 +361,7 @@ def test_an_input_that_does_not_fit_never_becomes_an_invocation(run: Run, tmp_pa
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
         assert result.failure is not None and result.failure.code == Code.INVALID_INPUT
-        assert result.record is None and result.status == "failed" and records(host) == []
+        assert result.invocation is None and result.status == "failed" and records(host) == []
         assert (await host.invoke("t", {"q": 1})).status == "succeeded"
 
     with_host(run, raw_host_of(root), main)
@@ -427,8 +427,8 @@ def test_a_binding_narrows_how_much_runs_at_once_and_the_wait_counts_against_the
         await begun.wait()
         second = await host.invoke("t", {}, binding=binding, timeout=0.2)
         assert second.failure is not None and second.failure.code == Code.OVERLOADED
-        assert second.record is not None
-        assert (second.record.status, second.record.status_reason) == ("cancelled", "deadline_exceeded")
+        assert second.invocation is not None
+        assert (second.invocation.status, second.invocation.status_reason) == ("cancelled", "deadline_exceeded")
         free = asyncio.Event()
         other = asyncio.ensure_future(host.invoke("t", {}, on_progress=lambda _: free.set()))
         await free.wait()
@@ -478,8 +478,8 @@ def test_work_whose_time_is_over_never_reaches_a_plugin_that_is_ready_for_it(run
         late = await host.invoke("t", {}, timeout=0)
         assert late.failure is not None and late.failure.code == Code.TIMEOUT
         assert "execution_outcome" not in late.failure.detail
-        assert late.record is not None
-        assert (late.record.status, late.record.status_reason) == ("cancelled", "deadline_exceeded")
+        assert late.invocation is not None
+        assert (late.invocation.status, late.invocation.status_reason) == ("cancelled", "deadline_exceeded")
         assert (await host.invoke("t", {})).status == "succeeded"
         assert (root / "count").read_text() == "xx"
 
@@ -574,7 +574,7 @@ def tool(body, m):
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {}, execution_id="toolx_1")
-        attempts = result.records
+        attempts = result.invocations
         assert result.value_or_raise()["structured_output"] == ["toolx_1", attempts[0].trace_id]
         assert [record.retry_count for record in attempts] == [0, 1, 2]
         assert len({record.invocation_id for record in attempts}) == 3
@@ -597,7 +597,7 @@ def test_work_that_must_not_be_repeated_is_done_once_whatever_the_plugin_says(
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
-        assert result.status == status and len(result.records) == 1
+        assert result.status == status and len(result.invocations) == 1
         assert result.failure is not None
         assert result.failure.detail.get("execution_outcome") == ("unknown" if status == "failed" else None)
         assert (root / "count").read_text() == "x"
@@ -612,7 +612,7 @@ def test_the_last_attempt_is_the_outcome(run: Run, tmp_path: Path) -> None:
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
         assert result.value()["structured_output"] == {"n": 3} and result.value()["is_error"]
-        assert [record.status for record in result.records] == ["succeeded"] * 3
+        assert [record.status for record in result.invocations] == ["succeeded"] * 3
 
     with_host(run, raw_host_of(root), main)
 
@@ -629,7 +629,7 @@ def test_there_is_no_attempt_that_would_begin_after_the_deadline(run: Run, tmp_p
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {}, timeout=PATIENCE)
-        assert result.status == "retryable_failure" and len(result.records) == 1
+        assert result.status == "retryable_failure" and len(result.invocations) == 1
         assert result.failure is not None and result.failure.retry_after_ms == 60000
 
     with_host(run, raw_host_of(root), main)

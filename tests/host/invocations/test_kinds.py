@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.kinds import MAX_CHECKPOINT, MAX_INLINE
 from plugbay.host.invocations.resources import Gateway
 from plugbay.host.ports import ResumeState
 from plugbay.host.records import MemoryCheckpoints, MemoryTokens
+from plugbay.host.request import ExportBinding
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run
@@ -47,7 +47,7 @@ def test_an_output_that_breaks_its_schema_is_no_success(run: Run, tmp_path: Path
         outcome = await host.invoke("t", {})
         assert outcome.failure is not None and outcome.failure.code == Code.PLUGIN_ERROR
         assert path in outcome.failure.message
-        (record,) = outcome.records
+        (record,) = outcome.invocations
         assert (record.status, record.error_code) == ("failed", "tool.invalid_output")
 
     with_host(run, host_of(root), main)
@@ -118,7 +118,7 @@ def test_how_a_delivery_ends_says_whether_it_is_worth_another(
 
     async def main(host: Host) -> None:
         result = await host.invoke("h", {"type": "run.completed"}, timeout=1 if status == "cancelled" else None)
-        assert [record.status for record in result.records] == [status]
+        assert [record.status for record in result.invocations] == [status]
         assert (result.failure is not None and result.failure.retryable) is retryable
 
     with_host(run, host_of(root), main)
@@ -194,7 +194,7 @@ def test_a_seed_that_breaks_a_rule_is_a_failure_and_not_tried_again(run: Run, tm
         unpaired = await host.invoke("c", compaction([{"kind": "tool_call", "tool_call_id": "c1", "name": "t"}]))
         for result, why in ((too_long, "host's estimate"), (unpaired, "has no result")):
             assert result.failure is not None and why in result.failure.message
-            assert [(record.status, record.error_code) for record in result.records] == [
+            assert [(record.status, record.error_code) for record in result.invocations] == [
                 ("failed", "compactor.invalid_seed")
             ]
         good = await host.invoke("c", compaction([block("x" * 1000)], limit=1000))
@@ -218,7 +218,7 @@ def compactor(body, m):
     async def main(host: Host) -> None:
         result = await host.invoke("c", {**compaction([block("x")]), "compaction_id": "cmp_1"})
         assert result.value_or_raise()["summary"]["text"] == "cmp_1"
-        assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
+        assert [record.status for record in result.invocations] == ["retryable_failure", "succeeded"]
 
     with_host(run, raw_host_of(root), main)
 
@@ -246,7 +246,7 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
         result = await host.invoke("x", {"target": target, "trigger": trigger, "policy": policy})
         said = result.value_or_raise()["said"]
         assert said == {"mode": "start", "target": target, "trigger": trigger, "policy": policy, "checkpoint": None}
-        (record,) = result.records
+        (record,) = result.invocations
         assert (record.execution_id, record.session_id, record.chain_id) == ("exec_1", "sess_1", "ch_1")
         assert await host.invocations.checkpoints.load("exec_1") == ResumeState(trigger, CHECKPOINT, "all done")
 
@@ -286,7 +286,7 @@ def test_what_a_harness_goes_on_from_is_a_matter_of_its_fidelity(
         result = await host.invoke("x", {"mode": "resume", "target": {"execution_id": "exec_1"}})
         if expected is None:
             assert result.failure is not None and result.failure.code == Code.NOT_FOUND
-            assert [record.error_code for record in result.records] == ["harness.nothing_to_resume"]
+            assert [record.error_code for record in result.invocations] == ["harness.nothing_to_resume"]
         else:
             said = result.value_or_raise()["said"]
             assert said["mode"] == "resume" and {name: said[name] for name in expected} == expected
@@ -318,7 +318,7 @@ def harness(body, m):
         (root / "go").touch()
         result = await task
         assert result.value_or_raise()["said"] == ["resume", {"kind": "k", "data": 7}]
-        assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
+        assert [record.status for record in result.invocations] == ["retryable_failure", "succeeded"]
 
     with_host(run, raw_host_of(root), main)
 
@@ -339,7 +339,7 @@ def harness(body, m):
 
     async def main(host: Host) -> None:
         result = await host.invoke("x", {}, execution_id="exec_1")
-        assert len(result.records) == (2 if status == "retryable_failure" else 1)
+        assert len(result.invocations) == (2 if status == "retryable_failure" else 1)
         state = await host.invocations.checkpoints.load("exec_1")
         assert state is not None and state.checkpoint == {"kind": "k", "data": 7}
 
@@ -352,7 +352,7 @@ def test_a_harness_without_a_checkpoint_is_never_started_again(run: Run, tmp_pat
 
     async def main(host: Host) -> None:
         result = await host.invoke("x", {})
-        assert result.status == "failed" and len(result.records) == 1 and (root / "count").read_text() == "x"
+        assert result.status == "failed" and len(result.invocations) == 1 and (root / "count").read_text() == "x"
 
     with_host(run, raw_host_of(root), main)
 
@@ -375,7 +375,7 @@ def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: 
         assert state is not None and state.checkpoint is None
         assert host.journal.counts("acme/p")["event_refused"] == 3
         result = await host.invoke("x", {"trigger": {"type": "large"}})
-        assert [record.error_code for record in result.records] == ["harness.invalid_checkpoint"]
+        assert [record.error_code for record in result.invocations] == ["harness.invalid_checkpoint"]
 
     with_host(run, host_of(root), main)
 
@@ -395,7 +395,7 @@ def test_no_org_goes_on_from_what_another_one_left_under_the_same_id(run: Run, t
         own: tuple[dict[str, Any], ...] = ({"org_id": "org_1"}, {"binding": ExportBinding(org_id="org_1")})
         for fields in others:
             refused = await host.invoke("x", resume, **fields)
-            assert refused.record is not None and refused.record.error_code == "harness.nothing_to_resume"
+            assert refused.invocation is not None and refused.invocation.error_code == "harness.nothing_to_resume"
         for fields in own:
             resumed = await host.invoke("x", resume, **fields)
             assert resumed.value_or_raise()["checkpoint"] == {"kind": "k", "data": "org_1"}
@@ -445,7 +445,7 @@ def test_what_a_harness_leaves_is_picked_up_before_its_room_is_gone(run: Run, tm
         await until(lambda: not rooms(root))
         assert host.invocations.artifacts.path(ref["asset_id"]).read_bytes() == b"# Done"
         bad = await host.invoke("x", {"trigger": {"type": "bad"}})
-        assert [record.error_code for record in bad.records] == ["harness.invalid_artifact"]
+        assert [record.error_code for record in bad.invocations] == ["harness.invalid_artifact"]
 
     with_host(run, host_of(root), main)
 
@@ -456,7 +456,7 @@ def test_a_harness_without_a_room_leaves_no_artifacts(run: Run, tmp_path: Path) 
 
     async def main(host: Host) -> None:
         result = await host.invoke("x", {})
-        assert [record.error_code for record in result.records] == ["harness.invalid_artifact"]
+        assert [record.error_code for record in result.invocations] == ["harness.invalid_artifact"]
 
     with_host(run, host_of(root), main)
 

@@ -11,11 +11,11 @@ import pytest
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations import resources
 from plugbay.host.invocations.artifacts import Artifacts
-from plugbay.host.invocations.context import ExportBinding
-from plugbay.host.invocations.resources import ConcurrencyLimits, Resources, release_turns
+from plugbay.host.invocations.resources import Resources, release_turns
 from plugbay.host.journal import Journal
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
+from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
@@ -39,7 +39,7 @@ def shared(tmp_path: Path) -> Resources:
 
 def test_a_turn_for_one_key_only_is_no_turn(run: Run, shared: Resources) -> None:
     async def main() -> None:
-        both: dict[tuple[str, ...], int | None] = {("a",): 2, ("b",): 1, ("c",): None}
+        both: list[tuple[tuple[str, ...], int | None]] = [(("a",), 2), (("b",), 1), (("c",), None)]
         first = await shared.acquire_turns(both, Deadline(5))
         assert isinstance(first, list) and len(first) == 2
         second = await shared.acquire_turns(both, Deadline(0.01))
@@ -49,7 +49,7 @@ def test_a_turn_for_one_key_only_is_no_turn(run: Run, shared: Resources) -> None
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        spare = await shared.acquire_turns({("a",): 2}, Deadline(0.01))
+        spare = await shared.acquire_turns([(("a",), 2)], Deadline(0.01))
         assert isinstance(spare, list)
         release_turns([*first, *spare])
         assert all(line.in_use == 0 for line in first)
@@ -94,19 +94,18 @@ def test_a_binding_must_match_the_export(
     assert problem is None or not any(str(value) in problem.message for value in binding.secrets.values())
 
 
-async def entered(limits: ConcurrencyLimits, *key: str, limit: int = 1, seconds: float = 5) -> ConcurrencyLimit:
-    turn = await limits.acquire(key, limit, seconds)
-    assert isinstance(turn, ConcurrencyLimit)
-    return turn
+async def entered(shared: Resources, *key: str, limit: int = 1, seconds: float = 5) -> ConcurrencyLimit:
+    turns = await shared.acquire_turns([(key, limit)], Deadline(seconds))
+    assert isinstance(turns, list)
+    return turns[0]
 
 
-def test_only_the_same_kind_of_work_waits_for_each_other(run: Run) -> None:
+def test_only_invocations_of_the_same_export_and_org_wait_for_each_other(run: Run, shared: Resources) -> None:
     async def main() -> None:
-        limits = ConcurrencyLimits()
-        first = await entered(limits, "t", "org_1")
-        await entered(limits, "t", "org_2")
-        await entered(limits, "u", "org_1")
-        waiting = asyncio.ensure_future(entered(limits, "t", "org_1"))
+        first = await entered(shared, "t", "org_1")
+        await entered(shared, "t", "org_2")
+        await entered(shared, "u", "org_1")
+        waiting = asyncio.ensure_future(entered(shared, "t", "org_1"))
         await asyncio.sleep(0)
         assert not waiting.done()
         first.release()
@@ -115,36 +114,33 @@ def test_only_the_same_kind_of_work_waits_for_each_other(run: Run) -> None:
     run(main)
 
 
-def test_who_waits_too_long_goes_without(run: Run) -> None:
+def test_an_invocation_that_waits_too_long_is_refused(run: Run, shared: Resources) -> None:
     async def main() -> None:
-        limits = ConcurrencyLimits()
-        await entered(limits, "t")
-        refused = await limits.acquire(("t",), 1, 0.01)
+        await entered(shared, "t")
+        refused = await shared.acquire_turns([(("t",), 1)], Deadline(0.01))
         assert isinstance(refused, Failure) and refused.code == Code.OVERLOADED
 
     run(main)
 
 
-def test_a_limit_changes_when_the_line_is_free(run: Run) -> None:
+def test_a_limit_changes_when_it_is_not_in_use(run: Run, shared: Resources) -> None:
     async def main() -> None:
-        limits = ConcurrencyLimits()
-        turn = await entered(limits, "t", limit=1)
-        assert isinstance(await limits.acquire(("t",), 2, 0.01), Failure)
+        turn = await entered(shared, "t", limit=1)
+        assert isinstance(await shared.acquire_turns([(("t",), 2)], Deadline(0.01)), Failure)
         turn.release()
-        assert (await entered(limits, "t", limit=2)).limit == 2
-        await entered(limits, "t", limit=2)
+        assert (await entered(shared, "t", limit=2)).limit == 2
+        await entered(shared, "t", limit=2)
 
     run(main)
 
 
-def test_unused_limits_are_dropped(run: Run) -> None:
+def test_unused_limits_are_dropped(run: Run, shared: Resources) -> None:
     async def main() -> None:
-        limits = ConcurrencyLimits()
-        busy = await entered(limits, "busy")
+        busy = await entered(shared, "busy")
         for number in range(2 * resources.MAX_KEPT_LIMITS):
-            (await entered(limits, str(number))).release()
-        assert len(limits._limits) <= resources.MAX_KEPT_LIMITS
-        waiting = asyncio.ensure_future(entered(limits, "busy"))
+            (await entered(shared, str(number))).release()
+        assert len(shared._limits) <= resources.MAX_KEPT_LIMITS
+        waiting = asyncio.ensure_future(entered(shared, "busy"))
         await asyncio.sleep(0)
         busy.release()
         await until(waiting.done)

@@ -297,7 +297,7 @@ def test_a_plugin_that_hangs_in_a_call_is_replaced_however_many_calls_wait(
             if contract == "mcp":
                 assert await watched.host.meet("p") == {}
             if contract == "ainb":
-                calls = [watched.host.calls.attempt(name, lambda _: DispatchCli("say", ())) for _ in range(3)]
+                calls = [watched.host.ask(name, DispatchCli("say", ())) for _ in range(3)]
                 codes = {result.failure.code for result in await asyncio.gather(*calls) if result.failure}
                 await until(lambda: "hung" in watched.names())
             else:
@@ -406,7 +406,7 @@ def test_a_plugin_that_never_reads_its_input_is_replaced_when_its_calls_have_run
         times = Timeouts(handshake=15, call=0.4, farewell=0.2, teardown=0.2)
         async with hosting_changed(tmp_path, eager=True, timeouts=times) as watched:
             for _ in range(2):
-                answer = await watched.host.calls.attempt("say", lambda _: DispatchCli("say", ("x" * 100_000,)))
+                answer = await watched.host.ask("say", DispatchCli("say", ("x" * 100_000,)))
                 assert answer.failure is not None and answer.failure.code == Code.TIMEOUT
             await until(lambda: "crashed" in watched.names())
             assert watched.names()[:2] == ["started", "hung"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.host.invocations.context import ExportBinding, Policy
+from plugbay.host.request import ExportBinding, Policy
 from plugbay.host.supervision import per_org
 from plugbay.host.supervision.per_org import PerOrgSupervisor, has_execution_class, has_execution_classes
 from plugbay.model.errors import Code

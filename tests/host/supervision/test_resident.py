@@ -18,6 +18,7 @@ import pytest
 from plugbay import CallFailed, Code, Host
 from plugbay.host.confinement.policy import own_folder
 from plugbay.host.discovery.folders import Found, discover
+from plugbay.host.request import CallRequest
 from plugbay.host.status import PluginStatus
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent, DeliverSnapshot, DispatchCli, PressKey, Render
@@ -725,7 +726,7 @@ def test_a_flood_of_keys_is_bounded_counted_apart_and_the_last_arrive_in_order(r
             dropped = watched.status.counters["keys_dropped"]
             assert dropped > 3_000 and "events_dropped" not in watched.status.counters
             (root / "go").touch()
-            answer = await calls.attempt("keys", lambda _: DispatchCli("keys", ()))
+            answer = await calls.run(CallRequest("keys", make_operation=lambda _: DispatchCli("keys", ())))
             heard = json.loads(base64.b64decode(answer.value()["stdout"]))
             assert heard == sorted(heard) and heard[-64:] == list(range(4_936, 5_000))
             assert len(heard) + dropped == 5_000
@@ -759,7 +760,7 @@ def test_a_key_overtakes_fifty_large_snapshots(run: Run, tmp_path: Path) -> None
             (root / "go").touch()
 
             async def order() -> list[str]:
-                answer = await calls.attempt("order", lambda _: DispatchCli("order", ()))
+                answer = await calls.run(CallRequest("order", make_operation=lambda _: DispatchCli("order", ())))
                 heard: list[str] = json.loads(base64.b64decode(answer.value()["stdout"]))
                 return heard
 
@@ -788,11 +789,11 @@ def test_renders_that_time_out_do_not_end_the_instance_and_late_answers_are_coun
 
     async def main() -> None:
         async with hosting_changed(root, eager=True, sandbox=None) as watched:  # inside, it would have another pid
-            attempt, pid = watched.host.calls.attempt, watched.status.pid
-            narrow = [attempt("s", lambda _: Render("s", 40, 10), 0.1) for _ in range(3)]
+            ask, pid = watched.host.ask, watched.status.pid
+            narrow = [ask("s", Render("s", 40, 10), timeout=0.1) for _ in range(3)]
             results = await asyncio.gather(*narrow)
             assert [result.failure and result.failure.code for result in results] == [Code.TIMEOUT] * 3
-            wide = await attempt("s", lambda _: Render("s", 80, 10))
+            wide = await ask("s", Render("s", 80, 10))
             assert "".join(cell["symbol"] for _, cell in wide.value()["buffer"]["cells"]) == str(pid)
             assert watched.status.counters == {"late_answers": 3}
             assert (watched.state(), watched.status.generation) == (State.RUNNING, 1)
@@ -815,7 +816,7 @@ def test_an_eager_plugin_starts_with_the_host_and_a_lazy_one_with_its_first_requ
             assert watched.state() is state
             assert not watched.host.calls.tell("p", PressKey("s", {})) or mode == "eager"
             assert watched.state() is state
-            answer = await watched.host.calls.attempt("say", lambda _: DispatchCli("say", ("hi",)))
+            answer = await watched.host.ask("say", DispatchCli("say", ("hi",)))
             assert base64.b64decode(answer.value()["stdout"]) == b"say hi\n"
             assert watched.state() is State.RUNNING
 

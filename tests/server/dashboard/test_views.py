@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.calls.calls import CallResult
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
+from plugbay.host.request import CallResult
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure, Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec

@@ -29,8 +29,8 @@ async def main(url: str, folder: Path) -> None:
         async def ask() -> None:
             while True:
                 result = await gateway.invocations.invoke(work)
-                assert result.record is not None
-                os.write(1, f"{result.record.invocation_id} {result.record.status}\n".encode())
+                assert result.invocation is not None
+                os.write(1, f"{result.invocation.invocation_id} {result.invocation.status}\n".encode())
 
         await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
 

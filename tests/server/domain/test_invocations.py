@@ -110,7 +110,7 @@ def test_an_invocation_is_done_with_what_all_sides_allow_and_recorded_with_it(
             assert said["gateway"]["scopes"] == ["runs:read"] and said["secret"] == "***"
             assert said["gateway"]["base_url"] == gateway.settings.base_url
             found = await the_record(gateway)
-            assert found == result.record and found.status == "succeeded" and found.narrowed
+            assert found == result.invocation and found.status == "succeeded" and found.narrowed
             assert found.permissions["gateway_api_scopes"] == ["runs:read"]
             expected = ("tool", "t", binding.id, "acme/p", "1.0.0", "isolated", "org_1", "proj_1")
             assert expected == (
@@ -184,8 +184,8 @@ def test_disabling_a_binding_cancels_what_runs_under_it_and_ends_its_tokens(
             assert (await heard)["token"] == "***"  # nobody is told, not even who asked
             await gateway.bindings.change(OPERATOR, binding.id, {"status": "disabled"})
             result = await running
-            assert result.record is not None
-            assert (result.status, result.record.status_reason) == ("cancelled", BINDING_DISABLED)
+            assert result.invocation is not None
+            assert (result.status, result.invocation.status_reason) == ("cancelled", BINDING_DISABLED)
             with pytest.raises(GatewayError) as caught:
                 await gateway.invocations.invoke(work(binding_id=binding.id))
             assert (caught.value.status, caught.value.code) == (409, "binding.not_active")
@@ -210,9 +210,9 @@ def test_a_binding_that_is_disabled_before_the_first_attempt_calls_it_off_too(
 
             gateway.invocation_log.opened = disabled_first  # type: ignore[method-assign]
             result = await gateway.invocations.invoke(work())
-            assert result.record is not None
-            assert (result.status, result.record.status_reason) == ("cancelled", BINDING_DISABLED)
-            assert result.record.event_count == 0
+            assert result.invocation is not None
+            assert (result.status, result.invocation.status_reason) == ("cancelled", BINDING_DISABLED)
+            assert result.invocation.event_count == 0
 
     run(main)
 

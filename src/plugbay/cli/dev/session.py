@@ -27,11 +27,11 @@ from plugbay.model.errors import Code, Failure, Origin
 
 if TYPE_CHECKING:
     from plugbay.cli.dev.view import View
-    from plugbay.host.calls.calls import CallResult
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.journal import Note
     from plugbay.host.recording.taps import TapStream
+    from plugbay.host.request import CallResult
     from plugbay.model.spec import Export, PluginSpec
 
     MakeHost = Callable[[Found], Host]

@@ -1,7 +1,9 @@
-"""`Calls`: the pipeline of every call: resolve, authorize, lease, call, conclude, record.
+"""`Calls`: the pipeline of every call: resolve, authorize, validate, lease, call, conclude, record.
 
-All calls of plugins go through here: the public API, hooks, channels, language models, vector backends. Each call makes
-exactly one record, however it ends. This is the hot path: a call that needs no waiting awaits nothing but the link.
+All calls of plugins go through `run`: the public API, hooks, channels, language models, vector backends. A call of an
+export with an execution class is an invocation: `invocations` leases and calls, as often as its retry policy allows,
+with a durable record of each attempt. Each call makes exactly one call record, however it ends. This is the hot path: a
+call that needs no waiting awaits nothing but the link.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,13 +21,14 @@ from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
-from plugbay.host.invocations.attempt import failed
-from plugbay.host.invocations.context import ID_BYTES, InvocationRequest, new_id
+from plugbay.host.catalog.plans import Plan, Plans
+from plugbay.host.invocations.context import ID_BYTES, new_id
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.ids import CALL_ID_BYTES, call_ids
 from plugbay.model.operations import Chat
@@ -37,10 +39,7 @@ from plugbay.wire.strict_json import Unencodable
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
-    MakeOperation = Callable[[Entry], PluginOp | Failure]
-    """Makes the operation for an export as it is known now; a `Failure` when that is not possible."""
-
-    Started = Coroutine[Any, Any, CallFinished] | Failure
+    Started = Coroutine[Any, Any, CallFinished | Failure] | Coroutine[Any, Any, CallFinished] | Failure
     """The coroutine to await, or why there is none."""
 
     FindUnknown = Callable[[str, float | None], Coroutine[Any, Any, Failure | None]]
@@ -54,27 +53,7 @@ IDS_AT_ONCE = 64
 LONGEST_CALL = 3600.0
 """Seconds; the upper bound of every timeout."""
 
-
-class CallResult(msgspec.Struct, frozen=True, gc=False):
-    """How one call ended. `output` is JSON bytes; `value()` decodes them."""
-
-    record: CallRecord
-    output: Any
-    codec: MsgspecCodec
-
-    @property
-    def failure(self) -> Failure | None:
-        return self.record.failure
-
-    def value(self) -> Any:
-        """The output as Python values; None when there is none."""
-        return None if self.output is None else self.codec.load(self.output)
-
-    def value_or_raise(self) -> Any:
-        """The output as Python values; raises `CallFailed` when the call failed."""
-        if self.record.failure is not None:
-            raise CallFailed(self.record.failure, self.record.call_id)
-        return None if self.output is None else self.codec.load(self.output)
+NOT_RUNNING = "the host is not running; start it, or use `async with`"
 
 
 class Calls:
@@ -96,6 +75,7 @@ class Calls:
         self.find_unknown: FindUnknown | None = None
         """Starts plugins with unknown exports when a name is not found."""
         self._decisions = decisions
+        self._plans = Plans(decisions)
         self._call_log = call_log
         self._codec = codec
         self._trace = trace
@@ -110,50 +90,29 @@ class Calls:
         """Whether the plugin of this export may be started at all."""
         return policy.admit(entry.spec, self._decisions[entry.spec.id]) is None
 
-    def with_input(self, input: Any, context: Mapping[str, Any], *, stream: bool = False) -> MakeOperation:
-        """Operations with this input, which must be JSON, match the export's schema and not be too large."""
-
-        def make_operation(entry: Entry) -> PluginOp | Failure:
-            try:
-                payload = self._codec.payload(input)
-            except Unencodable as error:
-                return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
-            if len(payload) > MAX_INPUT:
-                return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
-            refusal = entry.check_input(payload, self._codec)
-            if refusal is not None:
-                return refusal
-            return operation(entry.export, msgspec.Raw(payload), self._codec, context, stream)
-
-        return make_operation
-
-    async def attempt(
-        self,
-        name: str,
-        make_operation: MakeOperation,
-        timeout: float | None = None,
-        on_progress: Callable[[Any], None] | None = None,
-        kind: str = "",
-        request: InvocationRequest | None = None,
-    ) -> CallResult:
-        """One call, from name to record; a failure is a value here. `kind` distinguishes exports of one name."""
+    async def run(self, request: CallRequest) -> CallResult:
+        """One call, from name to record; a failure is a value here."""
+        name, timeout = request.name, request.timeout
         if timeout is not None and not isinstance(timeout, int | float):
             raise TypeError(f"timeout is a number of seconds, such as 5 or 0.5, not {timeout!r}")
         started_at, began = time.time(), time.monotonic_ns()
         if self._trace is not None:
             self._trace("host.call")
             self._trace("catalog.resolve")
-        entry = self.catalog.resolve(name, kind)
+        entry = self.catalog.resolve(name, request.kind)
         output, failure = None, None
+        attempts: list[InvocationRecord] = []
         try:
             if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.find_unknown is not None:
-                entry = await self.find_unknown(name, timeout) or self.catalog.resolve(name, kind)
-                timeout = None if timeout is None else max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
-            started = self._start(entry, make_operation, timeout, on_progress, request)
-            if isinstance(started, Failure):
-                failure = started
+                entry = await self.find_unknown(name, timeout) or self.catalog.resolve(name, request.kind)
+                if timeout is not None:
+                    left = max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
+                    request = msgspec.structs.replace(request, timeout=left)
+            started = entry if isinstance(entry, Failure) else self._start(request, entry, attempts)
+            finished = started if isinstance(started, Failure) else await started
+            if isinstance(finished, Failure):
+                failure = finished
             else:
-                finished = await started
                 output, failure = finished.value, finished.failure
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
@@ -162,8 +121,22 @@ class Calls:
             raise
         finally:
             milliseconds = (time.monotonic_ns() - began) // 1000 / 1000
-            record = self._record(name, entry, started_at, milliseconds, failure)
-        return CallResult(record, output, self._codec)
+            record = self._record(name, entry, started_at, milliseconds, failure, attempts)
+        return CallResult(record, output, self._codec, tuple(attempts))
+
+    def operation(self, request: CallRequest, entry: Entry) -> PluginOp | Failure:
+        """The operation for the input of a request, which must be JSON, match the schema and not be too large."""
+        try:
+            payload = self._codec.payload({} if request.input is None else request.input)
+        except Unencodable as error:
+            return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
+        if len(payload) > MAX_INPUT:
+            return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
+        refusal = entry.check_input(payload, self._codec)
+        if refusal is not None:
+            return refusal
+        stream = request.on_progress is not None
+        return operation(entry.export, msgspec.Raw(payload), self._codec, request.context, stream)
 
     def tell(self, plugin_id: str, op: PluginOp) -> bool:
         """Send a notification to a plugin; False when it is not running: a notification starts no process."""
@@ -178,75 +151,51 @@ class Calls:
         """A trace id for an invocation whose request has none."""
         return new_id("tr", os.urandom(ID_BYTES))
 
-    def _start(
-        self,
-        entry: Entry | Failure,
-        make_operation: MakeOperation,
-        timeout: float | None,
-        on_progress: Callable[[Any], None] | None,
-        request: InvocationRequest | None,
-    ) -> Started:
-        """Authorize, make the operation, lease an instance, call it. Returns what to await, not awaited yet."""
-        if isinstance(entry, Failure):
-            return entry
-        if entry.by_invocation:
-            return self._invoke(entry, make_operation, timeout, on_progress, request)
-        plugin_id = entry.spec.id
+    def _make_operation(self, request: CallRequest, entry: Entry) -> PluginOp | Failure:
+        make = request.make_operation
+        return self.operation(request, entry) if make is None else make(entry)
+
+    def _start(self, request: CallRequest, entry: Entry, attempts: list[InvocationRecord]) -> Started:
+        """Authorize, validate, lease, call. Returns what to await, not awaited yet."""
         if self._trace is not None:
             self._trace("policy.authorize")
-        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or make_operation(entry)
+        plan = self._plans.get(entry)
+        op = plan.refusal or self._make_operation(request, entry)
         if isinstance(op, Failure):
             return op
-        supervisor = self.supervisors.get(plugin_id)
+        if entry.by_invocation:
+            return self._invoke(request, plan, op, attempts)
+        supervisor = self.supervisors.get(entry.spec.id)
         if supervisor is None:
-            return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
-        wanted = _default_timeout(supervisor.binding.spec, op) if timeout is None else timeout
-        seconds = min(wanted, LONGEST_CALL)
+            return Failure(Code.UNAVAILABLE, NOT_RUNNING)
+        timeout, spec = request.timeout, supervisor.binding.spec
+        if timeout is None:
+            timeout = spec.timeouts.call if not spec.patience else _patience(spec, op)
+        seconds = min(timeout, LONGEST_CALL)
         lease = supervisor.try_lease()
         if lease is None:
-            return self._call_with_lease(entry, make_operation, op, supervisor, Deadline(seconds), on_progress)
-        return lease.link.call(op, seconds, on_progress, over=lease.release)
+            return self._call_with_lease(request, entry, op, supervisor, Deadline(seconds))
+        return lease.link.call(op, seconds, request.on_progress, over=lease.release)
 
-    def _invoke(
-        self,
-        entry: Entry,
-        make_operation: MakeOperation,
-        timeout: float | None,
-        on_progress: Callable[[Any], None] | None,
-        request: InvocationRequest | None,
-    ) -> Started:
-        """The same for an invocation: it may run with fewer permissions than its manifest requests."""
-        plugin_id = entry.spec.id
-        if self._trace is not None:
-            self._trace("policy.authorize")
-        op = policy.admit(entry.spec, self._decisions[plugin_id]) or make_operation(entry)
-        if isinstance(op, Failure):
-            return op
+    def _invoke(self, request: CallRequest, plan: Plan, op: PluginOp, attempts: list[InvocationRecord]) -> Started:
         assert self.invocations is not None
-        granted = policy.effective(entry.spec, self._decisions[plugin_id])
-        find = functools.partial(self.supervisors.get, plugin_id)
-        return self.invocations.run(entry, op, find, granted, timeout, on_progress, request)
+        find = functools.partial(self.supervisors.get, plan.entry.spec.id)
+        return self.invocations.run(request, plan, op, find, attempts)
 
     async def _call_with_lease(
-        self,
-        entry: Entry,
-        make_operation: MakeOperation,
-        op: PluginOp | Failure,
-        supervisor: Supervisor,
-        deadline: Deadline,
-        on_progress: Callable[[Any], None] | None,
-    ) -> CallFinished:
+        self, request: CallRequest, entry: Entry, op: PluginOp | Failure, supervisor: Supervisor, deadline: Deadline
+    ) -> CallFinished | Failure:
         """Wait for an instance, or for one of this call's own, call it and conclude."""
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
-            return failed(lease)
+            return lease
         try:
             known = self.catalog.current(entry)
             if known is not entry:  # its greeting has changed the export
-                op = known if isinstance(known, Failure) else make_operation(known)
+                op = known if isinstance(known, Failure) else self._make_operation(request, known)
             if isinstance(op, Failure):
-                return failed(op)
-            answer = await lease.link.call(op, deadline.left(), on_progress)
+                return op
+            answer = await lease.link.call(op, deadline.left(), request.on_progress)
             return await lease.conclude(answer, deadline)
         finally:
             lease.release()
@@ -258,6 +207,7 @@ class Calls:
         started_at: float,
         milliseconds: float,
         failure: Failure | None,
+        attempts: list[InvocationRecord],
     ) -> CallRecord:
         if not self._ids:
             self._ids = call_ids(os.urandom(CALL_ID_BYTES * IDS_AT_ONCE))
@@ -276,10 +226,8 @@ class Calls:
         return record
 
 
-def _default_timeout(spec: PluginSpec, op: PluginOp) -> float:
+def _patience(spec: PluginSpec, op: PluginOp) -> float:
     """The contract's timeout for this operation, else the one for any call."""
-    if not spec.patience:
-        return spec.timeouts.call
     name = "Chat.stream" if type(op) is Chat and op.stream else type(op).__name__
     return spec.patience.get(name, spec.timeouts.call)
 
@@ -288,35 +236,3 @@ def _cancelled(entry: Entry | Failure) -> Failure:
     """The failure of a cancelled call; some contracts report it as a timeout."""
     as_timeout = isinstance(entry, Entry) and entry.spec.cancelled_is_timeout
     return Failure(Code.TIMEOUT if as_timeout else Code.CANCELLED, "the caller cancelled the call")
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationResult:
-    """The result of `Host.invoke`; a failure is a value here."""
-
-    call: CallResult
-    records: tuple[InvocationRecord, ...]
-    """One for each attempt, in order; none when the request was refused before the first."""
-
-    @property
-    def record(self) -> InvocationRecord | None:
-        """The record of the last attempt."""
-        return self.records[-1] if self.records else None
-
-    @property
-    def status(self) -> str:
-        """One of the four terminal statuses."""
-        status = None if self.record is None else self.record.status
-        return status or self.call.record.status
-
-    @property
-    def failure(self) -> Failure | None:
-        return self.call.failure
-
-    def value(self) -> Any:
-        """The result as Python values; None when there is none."""
-        return self.call.value()
-
-    def value_or_raise(self) -> Any:
-        """The same; raises `CallFailed` when the invocation failed."""
-        return self.call.value_or_raise()

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
-from plugbay.host.calls.calls import CallResult
+from plugbay.host.request import CallResult
 from plugbay.model.errors import CallFailed, Code, Failure
 
 MAX_WAITING = 10_000

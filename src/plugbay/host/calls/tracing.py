@@ -8,7 +8,7 @@ because it loads OpenTelemetry.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,16 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, S
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from plugbay.contracts.mcp.requests import CONTEXT
-from plugbay.host.calls.calls import CallResult, Calls
+from plugbay.host.calls.calls import Calls
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.runtime_exports import RUNTIME_CONTRACTS
-from plugbay.host.invocations.context import TRACE_PREFIX, InvocationRequest, w3c_trace_id
-from plugbay.host.ports import CallRecord
+from plugbay.host.invocations.context import TRACE_PREFIX, w3c_trace_id
+from plugbay.host.ports import CallRecord, InvocationRecord
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure
 from plugbay.model.operations import GetPrompt, InvokeTool, ReadResource
 
 if TYPE_CHECKING:
-    from plugbay.host.calls.calls import MakeOperation
     from plugbay.model.operations import PluginOp
 
 LONGEST_NAME = 200
@@ -51,30 +51,20 @@ class TracedCalls(Calls):
         super().__init__(*parts)
         self._tracer = tracer
 
-    async def attempt(
-        self,
-        name: str,
-        make_operation: MakeOperation,
-        timeout: float | None = None,
-        on_progress: Callable[[Any], None] | None = None,
-        kind: str = "",
-        request: InvocationRequest | None = None,
-    ) -> CallResult:
+    async def run(self, request: CallRequest) -> CallResult:
         """One call, within its span."""
-        entry = self.catalog.resolve(name, kind)
+        entry = self.catalog.resolve(request.name, request.kind)
         title, facts = _describe(entry)
         span = self._tracer.start_span(title, _parent_of(request), SpanKind.CLIENT, facts)
         token = contexts.attach(trace.set_span_in_context(span))
         try:
-            return await super().attempt(name, _with_trace(make_operation), timeout, on_progress, kind, request)
+            return await super().run(request)
         finally:
             contexts.detach(token)
             if isinstance(entry, Failure):  # the export became known during the call
-                title, facts = _describe(self.catalog.resolve(name, kind))
+                title, facts = _describe(self.catalog.resolve(request.name, request.kind))
                 span.update_name(title)
                 span.set_attributes(facts)
-            if request is not None and request.records:
-                span.set_attribute("plugbay.invocation.ids", [each.invocation_id for each in request.records])
             span.end()
 
     @contextmanager
@@ -91,11 +81,28 @@ class TracedCalls(Calls):
         current = trace.get_current_span().get_span_context()
         return f"{TRACE_PREFIX}{current.trace_id:032x}" if current.is_valid else super().new_trace()
 
+    def _make_operation(self, request: CallRequest, entry: Entry) -> PluginOp | Failure:
+        """The same operation, with the current span in `_meta` where the plugin is an MCP server."""
+        op = super()._make_operation(request, entry)
+        if isinstance(op, InvokeTool | ReadResource | GetPrompt) and entry.spec.contract in RUNTIME_CONTRACTS:
+            # Not a copy: the caller may know its operation by identity.
+            op.context = _with_parent(op.context, carrier_of(trace.get_current_span()))
+        return op
+
     def _record(
-        self, name: str, entry: Entry | Failure, started_at: float, milliseconds: float, failure: Failure | None
+        self,
+        name: str,
+        entry: Entry | Failure,
+        started_at: float,
+        milliseconds: float,
+        failure: Failure | None,
+        attempts: list[InvocationRecord],
     ) -> CallRecord:
-        record = super()._record(name, entry, started_at, milliseconds, failure)
-        _conclude(trace.get_current_span(), record)
+        record = super()._record(name, entry, started_at, milliseconds, failure, attempts)
+        span = trace.get_current_span()
+        _conclude(span, record)
+        if attempts:
+            span.set_attribute("plugbay.invocation.ids", [each.invocation_id for each in attempts])
         return record
 
 
@@ -142,31 +149,18 @@ def _conclude(span: Span, record: CallRecord) -> None:
         span.set_status(Status(StatusCode.ERROR))  # without the message, which may quote the input
 
 
-def _parent_of(request: InvocationRequest | None) -> Context | None:
+def _parent_of(request: CallRequest) -> Context | None:
     """The parent of an invocation's span when it is not in the current trace, such as after a restart of the server.
 
     The original parent has ended by then and only its trace id is known, so the parent is a made-up span id, the same
     for all invocations of the trace. None: the current context.
     """
-    digits = w3c_trace_id((request and request.trace_id) or "")
+    digits = w3c_trace_id(request.trace_id or "")
     if digits is None or int(digits, 16) == trace.get_current_span().get_span_context().trace_id:
         return None
     span_id = int(hashlib.sha256(digits.encode()).hexdigest()[:16], 16)
     parent = SpanContext(int(digits, 16), span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     return trace.set_span_in_context(NonRecordingSpan(parent))
-
-
-def _with_trace(make_operation: MakeOperation) -> MakeOperation:
-    """The same operation, with the current span in `_meta` where the plugin is an MCP server."""
-
-    def traced(entry: Entry) -> PluginOp | Failure:
-        op = make_operation(entry)
-        if isinstance(op, InvokeTool | ReadResource | GetPrompt) and entry.spec.contract in RUNTIME_CONTRACTS:
-            # Not a copy: the caller may know its operation by identity.
-            op.context = _with_parent(op.context, carrier_of(trace.get_current_span()))
-        return op
-
-    return traced
 
 
 def _with_parent(context: Mapping[str, Any], carrier: dict[str, str]) -> Mapping[str, Any]:

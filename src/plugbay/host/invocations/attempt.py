@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ import msgspec
 
 from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
-from plugbay.host.invocations.context import Delegation, ExportBinding
+from plugbay.host.invocations.context import Delegation, Terms
 from plugbay.host.invocations.kinds import Execution
 from plugbay.host.invocations.resources import Resources, release_turns
 from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
-from plugbay.host.supervision.per_org import ISOLATED
 from plugbay.host.supervision.supervisor import Lease, Supervisor
 from plugbay.link.grace import DEADLINE, Grace
 from plugbay.model.errors import Code, Failure, Origin, Outcome
@@ -34,9 +33,10 @@ USER, SHUTDOWN = "user_cancelled", "host_shutdown"
 TIMER_ROUNDING = 0.001
 """Seconds. Event loops round timers to milliseconds, so a wait may end that much before its deadline."""
 
-CANCELLED_BEFORE = "it was cancelled before the plugin was called"
-
 QUOTA = "invocation.scratch_quota_exceeded"
+
+_ABANDONED = Failure(Code.CANCELLED, "the attempt was abandoned")
+_CANCELLED_BEFORE = Failure(Code.CANCELLED, "it was cancelled before the plugin was called")
 
 _STOPPED = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.CRASHED, Code.OVERLOADED, Code.UNAVAILABLE})
 """Codes of a call that ended because it was cancelled; any other failure was reported by the plugin."""
@@ -50,18 +50,16 @@ class Attempt:
         resources: Resources,
         execution: Execution,
         binding: ExportBinding,
-        granted: Iterable[str],
+        terms: Terms,
         deadline: Deadline,
         *,
         trace_id: str,
         retry_count: int,
-        on_progress: Callable[[Any], None] | None = None,
     ) -> None:
         self._resources = resources
         self._execution = execution
         self._binding = binding
         self._deadline = deadline
-        self._on_progress = on_progress
         self._grace = Grace(0.0)
         self._begun = False
         """Whether the record is open and the attempt has gone on."""
@@ -69,6 +67,7 @@ class Attempt:
         """Set until the plugin is called: until then, cancelling this task is enough."""
         self._cancel_reason = ""
         self._lease: Lease | None = None
+        """Set when the plugin is called."""
         self._folder: Path | None = None
         self._abort_failure: Failure | None = None
         """Why the host itself ended the call, such as an exceeded quota."""
@@ -78,22 +77,21 @@ class Attempt:
         self._gateway = resources.gateway
         self.result: Any = None
         """The checked result, when it succeeded."""
-        self.permissions = contexts.effective(execution.entry.export, granted, binding.policy, execution.request.scopes)
-        self.record = self._first_record(trace_id, retry_count, time.time())
+        self._terms = terms
+        self.record = self._first_record(trace_id, retry_count)
 
-    def _first_record(self, trace_id: str, retry_count: int, now: float) -> InvocationRecord:
-        entry, request, binding = self._execution.entry, self._execution.request, self._binding
-        spec, export = entry.spec, entry.export
-        location, least = self._execution.location(), binding.policy.execution_class
+    def _first_record(self, trace_id: str, retry_count: int) -> InvocationRecord:
+        entry, request, binding, terms = self._execution.entry, self._execution.request, self._binding, self._terms
+        location = self._execution.location()
         return InvocationRecord(
             invocation_id=self._resources.make_id("inv"),
             trace_id=trace_id,
-            export_kind=export.kind,
-            export_id=export.name,
-            package_id=spec.id,
-            package_version=spec.version,
+            export_kind=entry.export.kind,
+            export_id=entry.export.name,
+            package_id=entry.spec.id,
+            package_version=entry.spec.version,
             binding_id=binding.binding_id,
-            execution_class=contexts.execution_class(export.facts.get("execution_class"), least),
+            execution_class=terms.execution_class,
             org_id=request.org_id or binding.org_id,
             project_id=request.project_id or binding.project_id,
             session_id=request.session_id or location.get("session_id"),
@@ -101,9 +99,9 @@ class Attempt:
             run_id=request.run_id,
             execution_id=self._execution.execution_id,
             retry_count=retry_count,
-            started_at=contexts.moment(now),
-            permissions=self.permissions.to_json(),
-            narrowed=self.permissions != contexts.requested(export),
+            started_at=contexts.moment(time.time()),
+            permissions=terms.permissions_json,
+            narrowed=terms.narrowed,
             request_bytes=self._execution.size,
         )
 
@@ -126,25 +124,26 @@ class Attempt:
             self._revoking = self._resources.run_in_background(self._revoke())
         return started
 
-    async def run(self, supervisor: Supervisor) -> CallFinished:
+    async def run(self, supervisor: Supervisor) -> CallFinished | Failure:
         """Run the attempt; a failure is a value here."""
         problem = await self._open()
         if problem is not None:
-            return failed(problem)
-        self._grace = Grace(supervisor.binding.spec.timeouts.grace)
-        finished = failed(Failure(Code.CANCELLED, "the attempt was abandoned"))
+            return problem
+        self._grace.seconds = supervisor.binding.spec.timeouts.grace
+        outcome: CallFinished | Failure = _ABANDONED
         try:
-            finished = await self._classify(await self._run(supervisor))
+            outcome = await self._run(supervisor)
+            if isinstance(outcome, Failure):
+                outcome = await self._classify(outcome)
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
-            redacted = failure if self._lease is None else self._lease.instance.redactor.redact_failure(failure)
-            finished = failed(redacted)
+            outcome = failure if self._lease is None else self._lease.instance.redactor.redact_failure(failure)
         except asyncio.CancelledError:
             self._cancel_reason = self._cancel_reason or SHUTDOWN
             raise
         finally:
-            await self._close(finished.failure)
-        return finished
+            await self._close(outcome if isinstance(outcome, Failure) else None)
+        return outcome
 
     async def _open(self) -> Failure | None:
         """Open the record; without a record the attempt does not begin."""
@@ -153,71 +152,96 @@ class Attempt:
         except Exception as error:  # its text is for the operator, not for the caller
             self._resources.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
             return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it was not started", retryable=True)
-        if self._execution.request.opened is not None:
-            self._execution.request.opened(self.record)
+        if self._execution.request.on_opened is not None:
+            self._execution.request.on_opened(self.record)
         return None
 
     # The call.
 
-    async def _run(self, supervisor: Supervisor) -> CallFinished:
-        entry = self._execution.entry
+    async def _run(self, supervisor: Supervisor) -> CallFinished | Failure:
+        """Wait for a turn and an instance, call it, and check its result. Then clean up."""
         if self._cancel_reason:
-            return failed(Failure(Code.CANCELLED, CANCELLED_BEFORE))
+            return _CANCELLED_BEFORE
         self._begun = True
+        entry = self._execution.entry
         problem = self._execution.problem() or self._resources.binding_problem(
             entry.full_name, entry.export, self._binding
         )
         if problem is not None:
-            return failed(problem)
+            return problem
         self._task = asyncio.current_task()
         try:
-            answer = await self._lease_and_call(supervisor)
-            return answer if answer.failure is not None else await self._result(answer)
+            turns = await self._resources.acquire_turns(self._limits(), self._deadline)
+            if isinstance(turns, Failure):
+                return turns
+            try:
+                answer = await self._lease_and_call(supervisor)
+            finally:
+                release_turns(turns)
+            return answer if isinstance(answer, Failure) else await self._check_result(answer)
         except asyncio.CancelledError:
             if not self._cancel_reason or self._task is None:
                 raise
             self._task.uncancel()
-            return failed(Failure(Code.CANCELLED, CANCELLED_BEFORE))
+            return _CANCELLED_BEFORE
         finally:
             self._task = None
-            await (self._revoke() if self._revoking is None else asyncio.shield(self._revoking))
+            if self._revoking is not None:
+                await asyncio.shield(self._revoking)
+            elif self._token is not None:
+                await self._revoke()
             await self._schedule_clean_up()
 
-    async def _lease_and_call(self, supervisor: Supervisor) -> CallFinished:
-        """Wait for a turn and an instance, within the deadline, and call it."""
-        turns = await self._resources.acquire_turns(self._limits, self._deadline)
-        if isinstance(turns, Failure):
-            return failed(turns)
-        try:
-            wanted = supervisor.for_export(
-                self.record.execution_class, self.record.org_id, self._execution.entry.export
-            )
-            lease = wanted.try_lease() or await wanted.lease(self._deadline)
-            if isinstance(lease, Failure):
-                return failed(lease)
-            return await self._prepare_and_call(lease)
-        finally:
-            release_turns(turns)
+    def _limits(self) -> tuple[tuple[tuple[str, ...], int | None], ...]:
+        """Concurrency limits by key: of the binding, and of the export for an org.
 
-    async def _prepare_and_call(self, lease: Lease) -> CallFinished:
-        """Prepare the operation and call; the lease is released in every case."""
-        op: Any = None
+        The binding's limit first: a waiter there must not hold a turn that the org's other bindings could use. An
+        instance never gets more calls at once than its manifest allows.
+        """
+        name, org = self._execution.entry.full_name, self.record.org_id
+        of_binding = (name, org, str(self.record.binding_id))
+        return (of_binding, self._binding.policy.max_concurrency), ((name, org), self._terms.max_concurrency)
+
+    async def _lease_and_call(self, supervisor: Supervisor) -> CallFinished | Failure:
+        """Call an instance with its scratch folder and its token. The lease is released in every case."""
+        record = self.record
+        wanted = supervisor.for_export(record.execution_class, record.org_id, self._execution.entry.export)
+        lease = wanted.try_lease() or await wanted.lease(self._deadline)
+        if isinstance(lease, Failure):
+            return lease
+        watch: asyncio.Task[None] | None = None
         try:
             op = await self._operation(lease)
+            if isinstance(op, Failure):
+                return op
+            self._lease, self._task = lease, None
+            if self._folder is not None:
+                watch = asyncio.get_running_loop().create_task(self._watch(self._folder))
+            answered = False
+            try:
+                answer = await lease.link.call(op, self._deadline.left(), self._on_event, self._grace)
+                answer = await lease.conclude(answer, self._deadline)
+                answered = not self._grace.over
+            finally:
+                if not answered:
+                    lease.abandon()
+            return answer if answer.failure is None else answer.failure
         finally:
-            if op is None or isinstance(op, Failure):
-                lease.release()
-        return failed(op) if isinstance(op, Failure) else await self._call(lease, op)
+            if watch is not None:
+                watch.cancel()
+            lease.release()
 
     async def _operation(self, lease: Lease) -> Any:
         """The operation for this instance, with its scratch folder and its token made, or why there is none."""
         binding, instance = self._binding, lease.instance
-        if self.permissions.filesystem == "scratch" and instance.scratch_folder is not None:
+        if self._terms.permissions.filesystem == "scratch" and instance.scratch_folder is not None:
             made = await self._resources.scratch.open(instance.scratch_folder, self.record.invocation_id)
             if isinstance(made, Failure):
                 return made
             self._folder = made
-        secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
+        secrets = {
+            slot: binding.secrets[slot] for slot in self._terms.permissions.secret_slots if slot in binding.secrets
+        }
         try:
             context = await self._context()
         except Exception as error:  # its text may quote the token
@@ -227,50 +251,19 @@ class Attempt:
         op = await self._execution.operation(common, self._folder)
         if is_over(self._deadline):
             return Failure(Code.TIMEOUT, "the deadline passed before the plugin was called")
-        instance.redactor.learn(secrets, () if self._token is None else (self._token,))
+        if secrets or self._token is not None:
+            instance.redactor.learn(secrets, () if self._token is None else (self._token,))
         return op
-
-    async def _call(self, lease: Lease, op: Any) -> CallFinished:
-        self._lease = lease
-        self._task = None
-        folder = self._folder
-        answered = False
-        watch = None if folder is None else asyncio.get_running_loop().create_task(self._watch(folder))
-        try:
-            answer = await lease.link.call(op, self._deadline.left(), self._on_event, self._grace)
-            answer = await lease.conclude(answer, self._deadline)
-            answered = not self._grace.over
-        finally:
-            if watch is not None:
-                watch.cancel()
-            if not answered:
-                lease.abandon()
-            lease.release()
-        return answer
-
-    @property
-    def _limits(self) -> dict[tuple[str, ...], int | None]:
-        """Concurrency limits by key: of this export for an org, and of its binding where that is lower.
-
-        An instance never gets more calls at once than its manifest allows. Isolated instances serve one invocation
-        each, so they are unlimited unless the manifest declares more than the usual 1.
-        """
-        own = (self._execution.entry.full_name, self.record.org_id)
-        declared = self._execution.entry.export.facts.get("max_concurrency")
-        if self.record.execution_class == ISOLATED and declared == 1:
-            declared = None
-        # The binding's limit first: a waiter there must not hold a turn that the org's other bindings could use.
-        return {(*own, str(self.record.binding_id)): self._binding.policy.max_concurrency, own: declared}
 
     async def _context(self) -> dict[str, Any]:
         ends = time.time() + self._deadline.left()
         delegation = await self._delegate(ends)
         scratch = None if self._folder is None else str(self._folder)
-        return contexts.context_object(self.record, self.permissions, contexts.moment(ends), scratch, delegation)
+        return contexts.context_object(self.record, self._terms.permissions, contexts.moment(ends), scratch, delegation)
 
     async def _delegate(self, ends: float) -> Delegation:
         """A token for the granted scopes; none without a gateway or without granted scopes."""
-        gateway, scopes, record = self._gateway, self.permissions.gateway_api_scopes, self.record
+        gateway, scopes, record = self._gateway, self._terms.permissions.gateway_api_scopes, self.record
         if gateway is None or not scopes:
             return Delegation(None if gateway is None else gateway.base_url)
         claims = contexts.claims(record, scopes, self._execution.token_limits(), time.time(), ends)
@@ -286,10 +279,11 @@ class Attempt:
         problem = self._execution.on_event(event)
         if problem is not None:
             self._resources.journal.note(self.record.package_id, "event_refused", problem)
-        if self._on_progress is None or self._abort_failure is not None:
+        on_progress = self._execution.request.on_progress
+        if on_progress is None or self._abort_failure is not None:
             return
         try:
-            self._on_progress(event)
+            on_progress(event)
         except Exception as error:  # a bug in the caller's callback; the plugin still gets its grace period
             self._abort(Failure(Code.INTERNAL, f"on_progress raised {error!r}"), USER)
 
@@ -302,26 +296,23 @@ class Attempt:
         if self._abort_failure is None and self._begin_cancel(reason):
             self._abort_failure = failure
 
-    async def _result(self, answer: CallFinished) -> CallFinished:
+    async def _check_result(self, answer: CallFinished) -> CallFinished | Failure:
         """The result, redacted and checked."""
         assert self._lease is not None
         folder = self._folder
         why = None if folder is None else await self._resources.scratch.quota_problem(folder)
         if why is not None:
-            return failed(_quota_exceeded(why))
+            return _quota_exceeded(why)
         codec = self._resources.codec
         redacted = self._lease.instance.redactor.redact_value(codec.load(answer.value))
         result = await self._execution.check_result(redacted, folder)
         if isinstance(result, Failure):
-            return failed(result)
+            return result
         self.result = result
-        return CallFinished(0, codec.dump(result))
+        return CallFinished(answer.id, codec.dump(result))
 
-    async def _classify(self, answer: CallFinished) -> CallFinished:
-        """The outcome with its final failure: host aborts and the deadline replace the plugin's report."""
-        failure = answer.failure
-        if failure is None:
-            return answer
+    async def _classify(self, failure: Failure) -> Failure:
+        """The failure to report: host aborts and the deadline replace the plugin's report."""
         if self._abort_failure is not None and failure.code in _STOPPED:
             failure = self._abort_failure
         elif failure.code == Code.CANCELLED and DEADLINE in (self._grace.reason, failure.detail.get("plugin_code")):
@@ -333,8 +324,7 @@ class Attempt:
             failure = self._lease.instance.redactor.redact_failure(failure)
         await self._execution.on_failure(failure)
         named, asked = failure.with_detail(self.record.package_id), self._lease is not None
-        counted = retry.classify(named, self.record.export_kind, self._execution.repeatable, asked=asked)
-        return failed(counted)
+        return retry.classify(named, self.record.export_kind, self._execution.repeatable, asked=asked)
 
     # Clean-up.
 
@@ -384,7 +374,6 @@ class Attempt:
         if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
             self._resources.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
         await self._resources.log.closed(self.record)
-        self._execution.request.records.append(self.record)
 
     def _status(self, failure: Failure | None) -> tuple[str, str | None]:
         """The terminal status and the reason of a cancellation. A result within the grace period is a success."""
@@ -398,11 +387,6 @@ class Attempt:
         if reason and failure.code in _STOPPED:
             return Outcome.CANCELLED, reason
         return failure.outcome, None
-
-
-def failed(failure: Failure) -> CallFinished:
-    """The outcome of a call that failed before or after it was on the wire, so it has no number there."""
-    return CallFinished(0, None, failure)
 
 
 def is_over(deadline: Deadline) -> bool:

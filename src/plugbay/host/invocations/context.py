@@ -1,4 +1,4 @@
-"""The values of an invocation: the request, the binding of its export, its permissions, its time limit, its context.
+"""The values of an invocation: its terms (permissions, execution class, limits), its context and its token.
 
 Pure: clock and randomness come from the caller. A manifest only requests: the permissions of an invocation are
 requested ∩ granted ∩ policy ∩ those of its caller, and a policy can never widen anything.
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from plugbay.host.ports import DEFAULT_ORG, InvocationRecord
+import msgspec
+
+from plugbay.host.ports import InvocationRecord
 from plugbay.host.recording.redaction import SHORTEST
-from plugbay.model.errors import Code, Failure
+from plugbay.host.request import Policy
 from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 
-CLASSES = ("inline", "worker", "isolated")
+ISOLATED = "isolated"
+CLASSES = ("inline", "worker", ISOLATED)
 """Execution classes, from the least to the most isolated."""
 
 LONGEST = 3_600_000
@@ -26,9 +29,6 @@ LONGEST = 3_600_000
 
 ID_BYTES = 10
 """80 random bits."""
-
-MAX_ID = 200
-"""Characters of an id that a caller supplies."""
 
 NO_ACCESS = "none"
 
@@ -46,96 +46,6 @@ def w3c_trace_id(trace_id: str) -> str | None:
 def new_id(prefix: str, entropy: bytes) -> str:
     """`inv_`, `tr_` and the like, with the hex of ten random bytes."""
     return f"{prefix}_{entropy.hex()}"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The restrictions of a binding; None restricts nothing."""
-
-    timeout_ms: int | None = None
-    network: str | None = None
-    gateway_api_scopes: tuple[str, ...] | None = None
-    execution_class: str | None = None
-    max_concurrency: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExportBinding:
-    """One export attached to an org or a project. Secrets are resolved values here."""
-
-    binding_id: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    policy: Policy = field(default_factory=Policy)
-    org_id: str = DEFAULT_ORG
-    project_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationRequest:
-    """The caller's part of an invocation besides the input. Ids that are missing are null for the plugin, or generated.
-
-    `execution_id` is the same over all attempts: the tool_execution_id, delivery_id, compaction_id or execution_id of
-    the four kinds.
-    """
-
-    org_id: str | None = None
-    project_id: str | None = None
-    session_id: str | None = None
-    chain_id: str | None = None
-    run_id: str | None = None
-    trace_id: str | None = None
-    execution_id: str | None = None
-    attempt: int = 1
-    """The number of a hook's delivery attempt, from 1."""
-    scopes: tuple[str, ...] | None = None
-    """Gateway scopes the caller has itself; None: it does not narrow them."""
-    binding: ExportBinding | None = field(default=None, repr=False)
-    """None: as the operator bound the export in plugbay.toml."""
-    opened: Callable[[InvocationRecord], None] | None = field(default=None, compare=False, repr=False)
-    """Called with the record of each attempt when it is open, before a process is started. Must not raise."""
-    stays: bool = False
-    """Whether a cancelled caller waits until the cancelled execution has ended, instead of returning at once."""
-    records: list[InvocationRecord] = field(default_factory=list, compare=False, repr=False)
-    """Filled by the host: the final record of each attempt."""
-
-
-_IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id", "trace_id", "execution_id")
-_ALIASES = {"tool_execution_id": "execution_id", "delivery_id": "execution_id", "compaction_id": "execution_id"}
-
-
-def request_from_context(context: Mapping[str, Any]) -> InvocationRequest | Failure:
-    """The request in the `context` of a plain call: ids, and the `attempt` of a delivery."""
-    given = {_ALIASES.get(name, name): value for name, value in context.items() if value is not None}
-    unknown = next((name for name in given if name not in (*_IDS, "attempt")), None)
-    if unknown is not None:
-        return _invalid_field(unknown, f"is not one of {', '.join((*_IDS, *_ALIASES, 'attempt'))}")
-    return InvocationRequest(**given)
-
-
-def request_problem(request: InvocationRequest) -> Failure | None:
-    """Why a request cannot be used."""
-    if type(request.attempt) is not int or request.attempt < 1:
-        return _invalid_field("attempt", "must be a whole number from 1")
-    for name in _IDS:
-        value = getattr(request, name)
-        problem = None if value is None else id_problem(value)
-        if problem is not None:
-            return _invalid_field(name, problem)
-    return None
-
-
-def id_problem(value: Any) -> str | None:
-    """Why a value cannot be an id: ids are used in paths and URLs."""
-    if not isinstance(value, str) or not value or len(value) > MAX_ID:
-        return f"must be a text of 1 to {MAX_ID} characters"
-    if value in (".", "..") or any(char in "/:\\" or not char.isprintable() or char.isspace() for char in value):
-        return "must have no slash, colon, space or control character"
-    return None
-
-
-def _invalid_field(name: str, why: str) -> Failure:
-    return Failure(Code.INVALID_INPUT, f"the context cannot be used: {name} {why}", detail={"path": f"context.{name}"})
 
 
 # Permissions.
@@ -190,14 +100,40 @@ def execution_class(*classes: str | None) -> str:
     return max((name for name in classes if name is not None), key=CLASSES.index)
 
 
-# Time limits.
+class Terms(msgspec.Struct, frozen=True):
+    """The terms of all invocations of one export under one policy, for callers with the same scopes."""
+
+    permissions: Permissions
+    permissions_json: dict[str, Any]
+    narrowed: bool
+    """Whether the manifest requests more."""
+    execution_class: str
+    max_concurrency: int | None
+    """Concurrent invocations of the export for one org; None: unlimited."""
+    seconds: float
+    """The shortest of the time limits of host, manifest and binding."""
+
+    def allowed_seconds(self, caller: float | None) -> float:
+        """The same with the limit of the caller."""
+        return self.seconds if caller is None else max(0.0, min(self.seconds, caller))
 
 
-def allowed_seconds(export: Export, policy: Policy, caller: float | None) -> float:
-    """The shortest of the limits of the binding, the manifest, the caller and the host."""
-    limits = [LONGEST, export.facts.get("timeout_ms"), policy.timeout_ms]
-    seconds = [ms / 1000 for ms in limits if ms is not None]
-    return max(0.0, min(seconds if caller is None else [*seconds, caller]))
+def terms(export: Export, granted: Iterable[str], policy: Policy, scopes: Iterable[str] | None) -> Terms:
+    """The terms of an invocation."""
+    permissions = effective(export, granted, policy, scopes)
+    isolation = execution_class(export.facts.get("execution_class"), policy.execution_class)
+    declared = export.facts.get("max_concurrency")
+    limits = (LONGEST, export.facts.get("timeout_ms"), policy.timeout_ms)
+    return Terms(
+        permissions,
+        permissions.to_json(),
+        permissions != requested(export),
+        isolation,
+        # Isolated instances serve one invocation each, so they are unlimited unless the manifest declares more than
+        # the usual 1.
+        None if isolation == ISOLATED and declared == 1 else declared,
+        min(ms / 1000 for ms in limits if ms is not None),
+    )
 
 
 def moment(epoch_seconds: float) -> str:

@@ -10,34 +10,33 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from plugbay.host.catalog.catalog import Entry
+from plugbay.host.catalog.plans import Plan
 from plugbay.host.confinement.scratch import Scratch
+from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
 from plugbay.host.invocations.artifacts import Artifacts
-from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt, failed
-from plugbay.host.invocations.context import (
-    ID_BYTES,
-    ExportBinding,
-    InvocationRequest,
-    allowed_seconds,
-    new_id,
-    request_from_context,
-    request_problem,
-)
+from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt
+from plugbay.host.invocations.context import ID_BYTES, Terms, new_id
 from plugbay.host.invocations.kinds import EXECUTIONS, Execution
 from plugbay.host.invocations.resources import Gateway, Resources
 from plugbay.host.journal import Journal
-from plugbay.host.ports import Checkpoints, InvocationLog
+from plugbay.host.ports import Checkpoints, InvocationLog, InvocationRecord
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
+from plugbay.host.request import CallRequest, ExportBinding, Policy, request_problem, with_ids_of_context
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.wire.fast_json import MsgspecCodec
+
+MAX_KEPT_TERMS = 1_024
+"""Terms kept in memory; beyond that they are computed again."""
 
 ARTIFACTS = "artifacts"
 """Folder below the state directory: the artifacts of harnesses."""
@@ -58,15 +57,15 @@ class PendingRequest:
         self.current: Attempt | None = None
         self._cancelled = asyncio.Event()
 
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
     def cancel(self, reason: str) -> bool:
         """Cancel it; there is no further attempt. False when it was cancelled before or has just ended."""
         if self.is_cancelled():
             return False
         self._cancelled.set()
         return self.current is None or self.current.cancel(reason)
-
-    def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
 
     async def pause(self, seconds: float) -> bool:
         """Wait before the next attempt; False when it is cancelled in the meantime."""
@@ -107,7 +106,8 @@ class Invocations:
             checkpoints or MemoryCheckpoints(),
             _make_id,
         )
-        self._pending: dict[asyncio.Task[CallFinished], PendingRequest] = {}
+        self._pending: dict[asyncio.Task[CallFinished | Failure], PendingRequest] = {}
+        self._terms: dict[tuple[int, Policy, tuple[str, ...] | None], tuple[Plan, Terms]] = {}
         self._stopping = False
 
     @property
@@ -157,34 +157,30 @@ class Invocations:
         return False
 
     async def run(
-        self,
-        entry: Entry,
-        op: Any,
-        find: Find,
-        granted: tuple[str, ...],
-        timeout: float | None = None,
-        on_progress: Callable[[Any], None] | None = None,
-        request: InvocationRequest | None = None,
-    ) -> CallFinished:
-        """Run `op`. Without a `request`, the context of `op` is the request. Cancelling the caller cancels the run."""
-        wanted = request_from_context(op.context) if request is None else request
+        self, request: CallRequest, plan: Plan, op: Any, find: Find, attempts: list[InvocationRecord]
+    ) -> CallFinished | Failure:
+        """Run `op`; appends the final record of each attempt to `attempts`. Cancelling the caller cancels the run."""
+        wanted = with_ids_of_context(request) if request.context else request
         if isinstance(wanted, Failure):
-            return failed(wanted)
+            return wanted
         problem = request_problem(wanted)
         if problem is not None:
-            return failed(problem)
+            return problem
+        entry = plan.entry
         binding = wanted.binding or self._bind(entry)
         if isinstance(binding, Failure):
-            return failed(binding)
+            return binding
         kind = EXECUTIONS.get(type(op))
         if kind is None:
-            return failed(Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
-        wanted = replace(wanted, org_id=wanted.org_id or binding.org_id)
+            return Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked")
+        if wanted.org_id is None:
+            wanted = msgspec.structs.replace(wanted, org_id=binding.org_id)
+        terms = self._terms_of(plan, binding.policy, wanted.scopes)
+        deadline = Deadline(terms.allowed_seconds(wanted.timeout))
         pending, execution = PendingRequest(), kind(entry, op, wanted, self._resources)
-        deadline = Deadline(allowed_seconds(entry.export, binding.policy, timeout))
         await execution.load()
-        attempts = self._run_attempts(pending, execution, binding, granted, deadline, find, on_progress)
-        task = asyncio.get_running_loop().create_task(attempts)
+        running = self._run_attempts(pending, execution, binding, terms, deadline, find, attempts)
+        task = asyncio.get_running_loop().create_task(running)
         self._pending[task] = pending
         task.add_done_callback(self._done)
         try:
@@ -196,7 +192,18 @@ class Invocations:
                     await asyncio.wait({task})
             raise
 
-    def _done(self, task: asyncio.Task[CallFinished]) -> None:
+    def _terms_of(self, plan: Plan, policy: Policy, scopes: tuple[str, ...] | None) -> Terms:
+        """The terms of an invocation, computed once for each plan, policy and scopes."""
+        key = (id(plan), policy, scopes)
+        known = self._terms.get(key)
+        if known is None or known[0] is not plan:
+            if len(self._terms) >= MAX_KEPT_TERMS:
+                self._terms.clear()
+            made = contexts.terms(plan.entry.export, plan.granted, policy, scopes)
+            known = self._terms[key] = (plan, made)
+        return known[1]
+
+    def _done(self, task: asyncio.Task[CallFinished | Failure]) -> None:
         del self._pending[task]
         if not task.cancelled() and task.exception() is not None:
             self._resources.journal.note("host", "invocation_failed", repr(task.exception()), level="error")
@@ -206,40 +213,36 @@ class Invocations:
         pending: PendingRequest,
         execution: Execution,
         binding: ExportBinding,
-        granted: tuple[str, ...],
+        terms: Terms,
         deadline: Deadline,
         find: Find,
-        on_progress: Callable[[Any], None] | None,
-    ) -> CallFinished:
+        attempts: list[InvocationRecord],
+    ) -> CallFinished | Failure:
         """Run attempts while a retry is allowed and there is time."""
-        trace_id, attempts = execution.request.trace_id or self._new_trace(), 0
+        trace_id, retries = execution.request.trace_id or self._new_trace(), 0
         while True:
             supervisor = None if self._stopping else find()
             if supervisor is None:
-                why = "the host is not running; start it, or use `async with`"
-                return failed(Failure(Code.UNAVAILABLE, why))
+                return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
             if pending.is_cancelled():
-                return failed(Failure(Code.CANCELLED, "it was cancelled before it began"))
+                return Failure(Code.CANCELLED, "it was cancelled before it began")
             pending.current = attempt = Attempt(
-                self._resources,
-                execution,
-                binding,
-                granted,
-                deadline,
-                trace_id=trace_id,
-                retry_count=attempts,
-                on_progress=on_progress,
+                self._resources, execution, binding, terms, deadline, trace_id=trace_id, retry_count=retries
             )
-            finished = await attempt.run(supervisor)
-            attempts += 1
-            failure = finished.failure
+            outcome = await attempt.run(supervisor)
+            if attempt.record.status is not None:
+                attempts.append(attempt.record)
+            retries += 1
+            failure = outcome if isinstance(outcome, Failure) else None
             retryable = failure is None and execution.is_retryable(attempt.result)
+            if failure is None and not retryable:
+                return outcome
             again = retry.should_retry(
-                execution.entry.export.kind, execution.repeatable, failure, is_retryable=retryable, attempts=attempts
+                execution.entry.export.kind, execution.repeatable, failure, is_retryable=retryable, attempts=retries
             )
-            pause = retry.delay(failure, attempts)
+            pause = retry.delay(failure, retries)
             if not again or pending.is_cancelled() or pause >= deadline.left() or not await pending.pause(pause):
-                return finished
+                return outcome
 
 
 def _make_id(prefix: str) -> str:

@@ -15,9 +15,9 @@ import msgspec
 
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.invocations import artifacts, compaction_result, retry
-from plugbay.host.invocations.context import InvocationRequest, id_problem
 from plugbay.host.invocations.resources import Resources
 from plugbay.host.ports import DEFAULT_ORG, ResumeState
+from plugbay.host.request import CallRequest, id_problem
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
 from plugbay.wire.fast_json import MsgspecCodec
@@ -43,7 +43,7 @@ class Execution:
 
     PREFIX: ClassVar[str] = ""
 
-    def __init__(self, entry: Entry, op: Any, request: InvocationRequest, resources: Resources) -> None:
+    def __init__(self, entry: Entry, op: Any, request: CallRequest, resources: Resources) -> None:
         self.entry = entry
         self.request = request
         self._name = entry.export.name
@@ -215,7 +215,7 @@ class HarnessExecution(Execution):
 
     PREFIX = "exec"
 
-    def __init__(self, entry: Entry, op: Any, request: InvocationRequest, resources: Resources) -> None:
+    def __init__(self, entry: Entry, op: Any, request: CallRequest, resources: Resources) -> None:
         super().__init__(entry, op, request, resources)
         self._resuming = op.request.get("mode", "start") == "resume"
         self._fidelity = entry.export.facts.get("fidelity", "checkpoint")

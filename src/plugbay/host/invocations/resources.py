@@ -6,7 +6,7 @@ It also checks whether a plugin can take what a binding gives it. The course of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -15,11 +15,11 @@ from plugbay.contracts.schemas import compile_schema
 from plugbay.host.catalog.catalog import MAX_LISTED
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations.artifacts import Artifacts
-from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.journal import Journal
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.host.recording.redaction import SHORTEST
+from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
@@ -37,25 +37,6 @@ class Gateway:
     tokens: TokenIssuer
 
 
-class ConcurrencyLimits:
-    """How many invocations may run at once, for each key. A key without running invocations takes no memory."""
-
-    def __init__(self) -> None:
-        self._limits: dict[tuple[str, ...], ConcurrencyLimit] = {}
-
-    async def acquire(self, key: tuple[str, ...], limit: int, seconds: float) -> ConcurrencyLimit | Failure:
-        """Wait for a turn, at most `seconds`; release it with `give`. The limit of a key in use does not change."""
-        turns = self._limits.get(key)
-        if turns is None or (turns.limit != limit and not turns.in_use):
-            if len(self._limits) >= MAX_KEPT_LIMITS:
-                self._limits = {known: turns for known, turns in self._limits.items() if turns.in_use}
-            turns = self._limits[key] = ConcurrencyLimit(limit)
-        if await turns.acquire(seconds) is None:
-            return turns
-        text = f"{turns.limit} invocations of it run already, which is its limit, and none ended in time"
-        return Failure(Code.OVERLOADED, text, retryable=True)
-
-
 @dataclass(slots=True)
 class Resources:
     """What all invocations of a host share."""
@@ -68,9 +49,10 @@ class Resources:
     checkpoints: Checkpoints
     make_id: Callable[[str], str]
     gateway: Gateway | None = None
-    limits: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     """Clean-up that runs on after the caller has its result."""
+    _limits: dict[tuple[str, ...], ConcurrencyLimit] = field(default_factory=dict)
+    """How many invocations may run at once, for each key."""
     _validators: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -81,24 +63,31 @@ class Resources:
         return task
 
     async def acquire_turns(
-        self, limits: Mapping[tuple[str, ...], int | None], deadline: Deadline
+        self, limits: Iterable[tuple[tuple[str, ...], int | None]], deadline: Deadline
     ) -> list[ConcurrencyLimit] | Failure:
         """A turn for each of these keys, or none at all; a key whose limit is None needs no turn."""
         taken: list[ConcurrencyLimit] = []
-        turn: ConcurrencyLimit | Failure | None = None
+        done = False
         try:
-            for key, limit in limits.items():
-                turn = None if limit is None else await self.limits.acquire(key, limit, deadline.left())
-                if isinstance(turn, Failure):
-                    break
-                taken += [] if turn is None else [turn]
-        except BaseException:
-            release_turns(taken)
-            raise
-        if isinstance(turn, Failure):
-            release_turns(taken)
-            return turn
+            for limit in [self._limit(key, most) for key, most in limits if most is not None]:
+                if not limit.try_acquire() and await limit.acquire(deadline.left()) is not None:
+                    text = f"{limit.limit} invocations of it run already, which is its limit, and none ended in time"
+                    return Failure(Code.OVERLOADED, text, retryable=True)
+                taken.append(limit)
+            done = True
+        finally:
+            if not done:
+                release_turns(taken)
         return taken
+
+    def _limit(self, key: tuple[str, ...], most: int) -> ConcurrencyLimit:
+        """The concurrency limit of a key. While it is in use, it does not change."""
+        limit = self._limits.get(key)
+        if limit is None or (limit.limit != most and not limit.in_use):
+            if len(self._limits) >= MAX_KEPT_LIMITS:
+                self._limits = {known: limit for known, limit in self._limits.items() if limit.in_use}
+            limit = self._limits[key] = ConcurrencyLimit(most)
+        return limit
 
     def schema_errors(self, name: str, schema: Any, value: Any) -> list[dict[str, str]]:
         """Where and how `value` breaks a schema. The schema is compiled once for each `name`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from plugbay.host.calls.calls import Calls
 from plugbay.host.config.config import AgentConfig
+from plugbay.host.request import CallRequest
 from plugbay.host.services import compaction, hooks
 from plugbay.host.services.compaction import CompactionOutcome, CompactionPlan, CompactionRequest
 from plugbay.host.services.hooks import HookOutcome
@@ -85,7 +86,9 @@ class Agents:
 
         async def ask(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
             op = RunHook(hook, dict(event), about)
-            result = await self._calls.attempt(full_name(plugin_id, hook), lambda _: op, timeout)
+            result = await self._calls.run(
+                CallRequest(full_name(plugin_id, hook), timeout=timeout, make_operation=lambda _: op)
+            )
             return result.failure if result.failure is not None else result.value()
 
         return ask

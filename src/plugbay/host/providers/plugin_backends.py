@@ -5,12 +5,13 @@ Each holds a name, never a process: every use is a call of its own, so it reache
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from plugbay.host.calls.calls import Calls
 from plugbay.host.calls.streaming import CallStream
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, chunks_of, finish_to_json
 from plugbay.host.services.vectors import VectorMatch, VectorQuery, VectorRecord
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -38,8 +39,13 @@ class _Backend:
         self._full_name = full_name(plugin_id, name)
 
     async def _call(self, op: PluginOp, timeout: float | None = None) -> Any:
-        result = await self._calls.attempt(self._full_name, lambda _: op, timeout)
-        return result.value_or_raise()
+        return (await self._run(op, timeout)).value_or_raise()
+
+    async def _run(
+        self, op: PluginOp, timeout: float | None, on_progress: Callable[[Any], None] | None = None
+    ) -> CallResult:
+        request = CallRequest(self._full_name, None, "", timeout, on_progress, make_operation=lambda _: op)
+        return await self._calls.run(request)
 
 
 class PluginModel(_Backend):
@@ -54,7 +60,7 @@ class PluginModel(_Backend):
         op = Chat(self._name, request.model, request.to_json(), stream=True)
         seen: set[str | None] = set()
         end: Chunk | None = None
-        stream = CallStream(lambda each: self._calls.attempt(self._full_name, lambda _: op, timeout, each))
+        stream = CallStream(lambda each: self._run(op, timeout, each))
         async with aclosing(stream):
             async for chunk in stream:
                 kind = chunk.get("type") if isinstance(chunk, dict) else None

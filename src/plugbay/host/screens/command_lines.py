@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from plugbay.host.calls.calls import Calls
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import DispatchCli
 
@@ -48,9 +49,13 @@ class CommandLines:
         if refusal is not None:
             raise CallFailed(refusal)
         words = list(argv)
-        result = await self._calls.attempt(
-            name, lambda entry: DispatchCli(entry.export.name, words), timeout, kind="cli_namespace"
+        request = CallRequest(
+            name,
+            kind="cli_namespace",
+            timeout=timeout,
+            make_operation=lambda entry: DispatchCli(entry.export.name, words),
         )
+        result = await self._calls.run(request)
         if result.failure is not None:
             raise CallFailed(result.failure, result.record.call_id)
         self._answered(result.record.plugin)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plugbay.host.calls.calls import CallResult, Calls
+from plugbay.host.calls.calls import Calls
 from plugbay.host.catalog.catalog import Entry
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.screens import frames
 from plugbay.host.screens.frames import MAX_CELLS, Cell, Frame
 from plugbay.host.supervision.instance import Deadline
@@ -118,7 +119,9 @@ class Screens:
         try:
             if timeout is None:
                 await self._start(entry)
-            result = await self._calls.attempt(entry.full_name, lambda _: op, timeout, kind="screen")
+            result = await self._calls.run(
+                CallRequest(entry.full_name, kind="screen", timeout=timeout, make_operation=lambda _: op)
+            )
         except asyncio.CancelledError:
             view.due = -math.inf
             raise

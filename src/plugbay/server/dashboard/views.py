@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugbay.host.admin.approval import Inspection
-from plugbay.host.calls.calls import CallResult
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
+from plugbay.host.request import CallResult
 from plugbay.model.errors import Code, Failure, Outcome
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime, Timeouts

@@ -238,7 +238,7 @@ class Compactions:
             result = await self._workers.do(_job(compaction, request))
         except WorkRefused as refused:
             return _failed_result(refused.code, refused.message)
-        invocation_id = None if result.record is None else result.record.invocation_id
+        invocation_id = None if result.invocation is None else result.invocation.invocation_id
         if result.failure is not None:
             return CompactionResult(result.status, error=_error(result.failure), invocation_id=invocation_id)
         return CompactionResult(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.calls.calls import InvocationResult
+from plugbay.host.request import CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import retry_until_stored
@@ -408,10 +408,10 @@ class Dispatcher:
             return {**known, "status": rows.DROPPED, "reason": DISABLED, "completed_at": now}, attempt
         return self._retry_or_give_up(delivery, known, None), attempt
 
-    def _after_result(self, delivery: Delivery, result: InvocationResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _after_result(self, delivery: Delivery, result: CallResult) -> tuple[dict[str, Any], dict[str, Any]]:
         now, failure = self._clock.now(), result.failure
         code = None if failure is None else error_code(failure)
-        invocation_id = None if result.record is None else result.record.invocation_id
+        invocation_id = None if result.invocation is None else result.invocation.invocation_id
         attempt = {"outcome": result.status, "error_code": code, "invocation_id": invocation_id, "ended_at": now}
         known: dict[str, Any] = {"error_code": code, "invocation_id": invocation_id}
         if failure is None:
@@ -454,9 +454,9 @@ def _job(delivery: Delivery, event: Event) -> Job:
     )
 
 
-def _is_transient(result: InvocationResult, failure: Failure) -> bool:
+def _is_transient(result: CallResult, failure: Failure) -> bool:
     """Whether the failure may be temporary, because it came from the host and not from the hook.
 
     A hook that answers `failed` is not called again; neither is one whose answer violates its contract.
     """
-    return result.record is None or failure.origin != "plugin"
+    return result.invocation is None or failure.origin != "plugin"

@@ -11,9 +11,9 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import CallResult
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, retry_until_stored, settle
@@ -64,7 +64,7 @@ class HarnessOutcome:
     status: str
     result: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
-    invoked: InvocationResult | None = None
+    invoked: CallResult | None = None
     """None if it was refused or cut off."""
     refused: WorkRefused | None = None
 

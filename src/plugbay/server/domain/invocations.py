@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import msgspec
 
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.invocations.attempt import USER
-from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
+from plugbay.host.invocations.context import NO_ACCESS
 from plugbay.host.ports import InvocationRecord, ResumeState
+from plugbay.host.request import CallResult, ExportBinding
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.background import Tasks, settle
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
@@ -366,7 +366,7 @@ class Invocations:
 
     async def invoke(
         self, work: Work, on_progress: Callable[[Any], None] | None = None, opened: Opened | None = None
-    ) -> InvocationResult:
+    ) -> CallResult:
         """Run an invocation; raises `GatewayError` if it cannot be started.
 
         Cancelled, it calls the work off and ends when that has ended: its token is dead then, and its process gone.
@@ -445,7 +445,7 @@ class Invocations:
 
     async def _run(
         self, work: Work, snapshot: Snapshot, running: RunningInvocation, on_progress: Callable[[Any], None] | None
-    ) -> InvocationResult:
+    ) -> CallResult:
         def publish(event: Any) -> None:
             self._events.publish(InvocationEvent(EVENT, running.record, event))
             if on_progress is not None:
@@ -467,7 +467,7 @@ class Invocations:
                 attempt=work.attempt,
                 scopes=None if work.scopes is None else tuple(sorted(work.scopes)),
                 binding=snapshot.binding,
-                opened=running.opened,
+                on_opened=running.opened,
                 stays=True,
             )
 
@@ -491,7 +491,7 @@ class Invocations:
             return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, wanted)
 
 
-def refusal_error(result: InvocationResult) -> GatewayError:
+def refusal_error(result: CallResult) -> GatewayError:
     """The error for an invocation that was refused before it had a record."""
     failure = result.failure or Failure(Code.INTERNAL, "nothing was done")
     if failure.code == Code.INVALID_INPUT:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from plugbay.contracts.vai.permissions import SCOPES
 from plugbay.host.invocations.context import CLASSES, LONGEST, NO_ACCESS, Permissions, execution_class, requested
-from plugbay.host.invocations.context import Policy as HostPolicy
+from plugbay.host.request import Policy as HostPolicy
 from plugbay.model.addresses import clean_host
 from plugbay.model.spec import Export
 from plugbay.server.domain.errors import unprocessable

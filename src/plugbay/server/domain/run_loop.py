@@ -246,13 +246,13 @@ class RunTools:
         except WorkRefused as refused:
             return _refused_call(refused.code, f"The tool {call.name} is not available.")
         if result.failure is not None:
-            return _failed_call(call.name, result.failure, result.status, len(result.records))
+            return _failed_call(call.name, result.failure, result.status, len(result.invocations))
         value = result.value()
         if len(msgspec.json.encode(value)) > MAX_BLOCK_BYTES:
             return _refused_call(
-                "tool.output_too_large", f"What {call.name} gave back is too large.", len(result.records)
+                "tool.output_too_large", f"What {call.name} gave back is too large.", len(result.invocations)
             )
-        return ToolOutcome(value, attempts=len(result.records))
+        return ToolOutcome(value, attempts=len(result.invocations))
 
     async def _write(self, run: Run, execution: ToolExecution, answer: ToolOutcome) -> None:
         now = self._clock.now()

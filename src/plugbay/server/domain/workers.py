@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import CallResult
 from plugbay.model.errors import Failure
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
 from plugbay.server.domain.errors import GatewayError
@@ -82,7 +82,7 @@ class Workers(Protocol):
         """An active binding of this kind at this scope; None if there is none."""
         ...
 
-    async def do(self, job: Job) -> InvocationResult:
+    async def do(self, job: Job) -> CallResult:
         """Run a job; raises `WorkRefused`. When cancelled, returns only after the job has ended."""
         ...
 
@@ -128,7 +128,7 @@ class BoundWorkers:
             return None
         return _bound(found)
 
-    async def do(self, job: Job) -> InvocationResult:
+    async def do(self, job: Job) -> CallResult:
         work = Work(
             org_id=job.org_id,
             input=job.input,

@@ -12,9 +12,10 @@ from fastapi import Header, Path, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints
 from starlette.responses import Response
 
-from plugbay.host.calls.calls import LONGEST_CALL, CallResult
+from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.events.subjects import subject_problem
+from plugbay.host.request import CallResult
 from plugbay.model.errors import CallFailed
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running

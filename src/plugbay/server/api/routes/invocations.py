@@ -12,9 +12,9 @@ from fastapi import Depends, Header, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 from starlette.responses import Response
 
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import CallResult
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import HEADER, Router, long_running
@@ -146,11 +146,13 @@ async def _run_invocation(body: InvocationIn, gateway: Gateway, work: Work) -> R
     return _result_response(await gateway.invocations.invoke(work))
 
 
-def _result_response(result: InvocationResult) -> Response:
-    if result.record is None:
+def _result_response(result: CallResult) -> Response:
+    if result.invocation is None:
         raise refusal_error(result)
-    ids = [each.invocation_id for each in result.records]
-    return _outcome_response(result.record, 200, result=result.value(), failure=_failure(result.failure), attempts=ids)
+    ids = [each.invocation_id for each in result.invocations]
+    return _outcome_response(
+        result.invocation, 200, result=result.value(), failure=_failure(result.failure), attempts=ids
+    )
 
 
 async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work: Work) -> Response:
