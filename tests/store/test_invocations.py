@@ -12,6 +12,7 @@ from plugbay.store import invocations
 from plugbay.store.database import Database
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page
+from tests.support.databases import run_write
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -50,13 +51,13 @@ def test_a_record_is_read_back_as_it_was_written_and_closed_once(database_url: s
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
-            await invocations.open(tx, record())
+            await run_write(tx, invocations.opening(record()))
             assert await invocations.get(tx, "inv_1") == record() and await invocations.is_open(tx, "inv_1")
-            assert await invocations.close(tx, ended(record()))
-            assert not await invocations.close(tx, ended(record(), "failed"))
+            assert (await run_write(tx, invocations.closing(ended(record())))).changed
+            assert not (await run_write(tx, invocations.closing(ended(record(), "failed")))).changed
             assert await invocations.get(tx, "inv_1") == ended(record())
             assert not await invocations.is_open(tx, "inv_1") and await invocations.get(tx, "inv_2") is None
-            assert not await invocations.close(tx, ended(record(2)))
+            assert not (await run_write(tx, invocations.closing(ended(record(2))))).changed
         await database.close()
 
     run(main)
@@ -67,8 +68,8 @@ def test_what_is_open_is_closed_together_and_nothing_else(database_url: str, run
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
             for number in (1, 2, 3):
-                await invocations.open(tx, record(number))
-            await invocations.close(tx, ended(record(2)))
+                await run_write(tx, invocations.opening(record(number)))
+            await run_write(tx, invocations.closing(ended(record(2))))
             left = await invocations.close_all(tx, 1_770_000_200.0, "failed", "host_restarted", "host_restarted")
             assert sorted(left) == ["inv_1", "inv_3"]
             closed = await invocations.get(tx, "inv_3")
@@ -93,8 +94,8 @@ def test_a_list_is_narrowed_by_anything_that_was_written_down(database_url: str,
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
             for row in rows:
-                await invocations.open(tx, row)
-            await invocations.close(tx, ended(rows[0]))
+                await run_write(tx, invocations.opening(row))
+            await run_write(tx, invocations.closing(ended(rows[0])))
 
             async def found(org: str | None = None, project: str | None = None, **wanted: Any) -> list[str]:
                 times = {name: wanted.pop(name) for name in ("status", "since", "until") if name in wanted}

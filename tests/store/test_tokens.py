@@ -9,6 +9,7 @@ from plugbay.store import invocations, tokens
 from plugbay.store.database import Database
 from plugbay.store.tokens import TokenRow
 from tests.store.test_invocations import record
+from tests.support.databases import run_write
 from tests.support.loops import Run
 
 ROW = TokenRow(b"\x01" * 32, "inv_1", "bind_1", "org_1", "exec_1", {"scopes": ["runs:read"]}, 1.0, 9.0)
@@ -25,8 +26,8 @@ def test_a_token_is_revoked_by_itself_with_its_invocation_with_its_binding_and_w
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
-            await invocations.open(tx, record(1))
-            await invocations.open(tx, record(2))
+            await run_write(tx, invocations.opening(record(1)))
+            await run_write(tx, invocations.opening(record(2)))
             for row in rows:
                 await tokens.add(tx, row)
 
@@ -38,7 +39,7 @@ def test_a_token_is_revoked_by_itself_with_its_invocation_with_its_binding_and_w
             await tokens.revoke(tx, rows[3].digest, 5.0)
             await tokens.revoke_of_binding(tx, "bind_2", 5.0)
             assert await alive() == [1, 2]
-            await tokens.revoke_of_invocation(tx, "inv_2", 5.0)
+            await run_write(tx, tokens.revoking("inv_2", 5.0))
             assert await alive() == [1] and await tokens.revoke_all(tx, 6.0) == 1 and await alive() == []
             first = await tokens.get(tx, rows[3].digest)
             assert first is not None and first.revoked_at == 5.0  # once; later calls change nothing

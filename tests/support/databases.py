@@ -28,6 +28,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from plugbay.store.database import Tx
+from plugbay.store.statements import Outcome, Write
 from tests.support.patience import PATIENCE
 from tests.support.tiers import first_alone
 
@@ -225,3 +227,9 @@ def _programs() -> Path:
     if not found:
         raise RuntimeError("there is no PostgreSQL; `make setup` installs Debian's package postgresql")
     return found[-1].parent
+
+
+async def run_write(tx: Tx, write: Write) -> Outcome:
+    """Run a statement that `Database.write` takes, in a transaction of the test."""
+    statement, values = write
+    return await statement.run(tx, values)

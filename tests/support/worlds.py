@@ -40,7 +40,7 @@ from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page
 from tests.store.test_invocations import record
 from tests.support.conversing import says, settled
-from tests.support.databases import sqlite_database
+from tests.support.databases import run_write, sqlite_database
 from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.mcp_servers import write_server
 from tests.support.openai_server import OpenAiServer
@@ -213,7 +213,7 @@ class World:
     async def _delegates(self) -> None:
         """Tokens of an invocation that goes on for as long as the world."""
         async with self.gateway.database.transaction() as tx:
-            await invocation_rows.open(tx, record(binding_id=None, project_id="proj_1"))
+            await run_write(tx, invocation_rows.opening(record(binding_id=None, project_id="proj_1")))
         self.ids["invocation_id"] = "inv_1"
         self.tokens["scopeless"] = await self.delegate([])
         self.tokens["delegate"] = await self.delegate(EVERY_SCOPE)

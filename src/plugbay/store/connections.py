@@ -6,13 +6,14 @@ A failure to connect is always `StoreUnavailable`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from plugbay.store.failures import StoreUnavailable
+from plugbay.store.statements import Outcome, Write
 
 Ended = Callable[[bool | None], None]
 """Called once at the end of a transaction: committed (True), rolled back (False), or unknown (None)."""
@@ -62,6 +63,11 @@ class SingleCommit:
             outcome = True
         finally:
             ended(outcome)
+
+    async def write(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit these statements, or none of them."""
+        async with self.transaction(lambda _: None) as connection:
+            return [await statement.run(connection, values) for statement, values in writes]
 
     async def close(self) -> None:
         """Nothing to release."""

@@ -39,6 +39,7 @@ from plugbay.store.connections import SingleCommit, connect
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damage_error, transient_error
 from plugbay.store.metadata import is_settled
 from plugbay.store.migrations import upgrade
+from plugbay.store.statements import Outcome, Write
 
 if TYPE_CHECKING:
     from plugbay.store.sqlite import GroupCommit
@@ -151,6 +152,16 @@ class Database:
                     yield connection
                 finally:
                     self._unit.reset(token)
+
+    async def write(self, *writes: Write) -> list[Outcome]:
+        """Commit these prepared statements, or none of them; as part of an open transaction of the same task."""
+        around = self._current()
+        if around is not None:
+            return [await statement.run(around.connection, values) for statement, values in writes]
+        try:
+            return await self._writer.write(writes)
+        except SQLAlchemyError as error:
+            raise transient_error(error) or damage_error(error) or error from error
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tx]:

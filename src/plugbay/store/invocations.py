@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store.pages import Page, Part, select_page
-from plugbay.store.statements import Prepared
+from plugbay.store.statements import Prepared, Write
 from plugbay.store.tables import INVOCATIONS
 
 EXACT = tuple(
@@ -24,11 +24,11 @@ EXACT = tuple(
 
 _TIMES = ("started_at", "ended_at")
 
-_END = ("status", "status_reason", "error_code", "event_count", "ended_at")
-
 _RUNNING = (INVOCATIONS.c.id == bindparam("invocation"), INVOCATIONS.c.status.is_(None))
 _INSERT = Prepared(insert(INVOCATIONS))
-_CLOSE = Prepared(update(INVOCATIONS).where(*_RUNNING), sets=_END)
+_CLOSE = Prepared(
+    update(INVOCATIONS).where(*_RUNNING), sets=("status", "status_reason", "error_code", "event_count", "ended_at")
+)
 _LOCK = Prepared(select(INVOCATIONS.c.id).where(*_RUNNING).with_for_update())
 
 
@@ -43,15 +43,24 @@ class Wanted:
     until: float | None = None
 
 
-async def open(tx: AsyncConnection, record: InvocationRecord) -> None:
+def opening(record: InvocationRecord) -> Write:
     """Insert a running invocation."""
-    await _INSERT.run(tx, _values(record))
+    values = msgspec.structs.asdict(record)
+    values["id"] = values.pop("invocation_id")
+    values["started_at"] = _seconds(record.started_at)
+    return _INSERT, values
 
 
-async def close(tx: AsyncConnection, record: InvocationRecord) -> bool:
-    """Close it; False when it was closed already or never existed."""
-    values = {name: getattr(record, name) for name in _END} | {"ended_at": _seconds(record.ended_at)}
-    return bool((await _CLOSE.run(tx, {"invocation": record.invocation_id, **values})).changed)
+def closing(record: InvocationRecord) -> Write:
+    """Close it; changes nothing when it was closed already or never existed."""
+    return _CLOSE, {
+        "invocation": record.invocation_id,
+        "status": record.status,
+        "status_reason": record.status_reason,
+        "error_code": record.error_code,
+        "event_count": record.event_count,
+        "ended_at": None if record.ended_at is None else _seconds(record.ended_at),
+    }
 
 
 async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, error_code: str) -> list[str]:
@@ -101,12 +110,6 @@ def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
     return found
 
 
-def _values(record: InvocationRecord) -> dict[str, Any]:
-    values = msgspec.structs.asdict(record)
-    values["id"] = values.pop("invocation_id")
-    return values | {name: _seconds(values[name]) for name in _TIMES}
-
-
 def _record(row: Row[Any]) -> InvocationRecord:
     values = dict(row._mapping)
     values["invocation_id"] = values.pop("id")
@@ -118,5 +121,5 @@ def _text(seconds: float | None) -> str | None:
     return None if seconds is None else moment(seconds + 0.0001)
 
 
-def _seconds(text: str | None) -> float | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC).timestamp()
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).astimezone(UTC).timestamp()

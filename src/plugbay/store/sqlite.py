@@ -18,7 +18,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import aiosqlite
 from sqlalchemy.engine import URL
@@ -28,6 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from plugbay.store import connections
 from plugbay.store.connections import Ended
 from plugbay.store.failures import StoreUnavailable
+from plugbay.store.statements import Outcome, Result, Write
 
 BEGIN = "BEGIN"
 """Takes no lock and reads nothing; the first statement does."""
@@ -39,15 +40,6 @@ NO_WAIT = "PRAGMA busy_timeout=0"
 """Do not wait for locks."""
 
 SAVEPOINT, ROLLBACK, RELEASE = "SAVEPOINT one", "ROLLBACK TO one", "RELEASE one"
-
-
-class Result(NamedTuple):
-    """The result of a statement with all rows; no caller reads more than a page."""
-
-    rows: list[Any]
-    description: Any = None
-    rowcount: int = -1
-    lastrowid: int | None = None
 
 
 class Connection(aiosqlite.Connection):
@@ -63,8 +55,7 @@ class Connection(aiosqlite.Connection):
         return Cursor(self)
 
     async def commit(self) -> None:
-        with _TranslateErrors():
-            await self.run_in_thread(sqlite3.Connection.commit)
+        await self.run_in_thread(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
         await self._small(sqlite3.Connection.rollback)
@@ -77,8 +68,7 @@ class Connection(aiosqlite.Connection):
         try:
             await self.run_steps(WRITE)
         except OperationalError:
-            with _TranslateErrors():
-                await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
+            await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
 
     async def run_in_thread(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run a function in the thread."""
@@ -91,7 +81,10 @@ class Connection(aiosqlite.Connection):
                 self._ended += 1
 
         self._begun += 1
-        return await self._execute(counted)  # type: ignore[no-untyped-call]
+        try:
+            return await self._execute(counted)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as error:
+            raise _translated(error) from error
 
     async def run_small(self, statement: str, parameters: Sequence[Any]) -> Result:
         """Run a statement that reads little, in a transaction; begins one if needed."""
@@ -104,21 +97,30 @@ class Connection(aiosqlite.Connection):
         """Run statements without results, even if the caller is cancelled."""
         await self._small(partial(_run_steps, statements))
 
+    def run_batch(self, batch: Sequence[tuple[str, Sequence[Any]]]) -> list[Result]:
+        """Run these statements behind a savepoint, all or none, now; only while nothing runs in the thread."""
+        try:
+            return _run_batch(self._conn, batch)
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+
+    def is_idle(self) -> bool:
+        """Whether nothing runs in the thread: a cancelled caller leaves its statement running."""
+        return self._begun == self._ended
+
     async def _small(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run directly, unless an abandoned statement is still running in the thread; then queue behind it."""
-        with _TranslateErrors():
-            return work(self._conn) if self._begun == self._ended else await self.run_in_thread(work)
+        if self._begun != self._ended:
+            return await self.run_in_thread(work)
+        try:
+            return work(self._conn)
+        except sqlite3.Error as error:
+            raise _translated(error) from error
 
 
-class _TranslateErrors:
-    """Converts SQLite errors to SQLAlchemy errors, without parameter values, which may be secrets."""
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            raise DBAPIError.instance(None, None, error, sqlite3.Error, hide_parameters=True) from error
+def _translated(error: sqlite3.Error) -> BaseException:
+    """The SQLAlchemy error for a SQLite error, without parameter values, which may be secrets."""
+    return DBAPIError.instance(None, None, error, sqlite3.Error, hide_parameters=True)
 
 
 class Cursor:
@@ -174,6 +176,19 @@ def _run_steps(statements: Sequence[str], connection: sqlite3.Connection) -> Non
         connection.execute(statement)
 
 
+def _run_batch(connection: sqlite3.Connection, batch: Sequence[tuple[str, Sequence[Any]]]) -> list[Result]:
+    connection.execute(SAVEPOINT)
+    try:
+        return [_execute_statement(connection, statement, parameters) for statement, parameters in batch]
+    except BaseException:
+        if connection.in_transaction:  # SQLite has rolled back everything, for instance because the disk is full
+            connection.execute(ROLLBACK)
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute(RELEASE)
+
+
 def _execute_statement(connection: sqlite3.Connection, statement: str, parameters: Any, many: bool = False) -> Result:
     cursor = connection.cursor()
     try:
@@ -200,66 +215,29 @@ def driver_of(tx: AsyncConnection) -> Connection:
 class _Member:
     """One transaction of a group."""
 
-    def __init__(self, ended: Ended) -> None:
-        self._ended = ended
-        self._over: asyncio.Future[Exception | None] | None = None
+    __slots__ = ("ended", "over")
 
-    def join(self) -> None:
-        """Join the group: from now on the transaction ends with it."""
-        self._over = asyncio.get_running_loop().create_future()
+    def __init__(self, ended: Ended | None) -> None:
+        self.ended = ended
+        """Called at the end; None once the transaction is withdrawn from the commit."""
+        self.over: asyncio.Future[Exception | None] | None = None
+        """Set when it joins a group: from then on it ends with it."""
 
     def end(self, error: Exception | None) -> None:
         """The group was committed, or failed with `error`."""
-        assert self._over is not None
         try:
-            self._ended(True if error is None else None)
+            if self.ended is not None:
+                self.ended(True if error is None else None)
         except Exception as failed:  # an error of a callback concerns only its own transaction
             error = error or failed
-        if not self._over.done():
-            self._over.set_result(error)
-
-    async def wait(self) -> None:
-        """Wait for the end of the group; raises the reason if it failed."""
-        error = None if self._over is None else await self._over
-        if error is not None:
-            raise error
+        if self.over is not None and not self.over.done():
+            self.over.set_result(error)
 
     def withdraw(self) -> None:
         """Exclude this transaction from the commit."""
-        self._ended(False)
-        self._ended = lambda _: None
-
-
-class _Group:
-    """Transactions that are committed together."""
-
-    def __init__(self) -> None:
-        self.members: list[_Member] = []
-        self.committing: asyncio.Task[None] | None = None
-
-    def end(self, error: Exception | None) -> None:
-        for member in self.members:
-            member.end(error)
-
-
-class _TimedLock:
-    """A lock with a timeout."""
-
-    def __init__(self, lock: asyncio.Lock, patience: float) -> None:
-        self._lock = lock
-        self._patience = patience
-
-    async def __aenter__(self) -> None:
-        try:
-            # Not `wait_for`: before Python 3.12 it can swallow a cancellation when the lock becomes free at that
-            # moment.
-            async with asyncio.timeout(self._patience):
-                await self._lock.acquire()
-        except TimeoutError:
-            raise StoreUnavailable("too many wait to write to it") from None
-
-    async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
+        if self.ended is not None:
+            self.ended(False)
+        self.ended = None
 
 
 class GroupCommit:
@@ -270,29 +248,71 @@ class GroupCommit:
         self._patience = patience
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
-        self._group: _Group | None = None
-        """The open group."""
+        self._group: list[_Member] | None = None
+        """The transactions that are committed together; None: no group is open."""
+        self._committing: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def transaction(self, ended: Ended) -> AsyncIterator[AsyncConnection]:
         """Commit everything inside, or nothing."""
         member = _Member(ended)
         try:
-            async with _TimedLock(self._turn, self._patience), self._in_savepoint(member) as connection:
-                yield connection
+            await self._take_turn()
+            try:
+                async with self._savepoint(await self._join(member), member) as connection:
+                    yield connection
+            finally:
+                self._turn.release()
         except Exception:
-            await member.wait()
+            await _wait(member)
             raise
-        await member.wait()
+        await _wait(member)
+
+    async def write(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit these statements, or none of them."""
+        member = _Member(None)
+        try:
+            await self._take_turn()
+            try:
+                outcomes = await self._write(await self._join(member), member, writes)
+            finally:
+                self._turn.release()
+        except Exception:
+            await _wait(member)
+            raise
+        await _wait(member)
+        return outcomes
+
+    async def _write(self, connection: AsyncConnection, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
+        driver = driver_of(connection)
+        if not driver.is_idle():
+            async with self._savepoint(connection, member):
+                return [await statement.run(connection, values) for statement, values in writes]
+        batch = [statement.bind(values, connection.dialect) for statement, values in writes]
+        try:
+            results = driver.run_batch([(bound.text, bound.parameters) for bound in batch])
+        except DBAPIError:
+            if not driver.in_transaction:
+                await self._fail_group()
+            raise
+        return [bound.outcome(result) for bound, result in zip(batch, results, strict=True)]
 
     async def close(self) -> None:
         """Close after the queued transactions."""
         async with self._turn:
             await self._discard_connection()
 
+    async def _take_turn(self) -> None:
+        try:
+            # Not `wait_for`: before Python 3.12 it can swallow a cancellation when the lock becomes free at that
+            # moment.
+            async with asyncio.timeout(self._patience):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreUnavailable("too many wait to write to it") from None
+
     @asynccontextmanager
-    async def _in_savepoint(self, member: _Member) -> AsyncIterator[AsyncConnection]:
-        connection = await self._join(member)
+    async def _savepoint(self, connection: AsyncConnection, member: _Member) -> AsyncIterator[AsyncConnection]:
         driver = driver_of(connection)
         try:
             await driver.run_steps(SAVEPOINT)
@@ -307,54 +327,57 @@ class GroupCommit:
             raise
 
     async def _join(self, member: _Member) -> AsyncConnection:
+        """Make a transaction a member of the open group, or of a new one."""
         if self._connection is None:
             self._connection = await connections.open_connection(self._engine)
             await driver_of(self._connection).run_steps(NO_WAIT)
+        loop = asyncio.get_running_loop()
         if self._group is None:
-            self._group = await self._begin_group(self._connection)
-        self._group.members.append(member)
-        member.join()
+            try:
+                await driver_of(self._connection).lock(self._patience)
+            except BaseException:  # after a cancellation it is unknown whether we have the lock
+                await self._discard_connection()
+                raise
+            self._group = []
+            # The commit queues behind the waiting transactions, which thereby join the group.
+            self._committing = loop.create_task(self._commit(self._group))
+        member.over = loop.create_future()
+        self._group.append(member)
         return self._connection
 
-    async def _begin_group(self, connection: AsyncConnection) -> _Group:
-        try:
-            await driver_of(connection).lock(self._patience)
-        except BaseException:  # after a cancellation it is unknown whether we have the lock
-            await self._discard_connection()
-            raise
-        group = _Group()
-        # The commit queues behind the waiting transactions, which thereby join the group.
-        group.committing = asyncio.get_running_loop().create_task(self._commit(group))
-        return group
-
-    async def _commit(self, group: _Group) -> None:
+    async def _commit(self, group: list[_Member]) -> None:
         async with self._turn:
             if self._group is not group:
                 return  # it was lost before
             self._group = None
+            assert self._connection is not None
+            error: Exception | None = None
             try:
-                await self._commit_connection()
-            except Exception as error:
+                if self._connection.in_transaction():  # from SQLAlchemy's view, which does not see prepared statements
+                    await self._connection.commit()
+                else:
+                    await driver_of(self._connection).commit()
+            except Exception as failed:
+                error = failed
                 await self._discard_connection()
-                group.end(error)
-            else:
-                group.end(None)
-
-    async def _commit_connection(self) -> None:
-        assert self._connection is not None
-        if self._connection.in_transaction():  # from SQLAlchemy's view, which does not see prepared statements
-            await self._connection.commit()
-        else:
-            await driver_of(self._connection).commit()
+            for member in group:
+                member.end(error)
 
     async def _fail_group(self) -> None:
         """SQLite rolled back the transaction: all members fail."""
         group, self._group = self._group, None
         await self._discard_connection()
-        if group is not None:
-            group.end(StoreUnavailable("it has given up what it had begun"))
+        for member in group or ():
+            member.end(StoreUnavailable("it has given up what it had begun"))
 
     async def _discard_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connections.discard(connection)
+
+
+async def _wait(member: _Member) -> None:
+    """Wait for the end of the group; raises the reason if it failed."""
+    error = None if member.over is None else await member.over
+    if error is not None:
+        raise error

@@ -23,6 +23,15 @@ from plugbay.store.metadata import is_settled
 Statement = Select[Any] | UpdateBase
 
 
+class Result(NamedTuple):
+    """The result of a statement on SQLite with all rows; no caller reads more than a page."""
+
+    rows: list[Any]
+    description: Any = None
+    rowcount: int = -1
+    lastrowid: int | None = None
+
+
 class Outcome(NamedTuple):
     """Rows by column name, and the number of changed rows."""
 
@@ -52,38 +61,55 @@ class Prepared:
             result = await tx.execute(self._postgresql, values)
             rows = [dict(row) for row in result.mappings()] if result.returns_rows else []
             return Outcome(rows, result.rowcount)
+        from plugbay.store.sqlite import driver_of  # its driver is an extra
+
+        bound = self.bind(values, tx.dialect)
+        return bound.outcome(await driver_of(tx).run_small(bound.text, bound.parameters))
+
+    def bind(self, values: Mapping[str, Any], dialect: Dialect) -> Bound:
+        """The statement for SQLite, with a value for each parameter."""
         if self._sqlite is None:
-            self._sqlite = _Compiled(self._statement, self._sets, tx.dialect)
-        return await self._sqlite.run(tx, values)
+            self._sqlite = _Compiled(self._statement, self._sets, dialect)
+        compiled = self._sqlite
+        parameters = [values[name] if way is None else way(values[name]) for name, way in compiled.to_sql]
+        return Bound(compiled.text, parameters, compiled.from_sql)
+
+
+Write = tuple[Prepared, Mapping[str, Any]]
+"""A statement to run, and its values."""
+
+
+class Bound(NamedTuple):
+    """A statement for SQLite with its parameters."""
+
+    text: str
+    parameters: list[Any]
+    from_sql: list[tuple[str, Any]]
+
+    def outcome(self, result: Result) -> Outcome:
+        """The outcome, with the values of rows converted."""
+        rows = [
+            {name: found if way is None else way(found) for (name, way), found in zip(self.from_sql, row, strict=True)}
+            for row in result.rows
+        ]
+        return Outcome(rows, result.rowcount)
 
 
 class _Compiled:
     """The statement compiled for SQLite, with converters for values."""
 
     def __init__(self, statement: Statement, sets: Sequence[str], dialect: Dialect) -> None:
-        from plugbay.store.sqlite import driver_of  # its driver is an extra
-
         compiled = statement.compile(dialect=dialect, column_keys=sets or None)
         assert compiled.positiontup is not None
-        self._driver_of = driver_of
-        self._text = str(compiled)
-        self._to_sql = [
+        self.text = str(compiled)
+        self.to_sql = [
             (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
             for name in compiled.positiontup
         ]
-        self._from_sql = [
+        self.from_sql = [
             (column.name, column.type.dialect_impl(dialect).result_processor(dialect, None))
             for column in statement.exported_columns
         ]
-
-    async def run(self, tx: AsyncConnection, values: Mapping[str, Any]) -> Outcome:
-        there = [values[name] if way is None else way(values[name]) for name, way in self._to_sql]
-        answer = await self._driver_of(tx).run_small(self._text, there)
-        rows = [
-            {name: found if way is None else way(found) for (name, way), found in zip(self._from_sql, row, strict=True)}
-            for row in answer.rows
-        ]
-        return Outcome(rows, answer.rowcount)
 
 
 async def insert_new(tx: AsyncConnection, table: Table, values: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.statements import Prepared, insert_new
+from plugbay.store.statements import Prepared, Write, insert_new
 from plugbay.store.tables import SPENDING, TOKENS
 
 _ALIVE = TOKENS.c.revoked_at.is_(None)
@@ -51,9 +51,9 @@ async def revoke(tx: AsyncConnection, digest: bytes, at: float) -> None:
     await _REVOKE.run(tx, {"token": digest, "revoked_at": at})
 
 
-async def revoke_of_invocation(tx: AsyncConnection, invocation_id: str, at: float) -> None:
+def revoking(invocation_id: str, at: float) -> Write:
     """Revoke all tokens of an invocation."""
-    await _REVOKE_OF_INVOCATION.run(tx, {"invocation": invocation_id, "revoked_at": at})
+    return _REVOKE_OF_INVOCATION, {"invocation": invocation_id, "revoked_at": at}
 
 
 async def revoke_of_binding(tx: AsyncConnection, binding_id: str, at: float) -> None:

@@ -15,6 +15,7 @@ from plugbay.store import invocations as invocation_rows
 from tests.store.test_invocations import record
 from tests.support.clocks import TurnedClock
 from tests.support.dashboards import stranger_to, text_of, visitor_of
+from tests.support.databases import run_write
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 
@@ -161,7 +162,7 @@ def test_a_plugins_own_token_sees_no_pages(sqlite_url: str, tmp_path: Path, run:
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
             await make_org(gateway)
             async with gateway.database.transaction() as tx:
-                await invocation_rows.open(tx, record(binding_id=None, project_id="proj_1"))
+                await run_write(tx, invocation_rows.opening(record(binding_id=None, project_id="proj_1")))
             now = gateway.clock.now()
             claims: dict[str, Any] = {
                 "invocation_id": "inv_1",

@@ -31,6 +31,7 @@ from plugbay.store.tables import TOKENS
 from tests.server.domain.test_orgs import MINE, OTHER, PROJECT, code_of
 from tests.store.test_invocations import ended, record
 from tests.support.clocks import TurnedClock
+from tests.support.databases import run_write
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -53,7 +54,7 @@ def claims(clock: TurnedClock, number: int = 1, **fields: Any) -> dict[str, Any]
 
 async def opened(gateway: Gateway, number: int = 1) -> None:
     async with gateway.database.transaction() as tx:
-        await invocations.open(tx, record(number, binding_id=None))
+        await run_write(tx, invocations.opening(record(number, binding_id=None)))
 
 
 async def refused(gateway: Gateway, token: str) -> str:

@@ -34,12 +34,11 @@ from plugbay.server.domain.invocations import (
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.store import invocations as rows
-from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
+from plugbay.store.statements import Outcome, Write
 from tests.examples.test_devkit import receiver
 from tests.server.domain.test_credentials import claims, refused
 from tests.store.test_invocations import ended, record
@@ -402,14 +401,14 @@ def test_an_end_that_cannot_be_written_down_is_written_down_later_and_told_once(
             watch = gateway.invocation_events.subscribe(lambda event: True)
             assert watch is not None
             await gateway.invocation_log.opened(OPENED)
-            close, away = rows.close, True
+            write, away = gateway.database.write, True
 
-            async def closing(tx: Tx, told: InvocationRecord) -> bool:
+            async def write_later(*writes: Write) -> list[Outcome]:
                 if away:
                     raise StoreUnavailable("it is away")
-                return await close(tx, told)
+                return await write(*writes)
 
-            monkeypatch.setattr(rows, "close", closing)
+            monkeypatch.setattr(gateway.database, "write", write_later)
             await gateway.invocation_log.closed(ended(OPENED))
             assert (await gateway.invocations.get(OPERATOR, "inv_1")).status is None
             away = False

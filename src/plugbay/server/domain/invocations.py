@@ -161,8 +161,7 @@ class SqlInvocationLog:
     async def opened(self, record: InvocationRecord) -> None:
         """Record the start; raises if that is not possible."""
         try:
-            async with self._database.transaction() as tx:
-                await rows.open(tx, record)
+            await self._database.write(rows.opening(record))
         except StoreUnavailable:
             # The commit may have succeeded. The invocation does not start, so close the row if it exists.
             self._close_later(
@@ -212,15 +211,13 @@ class SqlInvocationLog:
 
     async def _close(self, record: InvocationRecord) -> bool:
         """Close one row; False if the database is unavailable."""
-        now = self._clock.now()
+        revoking = token_rows.revoking(record.invocation_id, self._clock.now())
         try:
-            async with self._database.transaction() as tx:
-                first = await rows.close(tx, record)
-                await token_rows.revoke_of_invocation(tx, record.invocation_id, now)
+            closed, _ = await self._database.write(rows.closing(record), revoking)
         except StoreUnavailable as error:
             LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
             return False
-        if first:
+        if closed.changed:
             self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
             self._events.publish(InvocationEvent(ENDED, record))
         return True
