@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert as insert_into
+from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from plugbay.store import database as module
+from plugbay.store import sqlite
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from plugbay.store.sqlite import Connection
+from plugbay.store.statements import Prepared, new_row
+from plugbay.store.tables import IDEMPOTENCY
 from tests.process.helpers import ROOT
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -359,6 +363,109 @@ def test_when_sqlite_rolls_back_the_whole_group_fails(sqlite_url: str, tmp_path:
         ended = await asyncio.gather(written(database, 0), loses_it(), written(database, 1), return_exceptions=True)
         assert [type(each) for each in ended[:2]] == [StoreUnavailable] * 2 and ended[2] is None
         assert on_disk(tmp_path) == {"org_1"}, "whoever came after it has a transaction of its own"
+        await database.close()
+
+    run(main)
+
+
+NEW, NOTE = new_row(IDEMPOTENCY), Prepared(insert_into(IDEMPOTENCY))
+
+
+def noted(number: int, **other: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"key": b"%d" % number, "digest": b"d", "state": "done", "status": 200, "headers": {}}
+    return {**row, "body": b"", "created_at": 1.0, "expires_at": 2.0, **other}
+
+
+async def notes(database: Database) -> set[bytes]:
+    async with database.reading() as tx:
+        return set((await tx.execute(select(IDEMPOTENCY.c.key))).scalars())
+
+
+def test_a_batch_is_written_whole_with_one_thread_round_trip(sqlite_url: str, run: Run, ways: list[int]) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        await database.write((NEW, noted(0)))  # the connection is opened
+        ways.clear()
+        first, second = await database.write((NEW, noted(1)), (NEW, noted(0)))
+        assert (len(ways), first.rows, second.rows) == (1, [{"key": b"1"}], [])
+        assert await notes(database) == {b"0", b"1"}
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-group-commit")
+def test_a_batch_that_fails_is_taken_back_alone(sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        ended = await asyncio.gather(
+            database.write((NOTE, noted(0))),
+            database.write((NOTE, noted(1)), (NOTE, noted(0))),
+            written(database, 1),
+            database.write((NOTE, noted(2))),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in ended] == [list, IntegrityError, type(None), list]
+        assert await notes(database) == {b"0", b"2"} and commits.count == 1
+        await database.close()
+
+    run(main)
+
+
+def test_a_batch_joins_the_transaction_of_its_task(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        with pytest.raises(LookupError):
+            async with database.transaction():
+                await database.write((NOTE, noted(0)))
+                raise LookupError
+        assert await notes(database) == set()
+        await database.close()
+
+    run(main)
+
+
+def test_a_batch_waits_for_an_abandoned_statement(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+
+        inside = asyncio.Event()
+
+        async def slow() -> None:
+            async with database.transaction() as tx:
+                inside.set()
+                await tx.execute(text(SLOW))
+
+        abandoned = asyncio.ensure_future(slow())
+        await inside.wait()
+        await asyncio.sleep(0)  # the statement runs in the thread
+        abandoned.cancel()
+        await database.write((NOTE, noted(0)), (NOTE, noted(1)))
+        assert await notes(database) == {b"0", b"1"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_batch_in_a_group_that_sqlite_rolls_back_fails_with_it(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        real = sqlite._execute_statement
+
+        def lose(connection: sqlite3.Connection, statement: str, parameters: Any, many: bool = False) -> Any:
+            if b"1" in parameters:
+                connection.execute("ROLLBACK")  # as SQLite does itself when the disk is full
+                raise sqlite3.OperationalError("database or disk is full")
+            return real(connection, statement, parameters, many)
+
+        monkeypatch.setattr(sqlite, "_execute_statement", lose)
+        batches = [database.write((NOTE, noted(number))) for number in range(3)]
+        ended = await asyncio.gather(*batches, return_exceptions=True)
+        assert [type(each) for each in ended] == [StoreUnavailable, StoreUnavailable, list]
+        assert await notes(database) == {b"2"}
         await database.close()
 
     run(main)

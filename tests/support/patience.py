@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds until a condition that does not come true is a failure. No assertion depends on it: on an idle machine the
 longest wait of a test is a fraction of a second, on a busy one it is as long as the others take."""
 

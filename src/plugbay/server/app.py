@@ -64,9 +64,6 @@ ROUTERS: tuple[Router, ...] = (
 )
 """In the order of the OpenAPI document; the first matching route wins."""
 
-FAST_PATHS = {("POST", invocations.INVOKE): invocations.invoke_fast}
-"""Fast paths: answer these requests without FastAPI."""
-
 OWN_SPANS_ONLY = TelemetryConfig(tracing=False, metrics=False, logs=False, operation_spans=False, auto_configure=False)
 """FastAPI's own telemetry would export paths, bodies and exception messages; we export less."""
 
@@ -103,7 +100,6 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
         settings=settings or HttpSettings(),
         meters=gateway.meters,
         clock=gateway.clock,
-        fast_paths=FAST_PATHS,
         spans=_spans(gateway),
     )
     _extend_openapi(app)

@@ -9,6 +9,9 @@
     @long_running                        waits for more than the database, so it claims the key in its own transaction
     async def invoke(…): …
 
+    @router.post("/v1/plugin-invocations", …)
+    @direct(bind)                        its arguments are made without FastAPI's dependency injection
+
     @router.post("/v1/keys", …)
     @shown_once("key")                   this field is null in a replayed answer
     async def create_key(…): …
@@ -41,6 +44,8 @@ LONGEST_KEY = 255
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Bind = Callable[[Request], Coroutine[Any, Any, tuple[Any, ...] | None]]
+"""Makes the arguments of a handler."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
@@ -48,6 +53,20 @@ def long_running(endpoint: Endpoint) -> Endpoint:
     """Mark a handler that waits for more than the database: the claim is not in the transaction of its changes."""
     endpoint.__dict__["apart"] = True
     return endpoint
+
+
+def direct(bind: Bind) -> Callable[[Endpoint], Endpoint]:
+    """Mark a handler whose arguments `bind` makes: FastAPI's dependency injection takes longer than the handler.
+
+    `bind` checks the permissions of the route. It returns None for a request with invalid fields: FastAPI reports what
+    is wrong with it.
+    """
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.__dict__["bind"] = bind
+        return endpoint
+
+    return mark
 
 
 def shown_once(*fields: str) -> Callable[[Endpoint], Endpoint]:
@@ -64,10 +83,12 @@ class IdempotentRoute(APIRoute):
     """A route that honours `Idempotency-Key`."""
 
     def get_route_handler(self) -> Handler:
+        marks = getattr(self.endpoint, "__dict__", {})
         handler = super().get_route_handler()
+        if "bind" in marks:
+            handler = _direct_handler(self.endpoint, handler)
         if MUTATING.isdisjoint(self.methods or ()):
             return handler
-        marks = getattr(self.endpoint, "__dict__", {})
         hidden: tuple[str, ...] = marks.get("shown_once", ())
         carry_out = _run_with_claim if marks.get("apart") else _run_in_transaction
 
@@ -79,6 +100,14 @@ class IdempotentRoute(APIRoute):
             return await carry_out(gateway_of(request), claim, handler, request)
 
         return once
+
+
+def _direct_handler(endpoint: Callable[..., Coroutine[Any, Any, Response]], checked: Handler) -> Handler:
+    async def handler(request: Request) -> Response:
+        arguments = await endpoint.__dict__["bind"](request)
+        return await (checked(request) if arguments is None else endpoint(*arguments))
+
+    return handler
 
 
 class Router(APIRouter):

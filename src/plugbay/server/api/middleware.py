@@ -1,8 +1,6 @@
 """ASGI middleware around every request: request id, Host and Origin checks, body limits, metrics, log, error answers.
 
-JSON bodies are read and validated completely before a handler runs; uploads are streamed and counted. The fast path
-answers the invocation route without FastAPI: routing, six middleware layers and dependency injection take a quarter of
-the time of an invocation. It must give the same answer as the route, and falls back to the route for anything unusual.
+JSON bodies are read and validated completely before a handler runs; uploads are streamed and counted.
 """
 
 from __future__ import annotations
@@ -11,14 +9,12 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plugbay.server.api.errors import as_gateway_error, error_response
@@ -64,9 +60,6 @@ VERSION = "1"
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
-FastPath = Callable[[Request, Any], Awaitable[Response | None]]
-"""Answers a request with this JSON body; None: use the FastAPI route instead."""
-
 _PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Probe paths; logged only on errors."""
 
@@ -80,13 +73,10 @@ class HttpMiddleware:
         settings: HttpSettings,
         meters: Meters,
         clock: Clock,
-        fast_paths: Mapping[tuple[str, str], FastPath],
         spans: RequestSpans | None = None,
     ) -> None:
-        """`fast_paths` maps method and path to a fast path."""
         self._spans = spans
         self._app = app
-        self._fast_paths = fast_paths
         self._settings = settings
         self._meters = meters
         self._clock = clock
@@ -101,9 +91,7 @@ class HttpMiddleware:
         reply.traceparent = None if span is None else span.traceparent
         try:
             self._check_request(scope, headers)
-            body = await read_body(headers, receive, self._settings)
-            if not await self._try_fast_path(scope, body, reply):
-                await self._app(scope, body, reply)
+            await self._app(scope, await read_body(headers, receive, self._settings), reply)
         except ClientDisconnect:
             pass  # the client is gone
         except Exception as error:
@@ -113,16 +101,6 @@ class HttpMiddleware:
             route, status = self._record(scope, reply, self._clock.monotonic() - began)
             if span is not None:
                 span.end(_method_label(scope), route, status)
-
-    async def _try_fast_path(self, scope: Scope, body: Receive, reply: _ResponseSender) -> bool:
-        """Answer over the fast path if there is one; returns whether it did."""
-        fast_path = self._fast_paths.get((scope["method"], scope["path"]))
-        if fast_path is None or not isinstance(body, JsonBody):
-            return False
-        response = await fast_path(Request(scope, body), body.value)
-        if response is not None:
-            await response(scope, body, reply)
-        return response is not None
 
     def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Reject requests with a wrong Host, Origin, version or path."""
@@ -152,8 +130,7 @@ class HttpMiddleware:
 
     def _record(self, scope: Scope, reply: _ResponseSender, seconds: float) -> tuple[str, int]:
         """Count and log the request; returns its route and status."""
-        fast_path = (scope["method"], scope["path"]) in self._fast_paths
-        route = scope["path"] if fast_path else getattr(scope.get("route"), "path", "none")
+        route = getattr(scope.get("route"), "path", "none")
         status = reply.status or 499  # the client disconnected before the answer
         self._meters.count("http_requests", method=_method_label(scope), route=route, status=str(status))
         self._meters.observe("http_request_seconds", seconds, route=route)

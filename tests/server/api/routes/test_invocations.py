@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import Request
 
-from plugbay.server import app as app_module
-from plugbay.server.api.routes.invocations import INVOKE, OutcomeOut, invoke_fast
+from plugbay.server.api.routes.invocations import OutcomeOut, invoke
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store import database
 from plugbay.store.sqlite import Connection
@@ -37,6 +37,7 @@ def tool(body, m):
     else:
         succeed(m, output({"said": body["input"]}))
 """
+INVOKE = "/v1/plugin-invocations"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SCOPE = {"org_id": "org_1", "project_id": "proj_1"}
 
@@ -343,7 +344,12 @@ def test_a_key_is_of_use_again_when_the_database_is_back(
     run(main)
 
 
-# The fast path.
+# Arguments without dependency injection.
+
+
+async def nothing(request: Request) -> None:
+    """Leave the arguments to FastAPI."""
+
 
 JSON = {"content-type": "application/json"}
 UNUSUAL: list[tuple[str, dict[str, str], bytes]] = [
@@ -373,7 +379,7 @@ def without_ids(answer: httpx2.Response) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(("headers", "body"), [each[1:] for each in UNUSUAL], ids=[each[0] for each in UNUSUAL])
-def test_what_is_unusual_is_answered_as_fastapi_would(
+def test_an_invalid_request_is_answered_as_fastapi_would(
     sqlite_url: str, tmp_path: Path, headers: dict[str, str], body: bytes, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -383,7 +389,7 @@ def test_what_is_unusual_is_answered_as_fastapi_would(
             content, known = body.replace(b"%b", binding.id.encode()), {"x-request-id": "r", **headers}
             async with client_of(gateway) as client:
                 answer = await client.post(INVOKE, content=content, headers=known)
-            monkeypatch.setattr(app_module, "FAST_PATHS", {})
+            monkeypatch.setitem(invoke.__dict__, "bind", nothing)
             async with client_of(gateway) as client:
                 other = await client.post(INVOKE, content=content, headers=known)
             assert without_ids(answer) == without_ids(other) and answer.status_code >= 400
@@ -392,7 +398,7 @@ def test_what_is_unusual_is_answered_as_fastapi_would(
 
 
 @pytest.mark.parametrize("how", ["", "fail"])
-def test_the_fast_path_gives_the_same_answer(
+def test_arguments_without_dependency_injection_give_the_same_answer(
     sqlite_url: str, tmp_path: Path, how: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -401,7 +407,7 @@ def test_the_fast_path_gives_the_same_answer(
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             sent = {"binding_id": binding.id, "input": {"how": how, "é": ["\N{SNOWMAN}", 2**53, 1.5, None]}}
             answers = [await answered(gateway, sent)]
-            monkeypatch.setattr(app_module, "FAST_PATHS", {})
+            monkeypatch.setitem(invoke.__dict__, "bind", nothing)
             answers.append(await answered(gateway, sent))
             assert without_ids(answers[0]) == without_ids(answers[1]) and answers[0].status_code == 200
             for answer in answers:
@@ -417,27 +423,27 @@ def test_the_fast_path_gives_the_same_answer(
     run(main)
 
 
-def test_only_the_fast_path_bypasses_fastapi(
+def test_dependency_injection_is_for_invalid_requests_only(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ways: list[bool] = []
+    bind_arguments = invoke.__dict__["bind"]
+
+    async def watched(request: Request) -> Any:
+        arguments = await bind_arguments(request)
+        ways.append(arguments is not None)
+        return arguments
+
+    monkeypatch.setitem(invoke.__dict__, "bind", watched)
+
     async def main() -> None:
-        async with gateway_at(sqlite_url, tmp_path) as gateway:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
             await make_org(gateway)
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
-            ways: list[bool] = []
-            fast_path = invoke_fast
-
-            async def watched(request: Any, value: Any) -> Any:
-                response = await fast_path(request, value)
-                ways.append(response is not None)
-                return response
-
-            monkeypatch.setattr(app_module, "FAST_PATHS", {("POST", INVOKE): watched})
-            async with client_of(gateway) as client:
-                for headers in ({}, {"idempotency-key": "once"}):
-                    done = await client.post(INVOKE, json={"binding_id": binding.id}, headers=headers)
-                    assert done.status_code == 200
-            assert ways == [True, False]
+            for sent, status in (({"binding_id": binding.id}, 200), ({"binding_id": 7}, 400)):
+                for headers in ({}, {"idempotency-key": f"once-{status}"}):
+                    assert (await client.post(INVOKE, json=sent, headers=headers)).status_code == status
+        assert ways == [True, True, False, False]
 
     run(main)
 

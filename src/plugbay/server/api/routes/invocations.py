@@ -17,7 +17,8 @@ from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallResult
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
-from plugbay.server.api.idempotency import HEADER, Router, long_running
+from plugbay.server.api.idempotency import Router, direct, long_running
+from plugbay.server.api.middleware import JsonBody
 from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
@@ -35,8 +36,7 @@ from plugbay.store.pages import Page
 
 router = Router(tags=["invocations"])
 
-INVOKE = "/v1/plugin-invocations"
-MAY_INVOKE = "operator"
+MAY_INVOKE = ("operator",)
 
 LONGEST_PARENT = 512
 """Characters of a `traceparent`; today's have 55."""
@@ -115,13 +115,30 @@ class OutcomeOut(Answer):
     attempts: list[str] = Field(description="The ids of all attempts.")
 
 
+async def _bind(request: Request) -> tuple[InvocationIn, Principal, Gateway, str | None] | None:
+    """The arguments of `invoke`."""
+    traceparent, json = request.headers.get("traceparent"), request.receive
+    if not isinstance(json, JsonBody) or len(traceparent or "") > LONGEST_PARENT:
+        return None
+    caller = await authenticate(request)
+    refused = caller.lacks(MAY_INVOKE)
+    if refused is not None:
+        raise refused
+    try:
+        body = InvocationIn.model_validate(json.value)
+    except ValidationError:
+        return None
+    return body, caller, gateway_of(request), traceparent
+
+
 @router.post(
-    INVOKE,
+    "/v1/plugin-invocations",
     response_model=OutcomeOut,
     responses={202: {"model": OutcomeOut, "description": "Started in the background."}},
-    **needs(MAY_INVOKE),
+    **needs(*MAY_INVOKE),
 )
 @long_running
+@direct(_bind)
 async def invoke(
     body: InvocationIn,
     caller: Caller,
@@ -178,22 +195,6 @@ async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work
     return _outcome_response(
         attempts[0], 200, failure=_failure(failure), attempts=[each.invocation_id for each in attempts][::-1]
     )
-
-
-async def invoke_fast(request: Request, value: Any) -> Response | None:
-    """The same without FastAPI; None for invalid bodies and idempotency keys, which the route handles."""
-    traceparent = request.headers.get("traceparent")
-    if HEADER in request.headers or len(traceparent or "") > LONGEST_PARENT:
-        return None
-    caller = await authenticate(request)
-    refused = caller.lacks([MAY_INVOKE])
-    if refused is not None:
-        raise refused
-    try:
-        body = InvocationIn.model_validate(value)
-    except ValidationError:
-        return None
-    return await invoke(body, caller, gateway_of(request), traceparent)
 
 
 async def _request_of(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> tuple[Work, str]:
