@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from plugbay.host.ports import CallRecord, InvocationRecord
-from plugbay.host.request import CallRequest, CallResult, request_problem, with_ids_of_context
+from plugbay.host.request import CallRequest, CallResult, new_id, request_problem, with_ids_of_context
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -88,3 +89,8 @@ def test_a_plain_call_cannot_set_fields_of_the_host(name: str) -> None:
 def test_a_request_with_invalid_ids_is_refused(given: CallRequest) -> None:
     assert request_problem(given) is not None
     assert request_problem(CallRequest("t", org_id="org_1", execution_id="exec-1.a")) is None
+
+
+def test_ids_have_their_prefix_and_eighty_random_bits() -> None:
+    first, second = new_id("inv"), new_id("inv")
+    assert first != second and re.fullmatch(r"inv_[0-9a-f]{20}", first)

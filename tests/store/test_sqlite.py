@@ -28,7 +28,7 @@ from plugbay.store.statements import Prepared, new_row
 from plugbay.store.tables import IDEMPOTENCY
 from tests.process.helpers import ROOT
 from tests.support.loops import Run
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -426,7 +426,9 @@ def test_a_batch_joins_the_transaction_of_its_task(sqlite_url: str, run: Run) ->
     run(main)
 
 
-def test_a_batch_waits_for_an_abandoned_statement(sqlite_url: str, run: Run) -> None:
+def test_a_batch_waits_for_an_abandoned_statement(sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", PATIENCE)
+
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
 

@@ -6,6 +6,7 @@ come from callers and end up in paths and URLs: `request_problem` must check a r
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,8 +30,11 @@ MAX_ID = 200
 
 IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id", "trace_id", "execution_id")
 
+ID_BYTES = 10
+"""80 random bits."""
+
 _ALIASES = {"tool_execution_id": "execution_id", "delivery_id": "execution_id", "compaction_id": "execution_id"}
-_FORBIDDEN = re.compile(r"[/:\\ ]")
+_ID = re.compile(rf"(?!\.\.?$)[^/:\\ ]{{1,{MAX_ID}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,8 @@ def request_problem(request: CallRequest) -> Failure | None:
         return _invalid_field("attempt", "must be a whole number from 1")
     for name in IDS:
         value = getattr(request, name)
-        problem = None if value is None else id_problem(value)
-        if problem is not None:
-            return _invalid_field(name, problem)
+        if value is not None and (not isinstance(value, str) or not _ID.fullmatch(value) or not value.isprintable()):
+            return _invalid_field(name, id_problem(value) or "")
     return None
 
 
@@ -118,9 +121,14 @@ def id_problem(value: Any) -> str | None:
     """Why a value cannot be an id: ids are used in paths and URLs."""
     if not isinstance(value, str) or not value or len(value) > MAX_ID:
         return f"must be a text of 1 to {MAX_ID} characters"
-    if value in (".", "..") or _FORBIDDEN.search(value) or not value.isprintable():
+    if not _ID.fullmatch(value) or not value.isprintable():
         return "must have no slash, colon, space or control character"
     return None
+
+
+def new_id(prefix: str) -> str:
+    """`inv_`, `tr_` and the like, with random hex digits."""
+    return f"{prefix}_{os.urandom(ID_BYTES).hex()}"
 
 
 def _invalid_field(name: str, why: str) -> Failure:

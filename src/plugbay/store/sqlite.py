@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from plugbay.store import connections
 from plugbay.store.connections import Ended
 from plugbay.store.failures import StoreUnavailable
-from plugbay.store.statements import Outcome, Result, Write
+from plugbay.store.statements import Bound, Outcome, Result, Write
 
 BEGIN = "BEGIN"
 """Takes no lock and reads nothing; the first statement does."""
@@ -65,10 +65,14 @@ class Connection(aiosqlite.Connection):
 
         The connection must have `NO_WAIT` set, and must not be used again if this fails.
         """
-        try:
-            await self.run_steps(WRITE)
-        except OperationalError:
-            await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
+        if self._begun == self._ended:
+            try:
+                self._conn.execute(WRITE)
+            except sqlite3.OperationalError:
+                pass
+            else:
+                return
+        await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
 
     async def run_in_thread(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run a function in the thread."""
@@ -97,16 +101,26 @@ class Connection(aiosqlite.Connection):
         """Run statements without results, even if the caller is cancelled."""
         await self._small(partial(_run_steps, statements))
 
-    def run_batch(self, batch: Sequence[tuple[str, Sequence[Any]]]) -> list[Result]:
-        """Run these statements behind a savepoint, all or none, now; only while nothing runs in the thread."""
+    def try_batch(self, batch: Sequence[Bound]) -> list[Outcome] | None:
+        """Run statements behind a savepoint, all or none, now; None while an abandoned one runs in the thread."""
+        if self._begun != self._ended:
+            return None
+        connection = self._conn
         try:
-            return _run_batch(self._conn, batch)
+            connection.execute(SAVEPOINT)
+            try:
+                return [bound.outcome(_execute_statement(connection, bound.text, bound.parameters)) for bound in batch]
+            except sqlite3.Error:
+                if (
+                    connection.in_transaction
+                ):  # else SQLite has rolled back everything, perhaps because the disk is full
+                    connection.execute(ROLLBACK)
+                raise
+            finally:
+                if connection.in_transaction:
+                    connection.execute(RELEASE)
         except sqlite3.Error as error:
             raise _translated(error) from error
-
-    def is_idle(self) -> bool:
-        """Whether nothing runs in the thread: a cancelled caller leaves its statement running."""
-        return self._begun == self._ended
 
     async def _small(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run directly, unless an abandoned statement is still running in the thread; then queue behind it."""
@@ -176,19 +190,6 @@ def _run_steps(statements: Sequence[str], connection: sqlite3.Connection) -> Non
         connection.execute(statement)
 
 
-def _run_batch(connection: sqlite3.Connection, batch: Sequence[tuple[str, Sequence[Any]]]) -> list[Result]:
-    connection.execute(SAVEPOINT)
-    try:
-        return [_execute_statement(connection, statement, parameters) for statement, parameters in batch]
-    except BaseException:
-        if connection.in_transaction:  # SQLite has rolled back everything, for instance because the disk is full
-            connection.execute(ROLLBACK)
-        raise
-    finally:
-        if connection.in_transaction:
-            connection.execute(RELEASE)
-
-
 def _execute_statement(connection: sqlite3.Connection, statement: str, parameters: Any, many: bool = False) -> Result:
     cursor = connection.cursor()
     try:
@@ -248,6 +249,8 @@ class GroupCommit:
         self._patience = patience
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
+        self._driver: Connection
+        """Of the connection."""
         self._group: list[_Member] | None = None
         """The transactions that are committed together; None: no group is open."""
         self._committing: asyncio.Task[None] | None = None
@@ -274,7 +277,7 @@ class GroupCommit:
         try:
             await self._take_turn()
             try:
-                outcomes = await self._write(await self._join(member), member, writes)
+                outcomes = await self._write(member, writes)
             finally:
                 self._turn.release()
         except Exception:
@@ -283,19 +286,19 @@ class GroupCommit:
         await _wait(member)
         return outcomes
 
-    async def _write(self, connection: AsyncConnection, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
-        driver = driver_of(connection)
-        if not driver.is_idle():
-            async with self._savepoint(connection, member):
-                return [await statement.run(connection, values) for statement, values in writes]
+    async def _write(self, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
+        connection = await self._join(member)
         batch = [statement.bind(values, connection.dialect) for statement, values in writes]
         try:
-            results = driver.run_batch([(bound.text, bound.parameters) for bound in batch])
+            outcomes = self._driver.try_batch(batch)
         except DBAPIError:
-            if not driver.in_transaction:
+            if not self._driver.in_transaction:
                 await self._fail_group()
             raise
-        return [bound.outcome(result) for bound, result in zip(batch, results, strict=True)]
+        if outcomes is not None:
+            return outcomes
+        async with self._savepoint(connection, member):
+            return [await statement.run(connection, values) for statement, values in writes]
 
     async def close(self) -> None:
         """Close after the queued transactions."""
@@ -313,7 +316,7 @@ class GroupCommit:
 
     @asynccontextmanager
     async def _savepoint(self, connection: AsyncConnection, member: _Member) -> AsyncIterator[AsyncConnection]:
-        driver = driver_of(connection)
+        driver = self._driver
         try:
             await driver.run_steps(SAVEPOINT)
             yield connection
@@ -330,11 +333,12 @@ class GroupCommit:
         """Make a transaction a member of the open group, or of a new one."""
         if self._connection is None:
             self._connection = await connections.open_connection(self._engine)
-            await driver_of(self._connection).run_steps(NO_WAIT)
+            self._driver = driver_of(self._connection)
+            await self._driver.run_steps(NO_WAIT)
         loop = asyncio.get_running_loop()
         if self._group is None:
             try:
-                await driver_of(self._connection).lock(self._patience)
+                await self._driver.lock(self._patience)
             except BaseException:  # after a cancellation it is unknown whether we have the lock
                 await self._discard_connection()
                 raise
@@ -356,7 +360,7 @@ class GroupCommit:
                 if self._connection.in_transaction():  # from SQLAlchemy's view, which does not see prepared statements
                     await self._connection.commit()
                 else:
-                    await driver_of(self._connection).commit()
+                    await self._driver.commit()
             except Exception as failed:
                 error = failed
                 await self._discard_connection()

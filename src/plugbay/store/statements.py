@@ -88,6 +88,8 @@ class Bound(NamedTuple):
 
     def outcome(self, result: Result) -> Outcome:
         """The outcome, with the values of rows converted."""
+        if not result.rows:
+            return Outcome([], result.rowcount)
         rows = [
             {name: found if way is None else way(found) for (name, way), found in zip(self.from_sql, row, strict=True)}
             for row in result.rows

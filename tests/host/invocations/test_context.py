@@ -105,11 +105,6 @@ def test_moments_are_rfc_3339_in_utc(at: float, text: str) -> None:
     assert contexts.moment(at) == text
 
 
-def test_ids_have_their_prefix_and_eighty_bits() -> None:
-    assert contexts.new_id("inv", bytes(range(contexts.ID_BYTES))) == "inv_00010203040506070809"
-    assert contexts.ID_BYTES * 8 >= 80
-
-
 @requirement("vai:host-context")
 def test_every_key_of_the_context_is_there_null_where_it_does_not_apply() -> None:
     record = InvocationRecord(

@@ -22,10 +22,9 @@ from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
 from plugbay.host.catalog.plans import Plan, Plans
-from plugbay.host.invocations.context import ID_BYTES, new_id
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
-from plugbay.host.request import CallRequest, CallResult
+from plugbay.host.request import CallRequest, CallResult, new_id
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import Code, Failure
@@ -149,7 +148,7 @@ class Calls:
 
     def new_trace(self) -> str:
         """A trace id for an invocation whose request has none."""
-        return new_id("tr", os.urandom(ID_BYTES))
+        return new_id("tr")
 
     def _make_operation(self, request: CallRequest, entry: Entry) -> PluginOp | Failure:
         make = request.make_operation

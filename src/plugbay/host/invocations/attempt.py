@@ -126,9 +126,13 @@ class Attempt:
 
     async def run(self, supervisor: Supervisor) -> CallFinished | Failure:
         """Run the attempt; a failure is a value here."""
-        problem = await self._open()
-        if problem is not None:
-            return problem
+        try:
+            await self._resources.log.opened(self.record)
+        except Exception as error:  # its text is for the operator, not for the caller
+            self._resources.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
+            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it was not started", retryable=True)
+        if self._execution.request.on_opened is not None:
+            self._execution.request.on_opened(self.record)
         self._grace.seconds = supervisor.binding.spec.timeouts.grace
         outcome: CallFinished | Failure = _ABANDONED
         try:
@@ -144,17 +148,6 @@ class Attempt:
         finally:
             await self._close(outcome if isinstance(outcome, Failure) else None)
         return outcome
-
-    async def _open(self) -> Failure | None:
-        """Open the record; without a record the attempt does not begin."""
-        try:
-            await self._resources.log.opened(self.record)
-        except Exception as error:  # its text is for the operator, not for the caller
-            self._resources.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
-            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it was not started", retryable=True)
-        if self._execution.request.on_opened is not None:
-            self._execution.request.on_opened(self.record)
-        return None
 
     # The call.
 
@@ -256,19 +249,20 @@ class Attempt:
         return op
 
     async def _context(self) -> dict[str, Any]:
-        ends = time.time() + self._deadline.left()
-        delegation = await self._delegate(ends)
+        """The context of the request, with a token for the granted scopes if there are any."""
+        now, gateway, permissions = time.time(), self._gateway, self._terms.permissions
+        ends = now + self._deadline.left()
+        if gateway is not None and permissions.gateway_api_scopes:
+            limits = self._execution.token_limits()
+            claims = contexts.claims(self.record, permissions.gateway_api_scopes, limits, now, ends)
+            self._token = await gateway.tokens.issue(claims)
+        delegation = Delegation(
+            None if gateway is None else gateway.base_url,
+            self._token,
+            () if self._token is None else permissions.gateway_api_scopes,
+        )
         scratch = None if self._folder is None else str(self._folder)
-        return contexts.context_object(self.record, self._terms.permissions, contexts.moment(ends), scratch, delegation)
-
-    async def _delegate(self, ends: float) -> Delegation:
-        """A token for the granted scopes; none without a gateway or without granted scopes."""
-        gateway, scopes, record = self._gateway, self._terms.permissions.gateway_api_scopes, self.record
-        if gateway is None or not scopes:
-            return Delegation(None if gateway is None else gateway.base_url)
-        claims = contexts.claims(record, scopes, self._execution.token_limits(), time.time(), ends)
-        self._token = await gateway.tokens.issue(claims)
-        return Delegation(gateway.base_url, self._token, scopes)
+        return contexts.context_object(self.record, permissions, contexts.moment(ends), scratch, delegation)
 
     # Events and results of the plugin.
 
@@ -309,7 +303,7 @@ class Attempt:
         if isinstance(result, Failure):
             return result
         self.result = result
-        return CallFinished(answer.id, codec.dump(result))
+        return CallFinished(answer.id, msgspec.Raw(codec.encode(result)))
 
     async def _classify(self, failure: Failure) -> Failure:
         """The failure to report: host aborts and the deadline replace the plugin's report."""
@@ -348,7 +342,7 @@ class Attempt:
         when its record is closed, none of its processes runs any more.
         """
         lease, folder = self._lease, self._folder
-        if lease is None and folder is None:
+        if folder is None and (lease is None or lease.shared):
             return
         clearing = self._resources.run_in_background(self._clean_up(lease, folder))
         if lease is None or self._grace.over or self._grace.reason or lease.link.fault is not None:

@@ -27,9 +27,6 @@ CLASSES = ("inline", "worker", ISOLATED)
 LONGEST = 3_600_000
 """Milliseconds; the longest timeout of any invocation."""
 
-ID_BYTES = 10
-"""80 random bits."""
-
 NO_ACCESS = "none"
 
 TRACE_PREFIX = "tr_"
@@ -41,11 +38,6 @@ def w3c_trace_id(trace_id: str) -> str | None:
     """The hex digits of a trace id in the W3C format; None when it has another format."""
     found = _W3C_TRACE.fullmatch(trace_id)
     return None if found is None or set(found[1]) == {"0"} else found[1]
-
-
-def new_id(prefix: str, entropy: bytes) -> str:
-    """`inv_`, `tr_` and the like, with the hex of ten random bytes."""
-    return f"{prefix}_{entropy.hex()}"
 
 
 # Permissions.

@@ -7,7 +7,6 @@ by id, by a caller that goes away and by a host that stops. One attempt is in `a
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +21,13 @@ from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
 from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt
-from plugbay.host.invocations.context import ID_BYTES, Terms, new_id
+from plugbay.host.invocations.context import Terms
 from plugbay.host.invocations.kinds import EXECUTIONS, Execution
 from plugbay.host.invocations.resources import Gateway, Resources
 from plugbay.host.journal import Journal
 from plugbay.host.ports import Checkpoints, InvocationLog, InvocationRecord
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
-from plugbay.host.request import CallRequest, ExportBinding, Policy, request_problem, with_ids_of_context
+from plugbay.host.request import CallRequest, ExportBinding, Policy, new_id, request_problem, with_ids_of_context
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import Code, Failure
@@ -93,7 +92,7 @@ class Invocations:
         new_trace: Callable[[], str] | None = None,
     ) -> None:
         self._bind = bind
-        self._new_trace = new_trace or (lambda: _make_id("tr"))
+        self._new_trace = new_trace or (lambda: new_id("tr"))
         folders = scratch or Scratch(state_dir)
         # Without a state directory, artifacts last as long as the host.
         artifacts = Artifacts(lambda: (state_dir or folders.home()) / ARTIFACTS)
@@ -104,7 +103,7 @@ class Invocations:
             artifacts,
             log or MemoryInvocationLog(),
             checkpoints or MemoryCheckpoints(),
-            _make_id,
+            new_id,
         )
         self._pending: dict[asyncio.Task[CallFinished | Failure], PendingRequest] = {}
         self._terms: dict[tuple[int, Policy, tuple[str, ...] | None], tuple[Plan, Terms]] = {}
@@ -243,7 +242,3 @@ class Invocations:
             pause = retry.delay(failure, retries)
             if not again or pending.is_cancelled() or pause >= deadline.left() or not await pending.pause(pause):
                 return outcome
-
-
-def _make_id(prefix: str) -> str:
-    return new_id(prefix, os.urandom(ID_BYTES))

@@ -51,7 +51,8 @@ class Execution:
         self._resources = resources
         self.size = _size(self.payload, resources.codec)
         """Bytes of the caller's input as JSON."""
-        self.execution_id = self._given_id() or request.execution_id or resources.make_id(self.PREFIX)
+        self._given = self._given_id()
+        self.execution_id = self._given or request.execution_id or resources.make_id(self.PREFIX)
 
     @property
     def payload(self) -> Any:
@@ -73,7 +74,7 @@ class Execution:
 
     def problem(self) -> Failure | None:
         """Why it cannot be started."""
-        why = id_problem(self.execution_id)
+        why = None if self._given is None else id_problem(self._given)
         return None if why is None else Failure(Code.INVALID_INPUT, f"the execution id {why}")
 
     async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:

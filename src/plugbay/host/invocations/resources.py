@@ -69,7 +69,10 @@ class Resources:
         taken: list[ConcurrencyLimit] = []
         done = False
         try:
-            for limit in [self._limit(key, most) for key, most in limits if most is not None]:
+            for key, most in limits:
+                if most is None:
+                    continue
+                limit = self._limit(key, most)
                 if not limit.try_acquire() and await limit.acquire(deadline.left()) is not None:
                     text = f"{limit.limit} invocations of it run already, which is its limit, and none ended in time"
                     return Failure(Code.OVERLOADED, text, retryable=True)
@@ -104,7 +107,9 @@ class Resources:
     def binding_problem(self, name: str, export: Export, binding: ExportBinding) -> Failure | None:
         """Why the config or the secrets of a binding cannot be given to the plugin."""
         schema, config = export.facts.get("config_schema"), dict(binding.config)
-        if schema is None:
+        if schema is None and not config:
+            errors = []
+        elif schema is None:
             errors = [{"path": key, "rule": "the export has no such setting"} for key in config]
         else:
             errors = self.schema_errors(f"{name}.config", schema, config)

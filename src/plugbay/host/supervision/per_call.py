@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
@@ -29,6 +29,7 @@ class PerCallLease:
     """The right to use one instance for its only call."""
 
     __slots__ = ("_abandoned", "_supervisor", "instance", "link")
+    shared: ClassVar[bool] = False
 
     def __init__(self, supervisor: PerCallSupervisor, instance: Instance) -> None:
         self._supervisor = supervisor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.journal import describe_facts
 from plugbay.host.limits import ConcurrencyLimit
@@ -46,6 +46,7 @@ class ResidentLease:
     """The right to use the running instance beside other calls. It has no state per call, so all calls share one."""
 
     __slots__ = ("_supervisor", "instance", "link", "release")
+    shared: ClassVar[bool] = True
 
     def __init__(self, supervisor: ResidentSupervisor, instance: Instance) -> None:
         self._supervisor = supervisor

@@ -7,7 +7,7 @@ both, as the execution classes of the exports say (`per_org`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
@@ -28,6 +28,8 @@ class Lease(Protocol):
 
     link: Link
     instance: Instance
+    shared: ClassVar[bool]
+    """Whether the instance serves other calls too, so it stays after this one."""
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
         """The outcome of the call, after checks that the contract makes at the end of a process."""

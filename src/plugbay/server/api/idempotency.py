@@ -59,7 +59,7 @@ def direct(bind: Bind) -> Callable[[Endpoint], Endpoint]:
     """Mark a handler whose arguments `bind` makes: FastAPI's dependency injection takes longer than the handler.
 
     `bind` checks the permissions of the route. It returns None for a request with invalid fields: FastAPI reports what
-    is wrong with it.
+    is wrong with it. Requests with an `Idempotency-Key` are left to FastAPI too.
     """
 
     def mark(endpoint: Endpoint) -> Endpoint:
@@ -83,12 +83,10 @@ class IdempotentRoute(APIRoute):
     """A route that honours `Idempotency-Key`."""
 
     def get_route_handler(self) -> Handler:
-        marks = getattr(self.endpoint, "__dict__", {})
         handler = super().get_route_handler()
-        if "bind" in marks:
-            handler = _direct_handler(self.endpoint, handler)
         if MUTATING.isdisjoint(self.methods or ()):
             return handler
+        marks = getattr(self.endpoint, "__dict__", {})
         hidden: tuple[str, ...] = marks.get("shown_once", ())
         carry_out = _run_with_claim if marks.get("apart") else _run_in_transaction
 
@@ -99,13 +97,13 @@ class IdempotentRoute(APIRoute):
             claim = _Claim(await _claim_key(request, key), await _request_digest(request), _retention(request), hidden)
             return await carry_out(gateway_of(request), claim, handler, request)
 
-        return once
+        return _direct_handler(self.endpoint, once) if "bind" in marks else once
 
 
-def _direct_handler(endpoint: Callable[..., Coroutine[Any, Any, Response]], checked: Handler) -> Handler:
+def _direct_handler(endpoint: Callable[..., Coroutine[Any, Any, Response]], otherwise: Handler) -> Handler:
     async def handler(request: Request) -> Response:
-        arguments = await endpoint.__dict__["bind"](request)
-        return await (checked(request) if arguments is None else endpoint(*arguments))
+        arguments = None if HEADER in request.headers else await endpoint.__dict__["bind"](request)
+        return await (otherwise(request) if arguments is None else endpoint(*arguments))
 
     return handler
 

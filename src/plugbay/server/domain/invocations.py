@@ -172,12 +172,12 @@ class SqlInvocationLog:
 
     async def closed(self, record: InvocationRecord) -> None:
         """Record the end."""
-        for attempt in range(CLOSE_ATTEMPTS):
-            if await self._close(record):
-                return
-            if attempt + 1 < CLOSE_ATTEMPTS:
-                await asyncio.sleep(CLOSE_PAUSE)
-        self._close_later(record)
+        attempts = 1
+        while not await self._close(record):
+            if attempts == CLOSE_ATTEMPTS:
+                return self._close_later(record)
+            attempts += 1
+            await asyncio.sleep(CLOSE_PAUSE)
 
     def _close_later(self, record: InvocationRecord) -> None:
         self._pending[record.invocation_id] = record
@@ -211,9 +211,11 @@ class SqlInvocationLog:
 
     async def _close(self, record: InvocationRecord) -> bool:
         """Close one row; False if the database is unavailable."""
-        revoking = token_rows.revoking(record.invocation_id, self._clock.now())
+        writes = [rows.closing(record)]
+        if record.permissions.get("gateway_api_scopes"):  # else it had no token
+            writes.append(token_rows.revoking(record.invocation_id, self._clock.now()))
         try:
-            closed, _ = await self._database.write(rows.closing(record), revoking)
+            closed, *_ = await self._database.write(*writes)
         except StoreUnavailable as error:
             LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
             return False

@@ -51,7 +51,11 @@ class Meters:
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add a duration to a histogram."""
         series = self.histograms.setdefault(name, {})
-        series.setdefault(_series_key(labels, series), Histogram()).add(seconds)
+        key = _series_key(labels, series)
+        histogram = series.get(key)
+        if histogram is None:
+            histogram = series[key] = Histogram()
+        histogram.add(seconds)
 
 
 def _series_key(labels: dict[str, str], series: Mapping[Labels, object]) -> Labels:
