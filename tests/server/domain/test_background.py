@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from plugbay.server.domain import background as tasks
-from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Tasks, retry_until_stored
+from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Poller, Tasks, retry_until_stored
 from plugbay.store.failures import StoreUnavailable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -279,5 +279,31 @@ def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert written == ["it"]
+
+    run(story)
+
+
+def test_a_poller_polls_after_the_wait_it_was_told_and_when_it_is_woken(run: Run) -> None:
+    async def story() -> None:
+        waits: list[float | None] = [0.0, None, 3600.0, None]
+        polls: list[int] = []
+
+        async def poll() -> float | None:
+            polls.append(len(polls))
+            if len(polls) == 3:
+                poller.wake()  # during a poll: another follows at once
+            return waits[len(polls) - 1]
+
+        poller = Poller(poll, first=None)
+        task = asyncio.create_task(poller.run())
+        await asyncio.sleep(0.01)
+        assert polls == []
+        poller.wake()
+        await until(lambda: len(polls) == 2)
+        poller.wake()
+        await until(lambda: len(polls) == 4)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() and len(polls) == 4
 
     run(story)

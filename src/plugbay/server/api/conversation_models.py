@@ -8,9 +8,9 @@ from fastapi import Header
 from pydantic import Field, StringConstraints
 
 from plugbay.server.api.models import Answer, Body, ChosenId
-from plugbay.server.domain.chains import MAX_BLOCKS
 from plugbay.server.domain.credentials import LIMITS
-from plugbay.server.domain.run_requests import LONGEST_MS, MOST_TOKENS, MOST_TOOL_CALLS, MOST_TURNS
+from plugbay.server.domain.run_loop import LONGEST_MS, MOST_TOKENS, MOST_TOOL_CALLS, MOST_TURNS
+from plugbay.server.domain.sessions import MAX_BLOCKS
 
 MAX_KEYS = 64
 """Keys of metadata: labels, not a database."""

@@ -1,8 +1,8 @@
 """Background work of a gateway.
 
-`Tasks` runs endless work and restarts it with backoff when it crashes. `BackgroundJobs` runs work that outlives its
-request and records its end exactly once; the work can be cancelled, recording its end cannot. `retry_until_stored`
-repeats a database step until the database accepts it.
+`Tasks` runs endless work and restarts it with backoff when it crashes; a `Poller` is endless work in rounds, which can
+be woken. `BackgroundJobs` runs work that outlives its request and records its end exactly once; the work can be
+cancelled, recording its end cannot. `retry_until_stored` repeats a database step until the database accepts it.
 """
 
 from __future__ import annotations
@@ -73,6 +73,33 @@ class Tasks:
                 pause = self._first_pause
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+class Poller:
+    """Runs `poll` until cancelled: when it is woken, and after the seconds that the last poll returned.
+
+    A wake during a poll starts another poll: none is lost.
+    """
+
+    def __init__(self, poll: Callable[[], Awaitable[float | None]], first: float | None = 0.0) -> None:
+        """`first` is the wait before the first poll; a wait of None lasts until `wake`."""
+        self._poll = poll
+        self._first = first
+        self._awake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Poll now."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        wait = self._first
+        while True:
+            # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._awake.wait()
+            self._awake.clear()
+            wait = await self._poll()
 
 
 T = TypeVar("T")

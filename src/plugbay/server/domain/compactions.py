@@ -14,22 +14,23 @@ from typing import Any
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import INTERNAL, BackgroundJobs, retry_until_stored
-from plugbay.server.domain.chains import (
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
+from plugbay.server.domain.errors import GatewayError, conflict, denied, unprocessable
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
+from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.orgs import tenant
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.sessions import (
     Block,
     Chains,
+    Sessions,
     clean_seed_block,
     decode_block,
     first_broken_block,
     project_block,
 )
-from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
-from plugbay.server.domain.errors import conflict, denied, not_found, unprocessable
-from plugbay.server.domain.ids import Ids, new_id, new_trace_id
-from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.provenance import charge_budget, find_provenance
-from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.workers import Budgets, Workers, charge_budget, error_code, find_provenance
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import sessions as session_rows
@@ -167,11 +168,7 @@ class Compactions:
 
     async def get(self, caller: Principal, id: str) -> Compaction:
         async with self._database.reading() as tx:
-            found = await rows.find(tx, id)
-            if found is None or not caller.sees(found.org_id, found.project_id):
-                raise not_found("compaction", id)
-            if not await self._sessions.reaches(tx, caller, found.session_id):
-                raise not_found("compaction", id)
+            found = await self._sessions.require(tx, caller, "compaction", id, await rows.find(tx, id))
         if _only_own(caller) and found.invocation_id != caller.invocation_id:
             text = "this token reads only compactions it made"
             raise denied("auth.scope_denied", text, required=["compactions:read"])
@@ -187,12 +184,12 @@ class Compactions:
     async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
         """The compactor's binding: the named one, or the only active one."""
         if wanted is not None:
-            bound = await self._workers.bound(tx, "compactor", chain.org_id, chain.project_id, wanted)
+            bound = await self._workers.bound("compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
                 text = f"{wanted!r} is no active binding of a compactor here"
                 raise unprocessable("compaction.no_compactor", text, "compactor.binding_id")
             return wanted
-        serving = await self._workers.serving(tx, "compactor", chain.org_id, chain.project_id, chain.session_id)
+        serving = await self._workers.serving("compactor", chain.org_id, chain.project_id, chain.session_id)
         if len(serving) == 1:
             return serving[0].binding_id
         text = "no compactor is bound here" if not serving else "several compactors are bound here; say which"
@@ -235,8 +232,8 @@ class Compactions:
             "policy": compaction.policy,
         }
         try:
-            result = await self._workers.do(_job(compaction, request))
-        except WorkRefused as refused:
+            result = await self._workers.do(_work(compaction, request))
+        except GatewayError as refused:
             return _failed_result(refused.code, refused.message)
         invocation_id = None if result.record is None else result.record.invocation_id
         if result.failure is not None:
@@ -287,8 +284,8 @@ class Compactions:
         )
 
 
-def _job(compaction: Compaction, request: dict[str, Any]) -> Job:
-    return Job(
+def _work(compaction: Compaction, request: dict[str, Any]) -> Work:
+    return Work(
         binding_id=compaction.binding_id,
         kind="compactor",
         input=request,

@@ -18,15 +18,15 @@ from typing import Any
 from plugbay.host.calls.calls import InvocationResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import retry_until_stored
+from plugbay.server.domain.background import Poller, retry_until_stored
 from plugbay.server.domain.clock import Clock, stamp
-from plugbay.server.domain.errors import conflict, not_found
+from plugbay.server.domain.errors import GatewayError, conflict, not_found
 from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.provenance import MAX_EVENT_DEPTH
-from plugbay.server.domain.sessions import tenant
-from plugbay.server.domain.workers import BoundExport, Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.workers import MAX_EVENT_DEPTH, BoundExport, Workers, error_code, is_inactive
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
 from plugbay.store.database import Database, Tx
@@ -62,13 +62,15 @@ class NewEvent:
 class Events:
     """All events."""
 
-    def __init__(self, database: Database, workers: Workers, clock: Clock, ids: Ids = new_id) -> None:
+    def __init__(
+        self, database: Database, workers: Workers, clock: Clock, wake: Callable[[], None], ids: Ids = new_id
+    ) -> None:
+        """`wake` is called after the commit of new deliveries."""
         self._database = database
         self._workers = workers
         self._clock = clock
+        self._wake = wake
         self._ids = ids
-        self.on_recorded: Callable[[], object] = lambda: None
-        """Called after the commit when deliveries were created."""
 
     async def record(self, tx: Tx, new: NewEvent) -> None:
         """Record an event and its deliveries in the transaction of its cause; idempotent."""
@@ -91,11 +93,11 @@ class Events:
         )
         if not await event_rows.insert(tx, event):
             return
-        hooks = await self._workers.serving(tx, "hook", event.org_id, event.project_id, new.session_id, event.type)
+        hooks = await self._workers.serving("hook", event.org_id, event.project_id, new.session_id, event.type)
         for hook in hooks:
             await rows.insert(tx, self._delivery(event, hook, now))
         if hooks:
-            self._database.after_commit(self.on_recorded)
+            self._database.after_commit(self._wake)
 
     def _delivery(self, event: Event, hook: BoundExport, now: float) -> Delivery:
         too_deep = event.cause_depth > MAX_EVENT_DEPTH
@@ -161,12 +163,12 @@ DISABLED = "binding_disabled"
 class Deliveries:
     """All deliveries."""
 
-    def __init__(self, database: Database, audit: Audit, clock: Clock) -> None:
+    def __init__(self, database: Database, audit: Audit, clock: Clock, wake: Callable[[], None]) -> None:
+        """`wake` is called after the commit of a replay."""
         self._database = database
         self._audit = audit
         self._clock = clock
-        self.on_replayed: Callable[[], object] = lambda: None
-        """Called after the commit of a replay."""
+        self._wake = wake
 
     async def get(self, caller: Principal, id: str) -> tuple[Delivery, Event, list[Attempt]]:
         """A delivery with its event and all attempts."""
@@ -191,7 +193,7 @@ class Deliveries:
             await self._audit.record(
                 tx, caller, "delivery.replay", "delivery", id, org_id=found.org_id, project_id=found.project_id
             )
-            self._database.after_commit(self.on_replayed)
+            self._database.after_commit(self._wake)
             return await self._existing(tx, caller, id)
 
     async def _existing(self, tx: Tx, caller: Principal, id: str) -> Delivery:
@@ -242,7 +244,7 @@ class Dispatcher:
         self._lease = lease
         self._chance = chance
         self._owner = new_id("gw_")
-        self._awake = asyncio.Event()
+        self._poller = Poller(self._try_begin)
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._disabled: dict[str, float] = {}
         self._ahead: float | None = None
@@ -250,7 +252,7 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Check for due deliveries now."""
-        self._awake.set()
+        self._poller.wake()
 
     def drop_binding(self, binding_id: str) -> None:
         """A binding was disabled: drop its pending deliveries now.
@@ -267,11 +269,10 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Deliver what is due until cancelled. Deliveries in progress are then abandoned and retried later."""
-        renewing = asyncio.get_running_loop().create_task(self._renew_leases())
+        renewer = Poller(self._renew_leases, first=self._lease / 3)
+        renewing = asyncio.get_running_loop().create_task(renewer.run())
         try:
-            while True:
-                self._awake.clear()
-                await self._sleep(await self._try_begin())
+            await self._poller.run()
         finally:
             renewing.cancel()
             for task in (told := list(self._in_flight.values())):
@@ -285,14 +286,6 @@ class Dispatcher:
                 await rows.release(tx, self._owner, self._clock.now())
         except StoreUnavailable as error:
             LOG.warning("deliveries are held until their leases run out: %s", error)
-
-    async def _sleep(self, seconds: float) -> None:
-        # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
-        try:
-            async with asyncio.timeout(seconds):
-                await self._awake.wait()
-        except TimeoutError:
-            return
 
     async def _try_begin(self) -> float:
         """Start due deliveries; returns the seconds to wait."""
@@ -361,18 +354,16 @@ class Dispatcher:
         self._in_flight.pop(id, None)
         self.wake()
 
-    async def _renew_leases(self) -> None:
-        """Renew the leases of deliveries in progress."""
-        while True:
-            await asyncio.sleep(self._lease / 3)
-            held = frozenset(self._in_flight)
-            if not held:
-                continue
+    async def _renew_leases(self) -> float:
+        """Renew the leases of deliveries in progress; returns the seconds until the next time."""
+        held = frozenset(self._in_flight)
+        if held:
             try:
                 async with self._database.transaction() as tx:
                     await rows.renew(tx, self._owner, held, self._clock.now() + self._lease)
             except StoreUnavailable as error:
                 LOG.warning("leases of deliveries cannot be renewed: %s", error)
+        return self._lease / 3
 
     # One delivery.
 
@@ -393,18 +384,19 @@ class Dispatcher:
     async def _attempt(self, delivery: Delivery, event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
         """New values of the delivery, and of this attempt."""
         try:
-            result = await self._workers.do(_job(delivery, event))
-        except WorkRefused as refused:
+            result = await self._workers.do(_work(delivery, event))
+        except GatewayError as refused:
             return self._not_started(delivery, refused)
         return self._after_result(delivery, result)
 
-    def _not_started(self, delivery: Delivery, refused: WorkRefused) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _not_started(self, delivery: Delivery, refused: GatewayError) -> tuple[dict[str, Any], dict[str, Any]]:
         """The hook was not called: its binding is inactive, or a temporary problem occurred."""
         now = self._clock.now()
-        code = DISABLED if refused.inactive else refused.code
+        inactive = is_inactive(refused)
+        code = DISABLED if inactive else refused.code
         attempt = {"outcome": Outcome.CANCELLED, "error_code": code, "ended_at": now}
         known: dict[str, Any] = {"error_code": code}
-        if refused.inactive:
+        if inactive:
             return {**known, "status": rows.DROPPED, "reason": DISABLED, "completed_at": now}, attempt
         return self._retry_or_give_up(delivery, known, None), attempt
 
@@ -438,8 +430,8 @@ class Dispatcher:
             LOG.warning("%s: attempt %d came back after its lease; it does not count", delivery.id, delivery.attempts)
 
 
-def _job(delivery: Delivery, event: Event) -> Job:
-    return Job(
+def _work(delivery: Delivery, event: Event) -> Work:
+    return Work(
         binding_id=delivery.binding_id,
         kind="hook",
         input=hook_input(event),

@@ -24,8 +24,6 @@ from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
-from plugbay.server.domain.call_history import CallHistory
-from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock, SystemClock
 from plugbay.server.domain.compactions import Compactions
 from plugbay.server.domain.credentials import Credentials, Keys, operator_token
@@ -35,17 +33,16 @@ from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.operator_plugins import HostEvents, OperatorPlugins, PluginLogs
+from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins, PluginLogs
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import ExportCatalog, Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.retention import Retention
-from plugbay.server.domain.run_loop import RunFeeds, RunServices, RunTools
 from plugbay.server.domain.runner import Runner, RunnerSettings
 from plugbay.server.domain.runs import Runs
 from plugbay.server.domain.secrets import Secrets
 from plugbay.server.domain.secrets import load_keyring as load_keyring
-from plugbay.server.domain.sessions import Sessions
+from plugbay.server.domain.sessions import Chains, Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
@@ -71,15 +68,11 @@ class Conversations:
     ) -> None:
         self._tasks = tasks
         self.dispatcher = Dispatcher(database, workers, clock, meters, lease=lease)
-        self.events = Events(database, workers, clock)
-        self.events.on_recorded = self.dispatcher.wake
-        self.deliveries = Deliveries(database, audit, clock)
-        self.deliveries.on_replayed = self.dispatcher.wake
+        self.events = Events(database, workers, clock, self.dispatcher.wake)
+        self.deliveries = Deliveries(database, audit, clock, self.dispatcher.wake)
         self.sessions = Sessions(database, orgs, audit, clock)
         self.chains = Chains(database, self.sessions, audit, clock)
-        feeds = RunFeeds()
-        services = RunServices(database, llm, self.chains, RunTools(database, workers, feeds, clock), feeds, clock)
-        self.runs = Runs(services, self.sessions, workers, budgets, self.events, audit)
+        self.runs = Runs(database, llm, self.chains, self.sessions, workers, budgets, self.events, audit, clock)
         self.compactions = Compactions(
             database, self.chains, self.sessions, workers, budgets, self.events, audit, clock
         )
@@ -213,8 +206,8 @@ class Gateway:
         self.keys.trust(token)
         self.made_operator_token = token if made else None
         await self.idempotency.recover()
-        self.tasks.start("keeping of answers", self.idempotency.catch_up)
-        self.calls.begin(self.tasks)
+        self.tasks.start("keeping of answers", self.idempotency.run)
+        self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("removal of old records", self.retention.run)
         for area in self._areas:

@@ -17,14 +17,15 @@ from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, retry_until_stored, settle
-from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
-from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
+from plugbay.server.domain.errors import GatewayError, conflict, invalid, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
+from plugbay.server.domain.invocations import Opened, Work
+from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.sessions import Chains, Sessions
+from plugbay.server.domain.workers import Workers, error_code
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -66,7 +67,7 @@ class HarnessOutcome:
     error: dict[str, Any] | None = None
     invoked: InvocationResult | None = None
     """None if it was refused or cut off."""
-    refused: WorkRefused | None = None
+    refused: GatewayError | None = None
 
 
 class ExecutionWatch:
@@ -125,7 +126,7 @@ class Harnesses:
                     "harness.exists", f"there is an execution {request.execution_id} already", "execution_id"
                 )
             chain = await self._target(tx, caller, request)
-            bound = await self._workers.bound(tx, "harness", chain.org_id, chain.project_id, request.binding_id)
+            bound = await self._workers.bound("harness", chain.org_id, chain.project_id, request.binding_id)
             if bound is None:
                 text = f"{request.binding_id!r} is no active binding of a harness here"
                 raise unprocessable("harness.no_binding", text, "binding_id")
@@ -233,10 +234,14 @@ class Harnesses:
             if watch is not None:
                 settle(watch.ended, outcome)
 
-        job = _job(execution, request, watch)
-        self._jobs.launch(execution.id, lambda: self._perform(execution, job), finish)
+        def opened(record: InvocationRecord) -> None:
+            if watch is not None:
+                settle(watch.began, record)
 
-    async def _perform(self, execution: HarnessExecution, job: Job) -> HarnessOutcome:
+        work = _work(execution, request)
+        self._jobs.launch(execution.id, lambda: self._perform(execution, work, opened), finish)
+
+    async def _perform(self, execution: HarnessExecution, work: Work, opened: Opened) -> HarnessOutcome:
         async def begin() -> bool:
             async with self._database.transaction() as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
@@ -244,8 +249,8 @@ class Harnesses:
         if not await retry_until_stored(begin):
             return _cancelled_outcome(USER)
         try:
-            result = await self._workers.do(job)
-        except WorkRefused as refused:
+            result = await self._workers.do(work, opened=opened)
+        except GatewayError as refused:
             return replace(_failed_outcome(refused.code, refused.message), refused=refused)
         if result.failure is None:
             return HarnessOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
@@ -277,7 +282,7 @@ class Harnesses:
         )
 
 
-def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: ExecutionWatch | None) -> Job:
+def _work(execution: HarnessExecution, request: HarnessRequest | None) -> Work:
     body: dict[str, Any] = {
         "mode": execution.mode,
         "target": {
@@ -289,7 +294,7 @@ def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: Exe
     }
     # The trigger is stored with the checkpoints; a resume uses that one.
     started = {} if execution.mode == RESUME else {"trigger": execution.trigger}
-    return Job(
+    return Work(
         binding_id=execution.binding_id,
         kind="harness",
         input={**body, **started},
@@ -301,7 +306,6 @@ def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: Exe
         chain_id=execution.chain_id,
         run_id=None if request is None else request.run_id,
         timeout=None if request is None else request.timeout,
-        opened=None if watch is None else lambda record: settle(watch.began, record),
     )
 
 

@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
+from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.store import idempotency as rows
@@ -67,7 +68,7 @@ class IdempotentRequests:
         self._deferred: dict[bytes, Outcome] = {}
         """Outcomes to write when the database is available again."""
         self._writing = asyncio.Lock()
-        self._more = asyncio.Event()
+        self._writer = Poller(self._write_rest, first=None)
 
     async def begin(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
         """None: this is the first time, carry it out. Otherwise what it was answered; raises when it cannot be.
@@ -138,7 +139,7 @@ class IdempotentRequests:
         waiting = sum(len(deferred.body) for deferred in self._deferred.values() if isinstance(deferred, Completed))
         too_much = isinstance(outcome, Completed) and waiting + len(outcome.body) > MAX_DEFERRED
         self._deferred[key] = LOST if too_much else outcome
-        self._more.set()
+        self._writer.wake()
 
     async def _write_one(self, key: bytes) -> None:
         """Write what is deferred, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
@@ -150,14 +151,15 @@ class IdempotentRequests:
                 await self.finish(key, self._deferred[key])
                 del self._deferred[key]
 
-    async def catch_up(self) -> None:
+    async def run(self) -> None:
         """Write deferred outcomes until cancelled."""
-        while True:
-            await self._more.wait()
-            if await self.write_deferred():
-                self._more.clear()
-            else:
-                await asyncio.sleep(PAUSE)
+        await self._writer.run()
+
+    async def _write_rest(self) -> float | None:
+        if await self.write_deferred():
+            return None
+        await asyncio.sleep(PAUSE)
+        return 0.0
 
     async def write_deferred(self) -> bool:
         """Write all deferred outcomes once; False if some are left."""

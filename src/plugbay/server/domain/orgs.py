@@ -14,6 +14,12 @@ from plugbay.store import orgs as rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.orgs import Org, Project
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+
+
+def tenant(caller: Principal) -> Tenant:
+    """The tenant filter of a caller's lists."""
+    return Tenant(caller.org_id, caller.project_id)
 
 
 class Orgs:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from plugbay.host.config.sections import RetentionConfig
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import KEPT_EXPIRED
 from plugbay.server.domain.invocations import KEPT_JOURNEYS
@@ -81,14 +82,15 @@ class Retention:
 
     async def run(self) -> None:
         """Remove old records periodically until cancelled."""
-        await asyncio.sleep(FIRST_ROUND_AFTER)
-        while True:
-            try:
-                await self.remove()
-            except Exception:  # logged and counted already
-                await asyncio.sleep(RETRY_AFTER)
-            else:
-                await asyncio.sleep(ROUND_EVERY)
+        await Poller(self._remove_or_wait, first=FIRST_ROUND_AFTER).run()
+
+    async def _remove_or_wait(self) -> float:
+        """One round; returns the seconds until the next."""
+        try:
+            await self.remove()
+        except Exception:  # logged and counted already
+            return RETRY_AFTER
+        return ROUND_EVERY
 
     async def prune(self, caller: Principal) -> dict[str, RetentionCount]:
         """Remove old records now, on request; returns the counts."""

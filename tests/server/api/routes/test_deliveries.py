@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plugbay.server.domain.run_requests import RunOptions
-from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.runs import NewRun, RunOptions
 from tests.support.conversing import CALLER, gateway_with_model, settled
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from plugbay.host.config.sections import days
 from plugbay.host.host import Host
-from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import CallHistory
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import calls
 from plugbay.store.database import Database

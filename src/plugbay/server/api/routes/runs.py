@@ -30,8 +30,7 @@ from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.ids import new_id, parse_traceparent
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.run_requests import RunOptions
-from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.runs import NewRun, RunOptions
 from plugbay.store.runs import Run, ToolExecution
 
 router = Router(tags=["runs"])
