@@ -7,7 +7,7 @@ may be among them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -80,14 +80,18 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def _from_validation(error: RequestValidationError) -> GatewayError:
-    """All problems at once, and never the values: a secret may be among them."""
-    problems = [
-        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
-        for each in error.errors()[:MAX_PROBLEMS]
-    ]
+    problems = validation_problems(error.errors())
     first = problems[0] if problems else {"path": "", "problem": "it cannot be understood"}
     text = f"{first['path'] or 'the body'}: {first['problem']}"
     return invalid("request.invalid", text, first["path"] or None, problems=problems)
+
+
+def validation_problems(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The problems that pydantic found, without values: a secret may be among them."""
+    return [
+        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
+        for each in errors[:MAX_PROBLEMS]
+    ]
 
 
 def _problem(error: Mapping[str, Any]) -> str:
