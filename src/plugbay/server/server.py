@@ -191,7 +191,7 @@ async def _reload(gateway: Gateway) -> None:
     try:
         applied = await gateway.operator_plugins.reload_config()
     except PlugbayError as error:
-        LOG.error("plugbay.toml is not taken over", extra={"reason": str(error)})
+        LOG.error("plugbay.toml was not applied", extra={"reason": str(error)})
         return
     LOG.info("plugbay.toml was read again", extra={"reloaded": list(applied.plugins)})
     if applied.restart:

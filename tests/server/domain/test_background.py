@@ -165,8 +165,8 @@ def test_a_bug_is_logged_and_is_an_end_too(run: Run, caplog: pytest.LogCaptureFi
         run(story)
     assert [record.message for record in caplog.records] == [
         "a: a bug in plugbay",
-        "a: its end cannot be written as it is",
-        "a could not be closed; it is closed when the gateway starts again",
+        "a: its end cannot be recorded; it is recorded as an internal error",
+        "a could not be closed; the next start closes it",
     ]
 
 
@@ -188,7 +188,9 @@ def test_an_end_that_cannot_be_written_is_an_end_all_the_same(run: Run, caplog: 
 
     with caplog.at_level(logging.ERROR):
         run(story)
-    assert [record.message for record in caplog.records] == ["a: its end cannot be written as it is"]
+    assert [record.message for record in caplog.records] == [
+        "a: its end cannot be recorded; it is recorded as an internal error"
+    ]
 
 
 def test_a_stop_does_not_wait_for_ever_for_a_database_that_is_away(run: Run) -> None:

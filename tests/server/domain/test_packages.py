@@ -309,24 +309,24 @@ def test_exports_of_available_packages_are_listed_with_their_schemas_and_the_bin
             binding = await bind(gateway, package)
 
             async def listed(caller: Principal, kind: str, page: Page | None = None) -> list[str]:
-                part = await gateway.export_catalog.page(caller, kind, page or Page())
+                part = await gateway.packages.exports(caller, kind, page or Page())
                 return [item.export.name for item in part.items]
 
             assert await listed(own, "tool") == ["o", "u", "t"]
             stranger = Principal("key", "org_2", role="viewer")
             assert await listed(stranger, "tool") == ["u", "t"] and await listed(stranger, "hook") == ["h"]
             assert [await listed(stranger, kind) for kind in ("compactor", "harness")] == [["c"], ["x"]]
-            first = await gateway.export_catalog.page(own, "tool", Page(limit=2))
+            first = await gateway.packages.exports(own, "tool", Page(limit=2))
             assert [item.export.name for item in first.items] == ["o", "u"] and first.after is not None
-            rest = await gateway.export_catalog.page(own, "tool", Page(limit=2, after=first.after))
+            rest = await gateway.packages.exports(own, "tool", Page(limit=2, after=first.after))
             (item,) = rest.items
             assert rest.after is None and item.export.name == "t"
             assert [row.id for row in item.bindings] == [binding.id]
             assert item.kind_table() == {"effect_class": "read_only", "input_schema": {"type": "object"}}
-            theirs = await gateway.export_catalog.page(stranger, "tool", Page())
+            theirs = await gateway.packages.exports(stranger, "tool", Page())
             assert all(item.bindings == () for item in theirs.items)
             with pytest.raises(GatewayError) as caught:
-                await gateway.export_catalog.page(stranger, "tool", Page(), "org_1")
+                await gateway.packages.exports(stranger, "tool", Page(), "org_1")
             assert caught.value.status == 404
 
     run(main)

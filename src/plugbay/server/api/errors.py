@@ -63,7 +63,7 @@ def as_gateway_error(error: Exception) -> GatewayError:
         return _from_validation(error)
     if isinstance(error, HTTPException):
         return _from_http(error)
-    return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has it under the id of the request")
+    return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has the details under the request id")
 
 
 def error_response(error: GatewayError, more: Mapping[str, str] | None = None) -> Response:
@@ -81,7 +81,7 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 def _from_validation(error: RequestValidationError) -> GatewayError:
     problems = validation_problems(error.errors())
-    first = problems[0] if problems else {"path": "", "problem": "it cannot be understood"}
+    first = problems[0] if problems else {"path": "", "problem": "invalid"}
     text = f"{first['path'] or 'the body'}: {first['problem']}"
     return invalid("request.invalid", text, first["path"] or None, problems=problems)
 
@@ -103,7 +103,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 def _from_http(error: HTTPException) -> GatewayError:
     if error.status_code == 404:
-        return GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
+        return GatewayError(NOT_FOUND, "route.not_found", 404, "there is no route with this path")
     if error.status_code == 405:
-        return GatewayError(INVALID, "route.method_not_allowed", 405, "this cannot be asked with this method")
+        return GatewayError(INVALID, "route.method_not_allowed", 405, "this path does not support this method")
     return GatewayError(INVALID, "request.invalid", error.status_code, str(error.detail))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
-from plugbay.server.domain.ids import LONGEST, parse_traceparent
+from plugbay.server.domain.ids import ID_PATTERN, parse_traceparent
 from plugbay.store.metadata import MICROSECONDS
 from plugbay.store.pages import Page, Part
 
@@ -30,7 +30,7 @@ PLAIN = r"^[^\x00-\x1f\x7f]*$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
 """A display name."""
 
-ChosenId = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}$")]
+ChosenId = Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$")]
 """An id chosen or named by the caller."""
 
 PathId = Annotated[str, Path(description="An id returned by the API.")]
@@ -157,7 +157,7 @@ def _decode_cursor(cursor: str) -> tuple[float, str]:
         raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         moment, id = msgspec.json.decode(raw, type=tuple[Annotated[int, msgspec.Meta(ge=0, le=2**62)], str])
     except (ValueError, binascii.Error, msgspec.DecodeError):
-        raise invalid("request.invalid_cursor", "this cursor is not one that was given out", "cursor") from None
+        raise invalid("request.invalid_cursor", "this is not a cursor of this API", "cursor") from None
     if "\0" in id:
-        raise invalid("request.invalid_cursor", "this cursor is not one that was given out", "cursor")
+        raise invalid("request.invalid_cursor", "this is not a cursor of this API", "cursor")
     return moment / MICROSECONDS, id

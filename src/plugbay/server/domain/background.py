@@ -68,7 +68,7 @@ class Tasks:
                 return await work()
             except Exception:
                 self.crashes[name] += 1
-                LOG.exception("background work %s crashed; it is started again", name)
+                LOG.exception("background work %s crashed; it is restarted", name)
             if loop.time() - began >= CALM:
                 pause = self._first_pause
             await asyncio.sleep(pause)
@@ -141,8 +141,8 @@ USER, SHUTDOWN, INTERNAL = "user_cancelled", "host_shutdown", "internal"
 """Why a job was cut off."""
 
 STOP_TIMEOUT = 20.0
-"""Seconds that a stop waits for ends to be written: plugins have theirs to leave, and a database may just be restarted.
-What is still open then is closed when the gateway starts again."""
+"""Seconds that a stop waits for ends to be recorded: plugins need time to end, and a database may be restarting. Jobs
+that are still open then are closed at the next start."""
 
 E = TypeVar("E")
 
@@ -219,10 +219,10 @@ class BackgroundJobs(Generic[E]):
             try:
                 await retry_until_stored(lambda: finish(end))
             except Exception:
-                LOG.exception("%s: its end cannot be written as it is", id)
+                LOG.exception("%s: its end cannot be recorded; it is recorded as an internal error", id)
                 await retry_until_stored(lambda: finish(self._cut_off(INTERNAL)))
         except Exception:
-            LOG.exception("%s could not be closed; it is closed when the gateway starts again", id)
+            LOG.exception("%s could not be closed; the next start closes it", id)
         finally:
             del self._working[id], self._tasks[id]
             self._reasons.pop(id, None)

@@ -103,7 +103,7 @@ class Compactions:
             if compaction.attempts < MAX_STARTS:
                 self._launch(compaction)
             else:
-                text = "the gateway was restarted too often while this was at work"
+                text = "the gateway was restarted too often during this compaction"
                 await self._finish(compaction, _failed_result("compaction.host_restarted", text))
 
     async def stop(self) -> None:
@@ -152,17 +152,8 @@ class Compactions:
                 completed_at=None,
             )
             if not await rows.insert(tx, compaction):
-                raise conflict("compaction.exists", f"there is a compaction {compaction.id} already", "compaction_id")
-            await self._audit.record(
-                tx,
-                caller,
-                "compaction.create",
-                "compaction",
-                compaction.id,
-                org_id=chain.org_id,
-                project_id=chain.project_id,
-                chain_id=chain.id,
-            )
+                raise conflict("compaction.exists", f"compaction {compaction.id} already exists", "compaction_id")
+            await self._audit.record_change(tx, caller, "compaction.create", compaction, chain_id=chain.id)
             self._database.after_commit(lambda: self._launch(compaction))
             return compaction
 
@@ -170,7 +161,7 @@ class Compactions:
         async with self._database.reading() as tx:
             found = await self._sessions.require(tx, caller, "compaction", id, await rows.find(tx, id))
         if _only_own(caller) and found.invocation_id != caller.invocation_id:
-            text = "this token reads only compactions it made"
+            text = "this token reads only its own compactions"
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
 
@@ -186,13 +177,13 @@ class Compactions:
         if wanted is not None:
             bound = await self._workers.bound("compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
-                text = f"{wanted!r} is no active binding of a compactor here"
+                text = f"{wanted!r} is not an active binding of a compactor here"
                 raise unprocessable("compaction.no_compactor", text, "compactor.binding_id")
             return wanted
         serving = await self._workers.serving("compactor", chain.org_id, chain.project_id, chain.session_id)
         if len(serving) == 1:
             return serving[0].binding_id
-        text = "no compactor is bound here" if not serving else "several compactors are bound here; say which"
+        text = "no compactor is bound here" if not serving else "several compactors are bound here; name one"
         candidates = [each.binding_id for each in serving]
         raise unprocessable("compaction.no_compactor", text, "compactor.binding_id", candidates=candidates)
 
@@ -220,7 +211,7 @@ class Compactions:
 
         begun, stored = await retry_until_stored(begin)
         if not begun:
-            return _failed_result("compaction.ended", "it has ended already")
+            return _failed_result("compaction.ended", "the compaction has already ended")
         projection = {
             "blocks": [project_block(decode_block(block)) for block in stored],
             "pinned_items": compaction.pinned_items,
@@ -255,7 +246,7 @@ class Compactions:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
             if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
-                broken = _failed_result("compaction.source_changed", f"{source.id} is not what it was")
+                broken = _failed_result("compaction.source_changed", f"{source.id} was modified")
                 await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
                 return
             made = await self._new_chain(tx, compaction, source, outcome.result)
@@ -324,7 +315,7 @@ def _compacted_event(compaction: Compaction, made: Chain, summary: Any) -> NewEv
 
 def _require_same_chain(known: Compaction, chain: Chain) -> Compaction:
     if known.chain_id != chain.id:
-        raise conflict("compaction.id_conflict", f"{known.id} is the compaction of another chain", "compaction_id")
+        raise conflict("compaction.id_conflict", f"{known.id} belongs to another chain", "compaction_id")
     return known
 
 

@@ -143,8 +143,8 @@ MAX_ATTEMPTS = 8
 """Attempts per delivery: about two minutes, longer if the hook asks for a pause."""
 
 MAX_INTERRUPTIONS = 20
-"""Attempts that end with their server, because it was killed or stopped before the hook answered. They do not count as
-failures; but an event whose telling ends the server each time must not be told for ever."""
+"""Attempts that ended with their server, killed or stopped before the hook answered. They do not count as failures, but
+are limited: a delivery that kills the server each time must end."""
 
 JITTER = 0.5
 """The random share of a pause, so that deliveries that failed together are not retried together."""
@@ -188,11 +188,9 @@ class Deliveries:
             found = await self._existing(tx, caller, id)
             if not await rows.replay(tx, id, self._clock.now(), MAX_ATTEMPTS):
                 if found.status == rows.DELIVERED:
-                    raise conflict("delivery.delivered", f"{id} was delivered, and is never delivered again")
-                raise conflict("delivery.not_ended", f"{id} is still being tried", retryable=True)
-            await self._audit.record(
-                tx, caller, "delivery.replay", "delivery", id, org_id=found.org_id, project_id=found.project_id
-            )
+                    raise conflict("delivery.delivered", f"{id} was delivered and is not delivered again")
+                raise conflict("delivery.not_ended", f"{id} has not ended", retryable=True)
+            await self._audit.record_change(tx, caller, "delivery.replay", found)
             self._database.after_commit(self._wake)
             return await self._existing(tx, caller, id)
 
@@ -257,7 +255,7 @@ class Dispatcher:
     def drop_binding(self, binding_id: str) -> None:
         """A binding was disabled: drop its pending deliveries now.
 
-        What comes after this is for a binding that was made active again, and stays.
+        Later deliveries are for a binding that is active again, and stay.
         """
         self._disabled[binding_id] = self._clock.now()
         self.wake()
@@ -268,16 +266,17 @@ class Dispatcher:
         return len(self._in_flight)
 
     async def run(self) -> None:
-        """Deliver what is due until cancelled. Deliveries in progress are then abandoned and retried later."""
+        """Start due deliveries until cancelled. Deliveries in progress are then abandoned and retried later."""
         renewer = Poller(self._renew_leases, first=self._lease / 3)
         renewing = asyncio.get_running_loop().create_task(renewer.run())
         try:
             await self._poller.run()
         finally:
             renewing.cancel()
-            for task in (told := list(self._in_flight.values())):
+            abandoned = list(self._in_flight.values())
+            for task in abandoned:
                 task.cancel()
-            await asyncio.gather(renewing, *told, return_exceptions=True)
+            await asyncio.gather(renewing, *abandoned, return_exceptions=True)
 
     async def stop(self) -> None:
         """Release our leases, so the next gateway need not wait for them to expire."""
@@ -285,14 +284,14 @@ class Dispatcher:
             async with self._database.transaction() as tx:
                 await rows.release(tx, self._owner, self._clock.now())
         except StoreUnavailable as error:
-            LOG.warning("deliveries are held until their leases run out: %s", error)
+            LOG.warning("deliveries wait until their leases expire: %s", error)
 
     async def _try_begin(self) -> float:
         """Start due deliveries; returns the seconds to wait."""
         try:
             return await self._begin()
         except StoreUnavailable as error:
-            LOG.warning("deliveries wait: %s", error)
+            LOG.warning("deliveries are paused: %s", error)
             return STORE_PAUSE
 
     async def _drop(self) -> None:
@@ -310,7 +309,7 @@ class Dispatcher:
         if free <= 0:
             return LONGEST_WAIT
         now, held = self._clock.now(), frozenset(self._in_flight)
-        # No row is due later, or leased for longer, than this: such a row has a wrong clock and counts as due.
+        # Rows due or leased beyond these limits were written with a wrong clock; they count as due.
         latest, longest = now + LONGEST_PAUSE, now + self._lease
         async with self._database.reading() as tx:
             due = await rows.next_due(tx, now, latest, longest, held)
@@ -320,7 +319,7 @@ class Dispatcher:
             interrupted = await rows.interrupt_lost(tx, now, longest, MAX_INTERRUPTIONS, held)
             claimed = await rows.claim(tx, self._owner, now, now + self._lease, latest, free)
         if interrupted:
-            LOG.warning("%d deliveries were interrupted when their gateway ended; they are told again", interrupted)
+            LOG.warning("%d deliveries were interrupted when their gateway ended; they are retried", interrupted)
         for delivery in claimed:
             self._start_attempt(delivery)
         return SHORTEST_WAIT if claimed else LONGEST_WAIT
@@ -328,8 +327,8 @@ class Dispatcher:
     async def _follow_clock(self) -> None:
         """When the wall clock was set back, move waiting deliveries with it, so they wait no longer than planned.
 
-        The monotonic clock tells by how much. Before the first check of a gateway, the newest timestamp in the table
-        does: it cannot be later than now.
+        The difference to the monotonic clock is the amount. At the first check of a gateway it is the newest timestamp
+        in the table, which cannot be later than now.
         """
         now = self._clock.now()
         ahead = now - self._clock.monotonic()
@@ -337,7 +336,7 @@ class Dispatcher:
         if lost > CLOCK_TOLERANCE:
             async with self._database.transaction() as tx:
                 await rows.set_back(tx, lost, now)
-            LOG.warning("the clock was set back by %.0f s; deliveries that wait are due as much earlier", lost)
+            LOG.warning("the clock was set back by %.0f s; waiting deliveries were moved with it", lost)
         self._ahead = ahead
 
     async def _set_back_before_start(self, now: float) -> float:
@@ -377,9 +376,9 @@ class Dispatcher:
             # However long the database is unavailable: the lease is renewed meanwhile, so no hook is called twice.
             await retry_until_stored(lambda: self._conclude(delivery, values, attempt))
         except StoreUnavailable as error:
-            LOG.warning("%s: it cannot be told now; it is when its lease has run out: %s", delivery.id, error)
+            LOG.warning("%s: cannot be delivered now; retried after its lease expires: %s", delivery.id, error)
         except Exception:
-            LOG.exception("%s: a bug in plugbay; it is told again when its lease runs out", delivery.id)
+            LOG.exception("%s: a bug in plugbay; retried after its lease expires", delivery.id)
 
     async def _attempt(self, delivery: Delivery, event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
         """New values of the delivery, and of this attempt."""
@@ -427,7 +426,9 @@ class Dispatcher:
             kept = await rows.conclude(tx, delivery, attempt, **values)
         self._meters.count("deliveries", outcome=values["status"] if kept else "lease_lost")
         if not kept:
-            LOG.warning("%s: attempt %d came back after its lease; it does not count", delivery.id, delivery.attempts)
+            LOG.warning(
+                "%s: attempt %d ended after its lease expired; its result is dropped", delivery.id, delivery.attempts
+            )
 
 
 def _work(delivery: Delivery, event: Event) -> Work:
@@ -449,6 +450,6 @@ def _work(delivery: Delivery, event: Event) -> Work:
 def _is_transient(result: InvocationResult, failure: Failure) -> bool:
     """Whether the failure may be temporary, because it came from the host and not from the hook.
 
-    A hook that answers `failed` is not called again; neither is one whose answer violates its contract.
+    A hook that answers `failed`, or violates its contract, is not called again.
     """
     return result.record is None or failure.origin != "plugin"

@@ -5,7 +5,7 @@
 
 Areas with their own start and stop are in `_areas`: started in order after migration, stopped in reverse. Background
 work runs in `tasks` and ends before any area stops. `Conversations` groups sessions, chains, runs, compactions,
-harnesses and hooks: what a killed gateway left open is closed before new work starts.
+harnesses and hooks; it closes work that a killed gateway left open before new work starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins, PluginLogs
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.packages import ExportCatalog, Packages, PackageSettings, Releases
+from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.retention import Retention
 from plugbay.server.domain.runner import Runner, RunnerSettings
@@ -79,7 +79,7 @@ class Conversations:
         self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
 
     async def start(self) -> None:
-        """Close or resume what the last gateway left, then start deliveries."""
+        """Close or resume work that the last gateway left open, then start deliveries."""
         await self.runs.start()
         await self.harnesses.start()
         await self.compactions.start()
@@ -143,11 +143,10 @@ class Gateway:
         rules = PackageSettings(
             settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
         )
-        self.packages = Packages(database, self.releases, self.audit, clock, rules)
+        self.packages = Packages(database, self.releases, self.orgs, self.audit, clock, rules)
         keyring = load_keyring(settings.data, os.environ)
         self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
-        self.export_catalog = ExportCatalog(database, self.orgs, self.packages)
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
         self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
@@ -180,7 +179,7 @@ class Gateway:
         self.marketplace = Marketplace(
             database, self.packages, self.bindings, self.releases, settings.data, self.releases.clock
         )
-        self._areas += [self.packages, self.invocations]
+        self._areas.append(self.invocations)
 
         # Sessions, chains, runs, compactions, harnesses, deliveries.
         conversations = Conversations(
@@ -201,7 +200,7 @@ class Gateway:
         self._areas.append(conversations)
 
     async def start(self) -> None:
-        """Recover what the last gateway left behind, then start all areas."""
+        """Recover from the end of the last gateway, then start all areas."""
         token, made = operator_token(self.settings.data)
         self.keys.trust(token)
         self.made_operator_token = token if made else None
@@ -210,6 +209,7 @@ class Gateway:
         self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("removal of old records", self.retention.run)
+        await asyncio.to_thread(self.releases.sweep)
         for area in self._areas:
             await area.start()
 

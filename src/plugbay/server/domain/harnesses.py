@@ -53,9 +53,9 @@ class HarnessRequest:
     execution_id: str | None = None
     """Chosen by the client; it must be new."""
     run_id: str | None = None
-    """The run it is for, if it is for one."""
+    """The run that it belongs to, if any."""
     timeout: float | None = None
-    """Seconds; at most what manifest and binding allow."""
+    """Seconds; manifest and binding limit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Harnesses:
         async with self._database.reading() as tx:
             left = await rows.unfinished(tx)
         for execution in left:
-            text = "the gateway was restarted while this harness was at work; it can be resumed"
+            text = "the gateway was restarted while this harness was running; it can be resumed"
             restarted = _failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
             await self._finish(execution, _cancelled_outcome(USER) if execution.cancel_requested else restarted)
 
@@ -122,13 +122,11 @@ class Harnesses:
         """Create an execution and start it after the commit. Every harness starts here."""
         async with self._database.transaction() as tx:
             if request.execution_id is not None and await rows.find(tx, request.execution_id) is not None:
-                raise conflict(
-                    "harness.exists", f"there is an execution {request.execution_id} already", "execution_id"
-                )
+                raise conflict("harness.exists", f"execution {request.execution_id} already exists", "execution_id")
             chain = await self._target(tx, caller, request)
             bound = await self._workers.bound("harness", chain.org_id, chain.project_id, request.binding_id)
             if bound is None:
-                text = f"{request.binding_id!r} is no active binding of a harness here"
+                text = f"{request.binding_id!r} is not an active binding of a harness here"
                 raise unprocessable("harness.no_binding", text, "binding_id")
             execution = HarnessExecution(
                 id=request.execution_id or self._ids("exec_"),
@@ -187,7 +185,7 @@ class Harnesses:
             if execution.status in rows.UNFINISHED or id in self._jobs.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
             if await journey_rows.load(tx, _checkpoint_key(execution)) is None:
-                raise conflict("harness.nothing_to_resume", f"{id} left nothing to go on from")
+                raise conflict("harness.nothing_to_resume", f"{id} has no checkpoint")
             await rows.change(
                 tx,
                 id,
@@ -208,7 +206,7 @@ class Harnesses:
         if request.chain_id is not None:
             chain = await self._chains.existing(tx, caller, request.chain_id)
             if request.session_id not in (None, chain.session_id):
-                raise invalid("harness.other_session", f"{chain.id} is of another session", "session_id")
+                raise invalid("harness.other_session", f"{chain.id} belongs to another session", "session_id")
             return chain
         if request.session_id is None:
             session = await self._sessions.create(caller, org_id=request.org_id, project_id=request.project_id)
@@ -224,7 +222,7 @@ class Harnesses:
             raise not_found("harness_execution", id)
         return found
 
-    # At work.
+    # Running.
 
     def _launch(
         self, execution: HarnessExecution, request: HarnessRequest | None = None, watch: ExecutionWatch | None = None
@@ -270,15 +268,8 @@ class Harnesses:
             )
 
     async def _record(self, tx: Tx, caller: Principal, action: str, execution: HarnessExecution) -> None:
-        await self._audit.record(
-            tx,
-            caller,
-            action,
-            "harness_execution",
-            execution.id,
-            org_id=execution.org_id,
-            project_id=execution.project_id,
-            binding_id=execution.binding_id,
+        await self._audit.record_change(
+            tx, caller, action, execution, "harness_execution", binding_id=execution.binding_id
         )
 
 

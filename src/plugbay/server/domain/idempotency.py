@@ -1,7 +1,7 @@
 """`IdempotentRequests`: a repeated request runs once and gets the same answer again.
 
     before = await idempotency.claim(key, digest, KEPT_CREATES)
-    …                                                   do the work, unless there is an answer already
+    …                                                         carry out the request, unless there is an answer
     await idempotency.settle(key, Completed(200, {}, body))   or LOST, or REFUSED: the key is free again
 
 A database has one gateway, so a claim that this process does not hold is stale (its commit was not confirmed) and is
@@ -71,9 +71,9 @@ class IdempotentRequests:
         self._writer = Poller(self._write_rest, first=None)
 
     async def begin(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
-        """None: this is the first time, carry it out. Otherwise what it was answered; raises when it cannot be.
+        """Claim a key: None for the first request, which is to be carried out; otherwise the stored answer.
 
-        For requests that are carried out in the same transaction.
+        For requests that are carried out in the same transaction. Raises if there is no answer to give.
         """
         now = self._clock.now()
         async with self._database.transaction() as tx:
@@ -129,7 +129,7 @@ class IdempotentRequests:
             await self.finish(key, outcome)
             written = True
         except StoreUnavailable as error:
-            LOG.warning("an answer cannot be kept yet for a repetition of its request: %s", error)
+            LOG.warning("the answer of an idempotent request cannot be stored; it is retried: %s", error)
         finally:
             if not written:
                 self._defer(key, outcome)
@@ -142,8 +142,10 @@ class IdempotentRequests:
         self._writer.wake()
 
     async def _write_one(self, key: bytes) -> None:
-        """Write what is deferred, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
-        what a repetition has claimed since."""
+        """Write the deferred outcome of a key, if there is one; raises `StoreUnavailable`.
+
+        One at a time: a late write would overwrite the claim of a repetition.
+        """
         if key not in self._deferred:
             return
         async with self._writing:
@@ -177,7 +179,7 @@ class IdempotentRequests:
 
 
 def _in_progress() -> GatewayError:
-    return conflict("idempotency.in_progress", "the first request with this key is being answered", retryable=True)
+    return conflict("idempotency.in_progress", "the first request with this key is still running", retryable=True)
 
 
 def _key_conflict() -> GatewayError:
@@ -190,6 +192,6 @@ def _replay_or_raise(found: Repeat, digest: bytes) -> Repeat:
     if found.state == rows.RUNNING:
         raise _in_progress()
     if found.state == rows.UNKNOWN:
-        text = "the request with this key was carried out, but its answer is not kept; read what it changed"
+        text = "the request with this key was carried out, but its answer was not stored; read its effects"
         raise conflict("idempotency.answer_lost", text)
     return found

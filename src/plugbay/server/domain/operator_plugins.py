@@ -102,7 +102,7 @@ class OperatorPlugins:
         """The last look at each plugin, until it is approved."""
 
     def plugins(self) -> list[dict[str, Any]]:
-        """Every plugin, in the public shape."""
+        """Every plugin as JSON."""
         return [operating.shape(self._host, status) for status in self._host.plugins()]
 
     def plugin(self, plugin_id: str) -> dict[str, Any]:
@@ -131,8 +131,8 @@ class OperatorPlugins:
         possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _grant_names(whole)}
         unknown = [name for name in wanted if name not in possible]
         if unknown:
-            wishes = ", ".join(spec.capabilities) or "nothing"
-            text = f"{plugin_id} does not ask for {', '.join(unknown)}; it asks for {wishes}"
+            requested = ", ".join(spec.capabilities) or "nothing"
+            text = f"{plugin_id} does not request {', '.join(unknown)}; it requests {requested}"
             raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
         await self._update_grants(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
         return self.plugin(plugin_id)
@@ -142,7 +142,7 @@ class OperatorPlugins:
         status, unwanted = self._status(plugin_id), set(capabilities)
         kept = self._host.config.plugin(plugin_id).grants or []
         if not unwanted & set(kept):
-            text = f"nothing of this is granted to {plugin_id} in plugbay.toml"
+            text = f"plugbay.toml grants none of these to {plugin_id}"
             raise unprocessable("plugin.not_granted", text, "capabilities", granted=list(status.granted))
         rest = [name for name in kept if name not in unwanted]
         await self._update_grants(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
@@ -151,7 +151,7 @@ class OperatorPlugins:
     async def look(self, caller: Principal, plugin_id: str) -> Inspection:
         """Start a plugin once and return the exports to approve; raises `conflict`."""
         if not self._status(plugin_id).needs_approval:
-            text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
+            text = f"{plugin_id} declares its exports in its manifest; they need no approval"
             raise unprocessable("plugin.no_approval", text)
         async with self._looking:
             try:
@@ -166,11 +166,11 @@ class OperatorPlugins:
         return self._looks.get(plugin_id)
 
     async def approve(self, caller: Principal, plugin_id: str, digest: str) -> dict[str, Any]:
-        """Approve exactly what the last look with this digest showed; returns the plugin."""
+        """Approve the exports of the last look, which must have this digest; returns the plugin."""
         self._status(plugin_id)
         seen = self._looks.get(plugin_id)
         if seen is None or seen.digest != digest:
-            text = f"this is not what was last shown of {plugin_id}; look at it again, then approve that"
+            text = f"the last look at {plugin_id} has another digest; look again, then approve that digest"
             raise conflict("plugin.not_shown", text)
         async with self._changing:
             try:
@@ -202,7 +202,7 @@ class OperatorPlugins:
     ) -> None:
         if self._config_file is None:
             raise conflict(
-                "plugin.no_config", "this server has no plugbay.toml to keep grants in; start it with --config"
+                "plugin.no_config", "this server has no plugbay.toml to store grants in; start it with --config"
             )
         async with self._changing:
             try:

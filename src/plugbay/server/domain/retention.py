@@ -27,17 +27,17 @@ from plugbay.store.retention import Cutoffs, Key
 LOG = logging.getLogger("plugbay.server.domain")
 
 ROUND_EVERY = 600.0
-"""Seconds between two rounds: one that finds nothing asks ten indexes, and one that finds much is soon over."""
+"""Seconds between two rounds; a round that finds nothing reads ten indexes."""
 
 FIRST_ROUND_AFTER = 60.0
-"""Seconds from a start to the first round: a start has enough to do with what is new."""
+"""Seconds from a start to the first round, because a start is busy."""
 
 RETRY_AFTER = 30.0
-"""Seconds until the next round when something went wrong with one: most often the database is away."""
+"""Seconds until the next round after an error, most often an unavailable database."""
 
 BATCH = 200
-"""Records removed in one transaction, with their parts: 40 ms on SQLite and a busy machine, for which writers wait.
-Some 2,000 a second go like that, more than a server makes."""
+"""Records removed in one transaction, with their parts. Writers wait for it: 40 ms on SQLite and a busy machine. About
+2,000 records a second are removed, more than a server creates."""
 
 REMOVED, FAILED = "records_removed", "record_removals_failed"
 """The meters."""
@@ -45,7 +45,7 @@ REMOVED, FAILED = "records_removed", "record_removals_failed"
 
 @dataclass(frozen=True, slots=True)
 class RetentionCount:
-    """One kind of record: how long it is kept (None: for ever), and how many are too old, or were."""
+    """One kind of record: its retention time in seconds (None: for ever), and the number of old records."""
 
     kept: float | None
     number: int
@@ -101,7 +101,7 @@ class Retention:
         return removed
 
     async def preview(self) -> dict[str, RetentionCount]:
-        """Count what `remove` would delete now."""
+        """Count the records that `remove` would delete now."""
         cutoffs = self._cutoffs()
         async with self._database.reading() as tx:
             return {kind: RetentionCount(self._kept[kind], await rows.count(tx, kind, cutoffs)) for kind in rows.KINDS}
@@ -119,7 +119,7 @@ class Retention:
                     self._failed(kind, error)
                     wrong.append(error)
         if removed.total():
-            LOG.info("what was too old is removed", extra={"removed": dict(+removed)})
+            LOG.info("old records were removed", extra={"removed": dict(+removed)})
         if wrong:
             raise wrong[0]
         return {kind: RetentionCount(self._kept[kind], removed[kind]) for kind in rows.KINDS}
@@ -127,7 +127,7 @@ class Retention:
     def _failed(self, kind: str, error: Exception) -> None:
         self._meters.count(FAILED, kind=kind)
         bug = None if isinstance(error, StoreUnavailable) else error
-        LOG.warning("old %s cannot be removed yet: %s", kind, error, exc_info=bug)
+        LOG.warning("old %s cannot be removed now; retried later: %s", kind, error, exc_info=bug)
 
     def _cutoffs(self) -> Cutoffs:
         now = self._clock.now()

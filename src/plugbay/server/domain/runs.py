@@ -56,7 +56,7 @@ from plugbay.store.runs import Run, RunEvent, ToolExecution
 T = TypeVar("T")
 
 CLIENT_BLOCKS = frozenset({"input", "system"})
-"""Kinds of blocks a client may bring."""
+"""Kinds of blocks that a client may send."""
 
 ANSWERABLE_BLOCKS = frozenset({"input", "tool_result"})
 """Kinds of blocks that a model can answer."""
@@ -138,7 +138,7 @@ class Runs:
         async with self._database.transaction() as tx:
             left = await rows.unfinished(tx)
         for run in left:
-            text = "the gateway was restarted while this run was at work"
+            text = "the gateway was restarted during this run"
             ending = _cancelled_ending(USER) if run.cancel_requested else failed_ending("run.host_restarted", text)
             await self._finish(run, ending)
 
@@ -216,7 +216,7 @@ class Runs:
                 raise not_found("run", id)
             if run.status in rows.UNFINISHED:
                 await rows.change(tx, id, cancel_requested=True)
-                await self._record(tx, caller, "run.cancel", run)
+                await self._audit.record_change(tx, caller, "run.cancel", run)
                 self._database.after_commit(lambda: self._jobs.cancel(id))
             return await self.existing(tx, caller, id)
 
@@ -224,7 +224,7 @@ class Runs:
         """The run; raises `not_found` if the caller may not see it."""
         run = await self._sessions.require(tx, caller, "run", id, await rows.find(tx, id))
         if _only_own(caller) and not _is_own(caller, run):
-            raise denied("auth.scope_denied", "this token reads only runs it made", required=["runs:read"])
+            raise denied("auth.scope_denied", "this token reads only its own runs", required=["runs:read"])
         return run
 
     async def place(
@@ -232,7 +232,7 @@ class Runs:
     ) -> ConversationIds:
         """Complete the ids: the chain of a run, the session of a chain.
 
-        Raises `not_found` for an id that is not there for the caller, or is another tenant's than the work.
+        Raises `not_found` for ids that the caller may not see, or that belong to another tenant than the work.
         """
         run = chain = session = None
         async with self._database.reading() as tx:
@@ -247,16 +247,16 @@ class Runs:
             if found is not None:
                 tenant_of_work.must_see(kind, found.id, found.org_id, found.project_id)
         if run is not None and run.chain_id != _not_none(chain).id:
-            raise invalid("run.other_chain", f"{run.id} is of another chain", "run_id")
+            raise invalid("run.other_chain", f"{run.id} belongs to another chain", "run_id")
         if chain is not None and chain.session_id != _not_none(session).id:
-            raise invalid("chain.other_session", f"{chain.id} is of another session", "chain_id")
+            raise invalid("chain.other_session", f"{chain.id} belongs to another session", "chain_id")
         return ConversationIds(*(None if found is None else found.id for found in (session, chain, run)))
 
     # Beginning.
 
     async def _answerable(self, tx: Tx, chain: Chain) -> None:
         if await chain_rows.last_kind(tx, chain.id, without=("system", "thinking")) not in ANSWERABLE_BLOCKS:
-            raise unprocessable("run.nothing_to_answer", "there is no input to answer; bring some", "blocks")
+            raise unprocessable("run.nothing_to_answer", "the chain has no input to answer; send some", "blocks")
 
     async def _insert(
         self,
@@ -275,7 +275,7 @@ class Runs:
         if not await rows.insert(tx, run):
             raise attach_conflict(chain.id)
         await rows.note(tx, run.id, "run.queued", {"model": run.model}, run.created_at)
-        await self._record(tx, caller, "run.create", run)
+        await self._audit.record_change(tx, caller, "run.create", run)
         self._database.after_commit(lambda: self._launch(run))
         return run
 
@@ -340,9 +340,6 @@ class Runs:
             trace_id=run.trace_id,
             cause_depth=run.cause_depth + 1,
         )
-
-    async def _record(self, tx: Tx, caller: Principal, action: str, run: Run) -> None:
-        await self._audit.record(tx, caller, action, "run", run.id, org_id=run.org_id, project_id=run.project_id)
 
 
 def _not_none(found: T | None) -> T:
@@ -448,14 +445,14 @@ def resolve_request(
 def resolve_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
     """Split `provider/model`; with a single provider, the model alone is enough."""
     if not isinstance(name, str) or not name:
-        raise unprocessable("run.model_missing", "neither the request nor the chain says which model", "model")
+        raise unprocessable("run.model_missing", "neither the request nor the chain names a model", "model")
     provider, slash, model = name.partition("/")
     if slash and model and provider in providers:
         return provider, model
     if len(providers) == 1:
         return providers[0], name
     known = ", ".join(providers) or "none is configured"
-    raise unprocessable("run.model_unknown", f"{name!r} names no provider; there are: {known}", "model")
+    raise unprocessable("run.model_unknown", f"{name!r} names no provider; known providers: {known}", "model")
 
 
 def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[BoundExport]:
@@ -466,7 +463,7 @@ def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[Bou
         if not matches:
             raise unprocessable("run.tool_unknown", f"no tool {name!r} is bound here", "tools", tool=name)
         if len(matches) > 1:
-            text = f"{name!r} is the name of several tools; say which package"
+            text = f"{name!r} is the name of several tools; name the package too"
             raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[_full_name(tool) for tool in matches])
         found[matches[0].binding_id] = matches[0]
     return list(found.values())

@@ -1,6 +1,6 @@
 """`Sessions` group chains; `Chains` are append-only lists of blocks, with forks that start with the same bytes.
 
-A block is stored as canonical JSON with a digest over the chain so far, so any change is detectable. Clients may bring
+A block is stored as canonical JSON with a digest over the chain so far, so any change is detectable. Clients may send
 only certain kinds and fields. A chain grows only here, one version at a time, while its row is locked. A plugin with a
 delegated token sees the session it was called for and sessions branched from it; without a session it sees none.
 """
@@ -69,7 +69,7 @@ class Sessions:
         """Create a session without a chain."""
         async with self._database.transaction() as tx:
             if caller.kind == "delegated":
-                raise unprocessable("session.not_in_lineage", "a plugin branches its own session and makes no other")
+                raise unprocessable("session.not_in_lineage", "a plugin can only branch its own session")
             org, project = await self._home(tx, caller, org_id, project_id)
             return await self.insert(
                 tx, caller, org, project, external_session_id=external_session_id, metadata=metadata or {}
@@ -81,7 +81,7 @@ class Sessions:
         """Org and project of a new session: as given, or the caller's."""
         org, project = org_id or caller.org_id, project_id or caller.project_id
         if org is None:
-            raise invalid("session.org_missing", "an operator of all orgs says for which one", "org_id")
+            raise invalid("session.org_missing", "an operator of all orgs must name the org", "org_id")
         await self._orgs.scope(tx, caller, org, project)
         return org, project
 
@@ -110,9 +110,7 @@ class Sessions:
             updated_at=now,
         )
         await session_rows.insert(tx, session)
-        await self._audit.record(
-            tx, caller, "session.create", "session", session.id, org_id=org_id, project_id=project_id
-        )
+        await self._audit.record_change(tx, caller, "session.create", session)
         return session
 
     async def get(self, caller: Principal, id: str) -> Session:
@@ -129,16 +127,7 @@ class Sessions:
         async with self._database.transaction() as tx:
             session = await self.existing(tx, caller, id)
             await session_rows.change(tx, id, **values, updated_at=self._clock.now())
-            await self._audit.record(
-                tx,
-                caller,
-                "session.update",
-                "session",
-                id,
-                org_id=session.org_id,
-                project_id=session.project_id,
-                fields=sorted(values),
-            )
+            await self._audit.record_change(tx, caller, "session.update", session, fields=sorted(values))
             return await self.existing(tx, caller, id)
 
     # Within a transaction.
@@ -228,7 +217,7 @@ def text_of(blocks: Iterable[Mapping[str, Any]]) -> str:
 def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: str = "blocks") -> list[Block]:
     """Validate blocks from a client and drop fields it may not set."""
     if len(blocks) > MAX_BLOCKS:
-        raise _invalid_blocks(param, f"there may be {MAX_BLOCKS:,} blocks at once")
+        raise _invalid_blocks(param, f"a request has at most {MAX_BLOCKS:,} blocks")
     clean = [project_block(block) for block in blocks]
     for at, block in enumerate(clean):
         why = _block_problem(block, kinds)
@@ -378,7 +367,7 @@ class Chains:
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             chain = await self.begin(tx, session, seed, defaults=defaults or {}, metadata=metadata or {})
-            await self._record(tx, caller, "chain.create", chain)
+            await self._audit.record_change(tx, caller, "chain.create", chain)
             return chain
 
     async def get(self, caller: Principal, id: str) -> Chain:
@@ -414,7 +403,7 @@ class Chains:
             changes = values if status is None or chain.status == RUNNING else {**values, "status": status}
             now = self._clock.now()
             await chain_rows.change(tx, id, **changes, chain_version=chain.chain_version + 1, updated_at=now)
-            await self._record(tx, caller, "chain.update", chain, fields=sorted(changes))
+            await self._audit.record_change(tx, caller, "chain.update", chain, fields=sorted(changes))
             return await self.existing(tx, caller, id)
 
     async def fork(
@@ -432,7 +421,7 @@ class Chains:
             if run_id is not None:
                 through = await self._end_of(tx, caller, chain, run_id)
             made = await self.copy(tx, chain, through=through, run_id=run_id, metadata=metadata)
-            await self._record(tx, caller, "chain.fork", made, source=id)
+            await self._audit.record_change(tx, caller, "chain.fork", made, source=id)
             return made
 
     async def branch(
@@ -444,7 +433,7 @@ class Chains:
             source_id = chain_id or session.latest_chain_id
             source = None if source_id is None else await self.existing(tx, caller, source_id)
             if source is None or source.session_id != session_id:
-                text = f"{session_id} has no such chain to begin with"
+                text = f"{session_id} has no such chain to branch from"
                 raise unprocessable("session.nothing_to_branch", text, "chain_id")
             made = await self._sessions.insert(
                 tx, caller, session.org_id, session.project_id, parent=session_id, metadata=metadata or {}
@@ -457,7 +446,7 @@ class Chains:
         if run is None or not caller.sees(run.org_id, run.project_id):
             raise not_found("run", run_id)
         if run.chain_id != chain.id:
-            raise unprocessable("chain.no_such_run", f"{run_id} is no run of {chain.id}", "run_id")
+            raise unprocessable("chain.no_such_run", f"{run_id} is not a run of {chain.id}", "run_id")
         return await chain_rows.last_of_run(tx, chain.id, run_id) or run.input_through
 
     # Within a transaction.
@@ -517,7 +506,7 @@ class Chains:
             raise unprocessable("chain.no_such_block", f"{chain.id} has {chain.block_count} blocks", "sequence")
         stored = await chain_rows.blocks(tx, chain.id, through=through)
         if _cuts_a_call(stored):
-            raise unprocessable("chain.cuts_a_call", "a fork keeps every tool call with its result", "sequence")
+            raise unprocessable("chain.cuts_a_call", "a fork must keep every tool call with its result", "sequence")
         now = self._clock.now()
         made = msgspec.structs.replace(
             chain,
@@ -541,7 +530,7 @@ class Chains:
     async def append(self, tx: Tx, chain: Chain, blocks: Sequence[Block], run_id: str | None, **values: Any) -> Chain:
         """Append blocks and increase the version. `chain` must be current and locked."""
         if chain.block_count + len(blocks) > MAX_CHAIN:
-            raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact it, or fork it")
+            raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact or fork it")
         now = self._clock.now()
         stored = seal_blocks(
             blocks,
@@ -569,11 +558,6 @@ class Chains:
         await chain_rows.append(tx, stored)
         await session_rows.change(tx, chain.session_id, latest_chain_id=chain.id, updated_at=chain.created_at)
 
-    async def _record(self, tx: Tx, caller: Principal, action: str, chain: Chain, **details: Any) -> None:
-        await self._audit.record(
-            tx, caller, action, "chain", chain.id, org_id=chain.org_id, project_id=chain.project_id, **details
-        )
-
 
 def attach_conflict(chain_id: str) -> GatewayError:
     """A chain has one run at a time."""
@@ -582,7 +566,7 @@ def attach_conflict(chain_id: str) -> GatewayError:
 
 
 def chain_closed(chain_id: str) -> GatewayError:
-    return conflict("chain.closed", f"{chain_id} is closed; fork it, or open it again")
+    return conflict("chain.closed", f"{chain_id} is closed; fork or reopen it")
 
 
 def _cuts_a_call(stored: Sequence[StoredBlock]) -> bool:

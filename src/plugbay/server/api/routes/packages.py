@@ -103,7 +103,7 @@ async def upload_package(request: Request, caller: Caller, gateway: TheGateway) 
             archive = await _save_body(request, Path(folder))
             row, new = await gateway.packages.upload(caller, archive, signature)
     else:
-        text = "send a package as application/gzip, or where it is as application/json"
+        text = "send an archive as application/gzip, or its source as application/json"
         raise invalid("request.invalid_content_type", text, "Content-Type")
     return JSONResponse(package_out(row).model_dump(), 201 if new else 200)
 
@@ -239,7 +239,7 @@ async def list_compactors(
 async def _exports(
     caller: Principal, gateway: Gateway, page: Page, kind: str, org_id: str | None, project_id: str | None
 ) -> Listing[ExportOut]:
-    return listing(await gateway.export_catalog.page(caller, kind, page, org_id, project_id), _export_out)
+    return listing(await gateway.packages.exports(caller, kind, page, org_id, project_id), _export_out)
 
 
 def _export_out(item: ListedExport) -> ExportOut:

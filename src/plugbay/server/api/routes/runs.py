@@ -230,7 +230,7 @@ async def regenerate_run(
 
 async def _chain_of(gateway: Gateway, caller: Principal, session_id: str | None) -> str:
     if session_id is None:
-        raise invalid("run.no_chain", "say which chain, or which session", "chain_id")
+        raise invalid("run.no_chain", "chain_id or session_id is required", "chain_id")
     session = await gateway.sessions.get(caller, session_id)
     return session.latest_chain_id or (await gateway.chains.create(caller, session_id)).id
 

@@ -88,7 +88,7 @@ async def rotate_key(caller: Caller, gateway: TheGateway) -> RotatedOut:
 def _scope(caller: Principal, org_id: str | None, project_id: str | None) -> SecretScope:
     org = org_id or caller.org_id
     if org is None:
-        raise invalid("request.invalid", "say of which org", "org_id")
+        raise invalid("request.invalid", "an operator of all orgs must name the org", "org_id")
     return SecretScope(org, project_id or caller.project_id)
 
 
