@@ -552,13 +552,17 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
     async def story() -> None:
         clock, stuck = TurnedClock(), ScriptedWorkers()
         stuck.bind("hook", "h", dies, subscribes_to=("run.completed",))
-        for life in range(1, 11):
-            async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
-                if life == 1:
-                    await talk.answered("go")
-                await until(lambda life=life: len(stuck.works) == life)  # type: ignore[misc]
-        assert stuck.works[-1].attempt == 10 > MAX_ATTEMPTS
-        async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
+        async with conversing(sqlite_url, workers=stuck, clock=clock, started=False) as talk:
+            await talk.answered("go")
+            for attempt in range(1, 11):
+                gateway = Dispatcher(talk.database, stuck, clock)
+                running = asyncio.create_task(gateway.run())
+                await until(lambda attempt=attempt: len(stuck.works) == attempt)  # type: ignore[misc]
+                running.cancel()
+                await asyncio.wait({running})
+                await gateway.stop()
+            assert stuck.works[-1].attempt == 10 > MAX_ATTEMPTS
+            await talk.conversations.start()
             dead = await the_delivery(talk, "dead_letter")
             assert (dead.reason, dead.interruptions) == ("interrupted_too_often", 10)
             assert [each.outcome for each in await history(talk, dead)] == ["interrupted"] * 10
