@@ -33,6 +33,7 @@ from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.domain.workers import BoundExport, OnProgress
 from plugbay.store.chains import Chain
@@ -171,7 +172,7 @@ class Talk:
     async def chain(self, *texts: str, **more: Any) -> Chain:
         """A chain in a session of its own, with these inputs."""
         session = await self.conversations.sessions.create(self.caller)
-        blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]} for text in texts]
+        blocks = [text_block("input", text) for text in texts]
         return await self.conversations.chains.create(
             self.caller, session.id, blocks=blocks, defaults={"model": "m"}, **more
         )
@@ -179,7 +180,7 @@ class Talk:
     async def begun(self, text: str, chain: Chain | None = None, **asked: Any) -> Run:
         """A run that was asked something."""
         chain = chain or await self.chain()
-        blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]}]
+        blocks = [text_block("input", text)]
         return await self.conversations.runs.create(self.caller, chain.id, NewRun(blocks=blocks, **asked))
 
     async def ended(self, run: Run) -> Run:

@@ -11,6 +11,7 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.sessions import text_block
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import events as event_rows
@@ -227,9 +228,7 @@ def test_there_must_be_something_to_compact_and_to_pin(run: Run, sqlite_url: str
             assert refused.value.code == "compaction.no_such_block"
             [block] = await talk.blocks(chain.id)
             await ended(talk, await create(CALLER, squeeze(chain.id, pinned=[block["id"]])))
-            assert talk.workers.works[-1].input["source"]["projection"]["pinned_items"] == [
-                {"kind": "input", "content": [{"type": "text", "text": "a"}]}
-            ]
+            assert talk.workers.works[-1].input["source"]["projection"]["pinned_items"] == [text_block("input", "a")]
 
     run(story)
 

@@ -15,9 +15,8 @@ from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runner import Reach
 from plugbay.store.pages import Page
-from tests.server.domain.test_orgs import code_of
 from tests.support.conversing import CALLER, ScriptedWorkers, conversing, settled, stuck
-from tests.support.gateways import gateway_at
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.patience import until
 

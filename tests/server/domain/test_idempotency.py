@@ -11,9 +11,8 @@ import pytest
 from plugbay.server.domain.idempotency import LOST, MAX_BODY, REFUSED, Completed
 from plugbay.store import idempotency as rows
 from plugbay.store.failures import StoreUnavailable
-from tests.server.domain.test_orgs import code_of
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement

@@ -30,9 +30,8 @@ from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
-from tests.server.domain.test_orgs import code_of
 from tests.store.test_calls import record
-from tests.support.gateways import gateway_at
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until

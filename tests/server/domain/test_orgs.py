@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at, make_org
+from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
 MINE = Principal("key", "org_1", None, "admin", key_id="key_1")
 OTHER = Principal("key", "org_2", None, "admin", key_id="key_2")
 PROJECT = Principal("key", "org_1", "proj_1", "admin", key_id="key_3")
-
-
-async def code_of(work: object) -> str:
-    with pytest.raises(GatewayError) as raised:
-        await work  # type: ignore[misc]
-    return raised.value.code
 
 
 @requirement("vai:control-cross-tenant")

@@ -46,8 +46,8 @@ TOOL = OfferedTool(
 def test_a_model_is_asked_with_its_system_its_tools_and_its_limits() -> None:
     request = RunRequest(provider="p", model="m", tools=(TOOL,), limits=Limits(max_tokens=9), temperature=0.0)
     blocks: list[dict[str, Any]] = [
-        {"kind": "system", "content": [{"type": "text", "text": "be kind"}]},
-        {"kind": "input", "content": [{"type": "text", "text": "hello"}]},
+        text_block("system", "be kind"),
+        text_block("input", "hello"),
     ]
     asked = chat_request(request, blocks)
     assert (asked.model, asked.max_tokens, asked.temperature, asked.system_prompt) == ("m", 9, 0.0, "be kind")

@@ -11,6 +11,7 @@ import pytest
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.run_loop import Limits, RunRequest
 from plugbay.server.domain.runs import NewRun, RunOptions, offer_tools, resolve_model, resolve_request, select_tools
+from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.workers import BoundExport
 from plugbay.store import events as event_rows
 from plugbay.store import runs as rows
@@ -175,7 +176,7 @@ def test_there_must_be_something_to_answer(run: RunLoop, sqlite_url: str) -> Non
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             chain = await talk.chain()
-            for blocks in ([], [{"kind": "system", "content": [{"type": "text", "text": "be kind"}]}]):
+            for blocks in ([], [text_block("system", "be kind")]):
                 with pytest.raises(GatewayError) as refused:
                     await talk.conversations.runs.create(CALLER, chain.id, NewRun(blocks=blocks))
                 assert refused.value.code == "run.nothing_to_answer"
@@ -222,7 +223,7 @@ def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite
             others = await talk.answered("theirs")
             chain = await talk.chain()
             plugin = delegated(["runs:write"], session_id=chain.session_id, export_kind="hook", execution_id="del_0")
-            blocks = [{"kind": "input", "content": [{"type": "text", "text": "mine"}]}]
+            blocks = [text_block("input", "mine")]
             mine = await talk.conversations.runs.create(plugin, chain.id, NewRun(blocks=blocks))
             await talk.ended(mine)
             assert (await talk.conversations.runs.get(plugin, mine.id)).invocation_id == "inv_1"

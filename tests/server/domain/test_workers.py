@@ -20,6 +20,7 @@ from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Provenance, Workers, find_provenance, is_inactive
 from plugbay.store import deliveries as delivery_rows
@@ -97,7 +98,7 @@ async def chain_of(gateway: Gateway) -> str:
 
 
 def asked(text: str) -> NewRun:
-    return NewRun(blocks=[{"kind": "input", "content": [{"type": "text", "text": text}]}])
+    return NewRun(blocks=[text_block("input", text)])
 
 
 @requirement("vai:control-tool-results", "vai:control-tool-failures")
@@ -133,7 +134,7 @@ def test_a_real_compactor_makes_a_chain(run: Run, sqlite_url: str, tmp_path: Pat
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             await bound(gateway, tmp_path)
             session = await gateway.sessions.create(CALLER)
-            block = {"kind": "input", "content": [{"type": "text", "text": "a long story"}]}
+            block = text_block("input", "a long story")
             chain = await gateway.chains.create(CALLER, session.id, blocks=[block])
             squeeze = CompactionRequest(chain.id, {"max_input_tokens": 100}, {"retain_system": True})
             begun = await gateway.compactions.create(CALLER, squeeze)
@@ -303,7 +304,7 @@ def test_only_what_is_active_here_and_of_its_kind_is_bound(run: Run, sqlite_url:
     run(story)
 
 
-HELLO = [{"kind": "input", "content": [{"type": "text", "text": "hello"}]}]
+HELLO = [text_block("input", "hello")]
 
 
 def plugins() -> ScriptedWorkers:

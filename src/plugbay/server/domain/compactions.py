@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import INTERNAL, BackgroundJobs, retry_until_stored
+from plugbay.server.domain.background import BackgroundJobs, retry_until_stored
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
-from plugbay.server.domain.errors import GatewayError, conflict, denied, unprocessable
+from plugbay.server.domain.errors import conflict, denied, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.orgs import tenant
@@ -29,8 +29,18 @@ from plugbay.server.domain.sessions import (
     decode_block,
     first_broken_block,
     project_block,
+    reads_only_own,
 )
-from plugbay.server.domain.workers import Budgets, Workers, charge_budget, error_code, find_provenance
+from plugbay.server.domain.workers import (
+    Budgets,
+    Workers,
+    WorkOutcome,
+    charge_budget,
+    cut_off_outcome,
+    failed_outcome,
+    find_provenance,
+    perform,
+)
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import sessions as session_rows
@@ -41,18 +51,6 @@ from plugbay.store.pages import Page, Part
 
 MAX_STARTS = 3
 """Starts of one compaction, including those interrupted by a killed gateway."""
-
-INVALID_SEED = "compactor.invalid_seed"
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """The result of a compactor."""
-
-    status: str
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    invocation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Compactions:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._jobs: BackgroundJobs[CompactionResult] = BackgroundJobs(_cancelled_result)
+        self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(partial(cut_off_outcome, "compaction"))
 
     async def start(self) -> None:
         """Restart unfinished compactions, at most `MAX_STARTS` times."""
@@ -104,7 +102,7 @@ class Compactions:
                 self._launch(compaction)
             else:
                 text = "the gateway was restarted too often during this compaction"
-                await self._finish(compaction, _failed_result("compaction.host_restarted", text))
+                await self._finish(compaction, failed_outcome("compaction.host_restarted", text))
 
     async def stop(self) -> None:
         """Cancel running compactions and record their ends."""
@@ -160,7 +158,7 @@ class Compactions:
     async def get(self, caller: Principal, id: str) -> Compaction:
         async with self._database.reading() as tx:
             found = await self._sessions.require(tx, caller, "compaction", id, await rows.find(tx, id))
-        if _only_own(caller) and found.invocation_id != caller.invocation_id:
+        if reads_only_own(caller, "compactions:read") and found.invocation_id != caller.invocation_id:
             text = "this token reads only its own compactions"
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
@@ -168,7 +166,7 @@ class Compactions:
     async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Compaction]:
         async with self._database.reading() as tx:
             only = await self._sessions.lineage(tx, caller)
-            if _only_own(caller):
+            if reads_only_own(caller, "compactions:read"):
                 filters["invocation_id"] = caller.invocation_id
             return await rows.page(tx, part, tenant(caller), only=only, **filters)
 
@@ -203,7 +201,7 @@ class Compactions:
             compaction.id, lambda: self._perform(compaction), lambda outcome: self._finish(compaction, outcome)
         )
 
-    async def _perform(self, compaction: Compaction) -> CompactionResult:
+    async def _perform(self, compaction: Compaction) -> WorkOutcome:
         async def begin() -> tuple[bool, list[StoredBlock]]:
             async with self._database.transaction() as tx:
                 begun = await rows.begin(tx, compaction.id, self._clock.now())
@@ -211,7 +209,7 @@ class Compactions:
 
         begun, stored = await retry_until_stored(begin)
         if not begun:
-            return _failed_result("compaction.ended", "the compaction has already ended")
+            return failed_outcome("compaction.ended", "the compaction has already ended")
         projection = {
             "blocks": [project_block(decode_block(block)) for block in stored],
             "pinned_items": compaction.pinned_items,
@@ -222,21 +220,14 @@ class Compactions:
             "target": compaction.target,
             "policy": compaction.policy,
         }
-        try:
-            result = await self._workers.do(_work(compaction, request))
-        except GatewayError as refused:
-            return _failed_result(refused.code, refused.message)
-        invocation_id = None if result.record is None else result.record.invocation_id
-        if result.failure is not None:
-            return CompactionResult(result.status, error=_error(result.failure), invocation_id=invocation_id)
-        return CompactionResult(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
+        return await perform(self._workers, _work(compaction, request))
 
-    async def _finish(self, compaction: Compaction, outcome: CompactionResult) -> None:
+    async def _finish(self, compaction: Compaction, outcome: WorkOutcome) -> None:
         """Commit the new chain, the end and the event together."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
             ended: dict[str, Any] = {"status": outcome.status, "error": outcome.error, "completed_at": now}
-            if outcome.result is None:
+            if outcome.value is None:
                 await rows.end(tx, compaction.id, **ended)
                 return
             source = await chain_rows.find(tx, compaction.chain_id, lock=True)
@@ -246,18 +237,18 @@ class Compactions:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
             if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
-                broken = _failed_result("compaction.source_changed", f"{source.id} was modified")
+                broken = failed_outcome("compaction.source_changed", f"{source.id} was modified")
                 await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
                 return
-            made = await self._new_chain(tx, compaction, source, outcome.result)
-            summary = outcome.result.get("summary")
+            made = await self._new_chain(tx, compaction, source, outcome.value)
+            summary = outcome.value.get("summary")
             await rows.end(
                 tx,
                 compaction.id,
                 **ended,
                 new_chain_id=made.id,
                 summary=summary,
-                diagnostics=outcome.result.get("diagnostics"),
+                diagnostics=outcome.value.get("diagnostics"),
             )
             await self._events.record(tx, _compacted_event(compaction, made, summary))
 
@@ -317,24 +308,3 @@ def _require_same_chain(known: Compaction, chain: Chain) -> Compaction:
     if known.chain_id != chain.id:
         raise conflict("compaction.id_conflict", f"{known.id} belongs to another chain", "compaction_id")
     return known
-
-
-def _error(failure: Failure) -> dict[str, Any]:
-    code = error_code(failure)
-    breaches = {"breaches": failure.detail["breaches"]} if code == INVALID_SEED else {}
-    return {"code": code, "message": failure.message, **breaches}
-
-
-def _failed_result(code: str, message: str) -> CompactionResult:
-    return CompactionResult(Outcome.FAILED, error={"code": code, "message": message})
-
-
-def _cancelled_result(reason: str) -> CompactionResult:
-    if reason == INTERNAL:
-        return _failed_result("compaction.internal", "a bug in plugbay; its log has more")
-    return CompactionResult(Outcome.CANCELLED, error={"code": "compaction.cancelled", "message": reason})
-
-
-def _only_own(caller: Principal) -> bool:
-    """Whether a caller sees only the compactions it created."""
-    return caller.kind == "delegated" and "compactions:read" not in caller.scopes

@@ -8,24 +8,24 @@ when its token is revoked and its process is gone.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, retry_until_stored, settle
+from plugbay.server.domain.background import USER, BackgroundJobs, retry_until_stored, settle
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
-from plugbay.server.domain.errors import GatewayError, conflict, invalid, not_found, unprocessable
+from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.invocations import Opened, Work
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.sessions import Chains, Sessions
-from plugbay.server.domain.workers import Workers, error_code
+from plugbay.server.domain.workers import Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -34,6 +34,8 @@ from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page, Part
 
 START, RESUME = "start", "resume"
+
+_cut_off = partial(cut_off_outcome, "harness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +60,13 @@ class HarnessRequest:
     """Seconds; manifest and binding limit it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HarnessOutcome:
-    """The end of an execution."""
-
-    status: str
-    result: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, Any] | None = None
-    invoked: InvocationResult | None = None
-    """None if it was refused or cut off."""
-    refused: GatewayError | None = None
-
-
 class ExecutionWatch:
     """Futures for a caller that waits for an execution. Create it in a running loop."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.began: asyncio.Future[InvocationRecord] = loop.create_future()
-        self.ended: asyncio.Future[HarnessOutcome] = loop.create_future()
+        self.ended: asyncio.Future[WorkOutcome] = loop.create_future()
 
 
 class Harnesses:
@@ -99,7 +89,7 @@ class Harnesses:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._jobs: BackgroundJobs[HarnessOutcome] = BackgroundJobs(_cancelled_outcome)
+        self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(_cut_off)
 
     async def start(self) -> None:
         """Close executions of a killed gateway. Their steps had effects, so they resume only on request."""
@@ -107,8 +97,8 @@ class Harnesses:
             left = await rows.unfinished(tx)
         for execution in left:
             text = "the gateway was restarted while this harness was running; it can be resumed"
-            restarted = _failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
-            await self._finish(execution, _cancelled_outcome(USER) if execution.cancel_requested else restarted)
+            restarted = failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
+            await self._finish(execution, _cut_off(USER) if execution.cancel_requested else restarted)
 
     async def stop(self) -> None:
         """Cancel running executions and record their ends."""
@@ -227,7 +217,7 @@ class Harnesses:
     def _launch(
         self, execution: HarnessExecution, request: HarnessRequest | None = None, watch: ExecutionWatch | None = None
     ) -> None:
-        async def finish(outcome: HarnessOutcome) -> None:
+        async def finish(outcome: WorkOutcome) -> None:
             await self._finish(execution, outcome)
             if watch is not None:
                 settle(watch.ended, outcome)
@@ -239,31 +229,25 @@ class Harnesses:
         work = _work(execution, request)
         self._jobs.launch(execution.id, lambda: self._perform(execution, work, opened), finish)
 
-    async def _perform(self, execution: HarnessExecution, work: Work, opened: Opened) -> HarnessOutcome:
+    async def _perform(self, execution: HarnessExecution, work: Work, opened: Opened) -> WorkOutcome:
         async def begin() -> bool:
             async with self._database.transaction() as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
 
         if not await retry_until_stored(begin):
-            return _cancelled_outcome(USER)
-        try:
-            result = await self._workers.do(work, opened=opened)
-        except GatewayError as refused:
-            return replace(_failed_outcome(refused.code, refused.message), refused=refused)
-        if result.failure is None:
-            return HarnessOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
-        code, message = error_code(result.failure), result.failure.message
-        return HarnessOutcome(result.status, error={"code": code, "message": message}, invoked=result)
+            return _cut_off(USER)
+        return await perform(self._workers, work, opened)
 
-    async def _finish(self, execution: HarnessExecution, outcome: HarnessOutcome) -> None:
+    async def _finish(self, execution: HarnessExecution, outcome: WorkOutcome) -> None:
+        value = outcome.value or {}
         async with self._database.transaction() as tx:
             await rows.end(
                 tx,
                 execution.id,
                 status=outcome.status,
                 error=outcome.error,
-                summary=outcome.result.get("summary"),
-                artifacts=outcome.result.get("artifacts", []),
+                summary=value.get("summary"),
+                artifacts=value.get("artifacts", []),
                 completed_at=self._clock.now(),
             )
 
@@ -303,13 +287,3 @@ def _work(execution: HarnessExecution, request: HarnessRequest | None) -> Work:
 def _checkpoint_key(execution: HarnessExecution) -> str:
     """The key of an execution's checkpoints."""
     return resume_key(execution.org_id, execution.id)
-
-
-def _failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> HarnessOutcome:
-    return HarnessOutcome(status, error={"code": code, "message": message})
-
-
-def _cancelled_outcome(reason: str) -> HarnessOutcome:
-    if reason == INTERNAL:
-        return _failed_outcome("harness.internal", "a bug in plugbay; its log has more")
-    return _failed_outcome("harness.cancelled", reason, Outcome.CANCELLED)

@@ -43,6 +43,7 @@ from plugbay.server.domain.sessions import (
     chain_closed,
     check_blocks,
     decode_block,
+    reads_only_own,
     text_of,
 )
 from plugbay.server.domain.workers import BoundExport, Budgets, Provenance, Workers, charge_budget, find_provenance
@@ -187,7 +188,7 @@ class Runs:
         async with self._database.reading() as tx:
             if filters.get("chain_id") is not None:
                 await self._chains.existing(tx, caller, str(filters["chain_id"]))
-            if _only_own(caller):
+            if reads_only_own(caller, "runs:read"):
                 filters["invocation_id"] = caller.invocation_id
             return await rows.page(tx, part, tenant(caller), only=await self._sessions.lineage(tx, caller), **filters)
 
@@ -223,7 +224,7 @@ class Runs:
     async def existing(self, tx: Tx, caller: Principal, id: str) -> Run:
         """The run; raises `not_found` if the caller may not see it."""
         run = await self._sessions.require(tx, caller, "run", id, await rows.find(tx, id))
-        if _only_own(caller) and not _is_own(caller, run):
+        if reads_only_own(caller, "runs:read") and not _is_own(caller, run):
             raise denied("auth.scope_denied", "this token reads only its own runs", required=["runs:read"])
         return run
 
@@ -407,11 +408,6 @@ def _new_run(
         started_at=None,
         completed_at=None,
     )
-
-
-def _only_own(caller: Principal) -> bool:
-    """Whether a caller sees only the runs it created: a token with write scope reads its own."""
-    return caller.kind == "delegated" and "runs:read" not in caller.scopes
 
 
 def _is_own(caller: Principal, run: Run) -> bool:

@@ -33,6 +33,11 @@ MAX_LINEAGE = 10_000
 """Sessions in one lineage; a plugin sees no more."""
 
 
+def reads_only_own(caller: Principal, scope: str) -> bool:
+    """Whether a caller reads only records that it created: a token that may write, without the scope to read."""
+    return caller.kind == "delegated" and scope not in caller.scopes
+
+
 class OfSession(Protocol):
     """A record of one session, such as a chain or a run."""
 

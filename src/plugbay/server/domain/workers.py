@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from plugbay.host.calls.calls import InvocationResult
-from plugbay.model.errors import Failure
+from plugbay.model.errors import Failure, Outcome
+from plugbay.server.domain.background import INTERNAL
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.invocations import Invocations, Opened, Work
@@ -23,6 +24,9 @@ from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
 
 OnProgress = Callable[[Any], None]
+
+INVALID_SEED = "compactor.invalid_seed"
+"""The error code of a compactor whose output the host refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,45 @@ def error_code(failure: Failure) -> str:
 def is_inactive(refused: GatewayError) -> bool:
     """Whether work was refused because its binding is not active; otherwise it may work later."""
     return refused.code in ("binding.not_found", "binding.not_active")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOutcome:
+    """The end of a compaction or of a harness execution."""
+
+    status: str
+    value: dict[str, Any] | None = None
+    """The value of a success."""
+    error: dict[str, Any] | None = None
+    invoked: InvocationResult | None = None
+    """None if the work was refused or cut off."""
+    refused: GatewayError | None = None
+
+
+async def perform(workers: Workers, work: Work, opened: Opened | None = None) -> WorkOutcome:
+    """Run an invocation; its failure and its refusal are outcomes too."""
+    try:
+        result = await workers.do(work, opened=opened)
+    except GatewayError as refused:
+        return replace(failed_outcome(refused.code, refused.message), refused=refused)
+    failure = result.failure
+    if failure is None:
+        return WorkOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
+    error = {"code": error_code(failure), "message": failure.message}
+    if error["code"] == INVALID_SEED:
+        error["breaches"] = failure.detail["breaches"]
+    return WorkOutcome(result.status, error=error, invoked=result)
+
+
+def failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> WorkOutcome:
+    return WorkOutcome(status, error={"code": code, "message": message})
+
+
+def cut_off_outcome(kind: str, reason: str) -> WorkOutcome:
+    """The outcome of work that `BackgroundJobs` cut off for this reason."""
+    if reason == INTERNAL:
+        return failed_outcome(f"{kind}.internal", "a bug in plugbay; its log has more")
+    return failed_outcome(f"{kind}.cancelled", reason, Outcome.CANCELLED)
 
 
 class BoundWorkers:
