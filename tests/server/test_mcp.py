@@ -1,4 +1,4 @@
-"""A real server is an MCP server too: for whoever has the operator's token, in front of the same plugins."""
+"""A server is an MCP server too: for the operator's token, in front of the same plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_plugins_of_a_server_are_tools_and_their_calls_are_recorded_with_all
         assert (call["plugin"]["id"], call["export"], call["status"]) == ("p", "t", "succeeded")
 
 
-def test_nobody_comes_in_without_the_token_or_by_another_name(tmp_path: Path) -> None:
+def test_requests_without_the_token_or_with_another_host_name_are_refused(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
     with served(tmp_path, "plugins") as server, server.client() as client:
         mcp = Client(server, client)

@@ -1,4 +1,4 @@
-"""What all bodies have in common."""
+"""Shared parts of requests and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sample(Body):
     id: ChosenId = "org_1"
 
 
-def test_a_field_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_field_is_an_error() -> None:
     assert Sample(name="Acme").id == "org_1"
     with pytest.raises(ValidationError, match="Extra inputs"):
         Sample.model_validate({"name": "Acme", "nmae": "x"})

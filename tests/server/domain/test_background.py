@@ -91,7 +91,7 @@ def test_work_is_finished_with_its_own_end(run: Run) -> None:
     run(story)
 
 
-def test_whoever_has_read_an_end_can_wait_until_it_is_closed(run: Run) -> None:
+def test_a_client_that_has_seen_an_end_can_wait_until_it_is_recorded(run: Run) -> None:
     async def story() -> None:
         jobs = BackgroundJobs[str](lambda reason: reason)
         over, written, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -264,7 +264,7 @@ def test_a_step_that_has_begun_comes_to_its_end_though_its_task_is_cancelled(run
     run(story)
 
 
-def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> None:
+def test_a_cancelled_step_that_has_started_runs_to_its_end(run: Run) -> None:
     async def story() -> None:
         go_on, written = asyncio.Event(), []
 
@@ -285,7 +285,7 @@ def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> 
     run(story)
 
 
-def test_a_poller_polls_after_the_wait_it_was_told_and_when_it_is_woken(run: Run) -> None:
+def test_a_poller_polls_after_the_returned_wait_and_when_it_is_woken(run: Run) -> None:
     async def story() -> None:
         waits: list[float | None] = [0.0, None, 3600.0, None]
         polls: list[int] = []

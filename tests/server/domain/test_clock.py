@@ -1,4 +1,4 @@
-"""Clocks, and moments on the wire."""
+"""Clocks and RFC 3339 timestamps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_moment_is_written_in_utc_and_read_back() -> None:
     assert stamp(0.0) == "1970-01-01T00:00:00.000000Z"
 
 
-def test_what_is_no_moment_is_refused() -> None:
+def test_an_invalid_time_is_refused() -> None:
     with pytest.raises(ValueError):
         moment("yesterday")
 

@@ -1,4 +1,4 @@
-"""Compactions: a new chain, and the old one byte by byte as it was."""
+"""Compactions: a new chain, and an unchanged source."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_one_id_makes_one_chain(run: Run, database_url: str) -> None:
 
 
 @requirement("vai:control-compaction-failure")
-def test_what_fails_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> None:
+def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         answers: list[Any] = [
             Failure(
@@ -150,7 +150,7 @@ def test_what_fails_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> No
 
 
 @requirement("vai:control-compaction-restart")
-def test_what_a_dead_gateway_left_is_begun_again_but_not_for_ever(run: Run, database_url: str) -> None:
+def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times(run: Run, database_url: str) -> None:
     async def story() -> None:
         async def hangs(work: Work) -> Any:
             await asyncio.Event().wait()
@@ -196,7 +196,7 @@ def test_a_chain_may_grow_while_it_is_compacted(run: Run, sqlite_url: str) -> No
     run(story)
 
 
-def test_who_compacts_is_said_or_the_only_one(run: Run, sqlite_url: str) -> None:
+def test_the_compactor_is_named_or_the_only_one(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             chain = await talk.chain("a")
@@ -234,7 +234,7 @@ def test_there_must_be_something_to_compact_and_to_pin(run: Run, sqlite_url: str
 
 
 @requirement("vai:control-cross-tenant")
-def test_compactions_are_there_for_those_who_may_see_them(run: Run, sqlite_url: str) -> None:
+def test_compactions_are_visible_to_their_tenant(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=compactor()) as talk:
             chain = await talk.chain("a")

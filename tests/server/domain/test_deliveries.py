@@ -1,4 +1,4 @@
-"""Deliveries, for those who look at them and those who want them told again."""
+"""Events, deliveries and the dispatcher."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_another_orgs_deliveries_are_not_there(run: Run, sqlite_url: str) -> Non
 
 
 @requirement("vai:control-delivery-ack")
-def test_what_was_delivered_is_never_delivered_again(run: Run, sqlite_url: str) -> None:
+def test_a_delivered_event_is_never_delivered_again(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=hook({"status": "ack"})) as talk:
             await talk.answered("go")
@@ -97,7 +97,7 @@ def test_what_was_delivered_is_never_delivered_again(run: Run, sqlite_url: str) 
     run(story)
 
 
-def test_what_waits_cannot_be_replayed_and_what_failed_can(run: Run, sqlite_url: str) -> None:
+def test_a_pending_delivery_cannot_be_replayed_and_a_failed_one_can(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         later = Failure(Code.PLUGIN_ERROR, "later", origin=Origin.PLUGIN, retryable=True, retry_after_ms=299_000)
         never = Failure(Code.PLUGIN_ERROR, "never", origin=Origin.PLUGIN)
@@ -187,7 +187,7 @@ def test_an_event_comes_with_a_delivery_for_each_hook_that_wants_it(run: Run, da
 
 
 @requirement("vai:control-outbox")
-def test_what_is_taken_back_takes_its_event_along(run: Run, database_url: str) -> None:
+def test_a_rollback_removes_the_event_too(run: Run, database_url: str) -> None:
     async def story() -> None:
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             with pytest.raises(KeyError):
@@ -211,7 +211,7 @@ def test_a_cause_makes_an_event_of_one_type_once(run: Run, database_url: str) ->
     run(story)
 
 
-def test_events_are_listed_for_those_who_see_them(run: Run, sqlite_url: str) -> None:
+def test_events_are_listed_for_their_tenant(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, says("done")) as talk:
             done = await talk.answered("do it")
@@ -281,7 +281,7 @@ async def history(talk: Talk, delivery: Delivery) -> list[Attempt]:
 
 
 @requirement("vai:control-delivery-ack")
-def test_a_hook_that_acknowledges_is_told_once(run: Run, database_url: str) -> None:
+def test_a_hook_that_acknowledges_is_called_once(run: Run, database_url: str) -> None:
     async def story() -> None:
         hook = Hook({"status": "ack"})
         async with conversing(database_url, workers=hooked(hook)) as talk:
@@ -324,7 +324,7 @@ def test_attempts_share_one_delivery_id_and_come_later_and_retry_or_give_up(run:
 
 
 @requirement("vai:control-delivery-refused")
-def test_a_hook_that_says_failed_is_not_told_again(run: Run, sqlite_url: str) -> None:
+def test_a_hook_that_answers_failed_is_not_called_again(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         hook = Hook(NEVER)
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
@@ -357,7 +357,7 @@ def test_after_eight_attempts_it_is_a_dead_letter_and_can_be_replayed(run: Run, 
 
 
 @requirement("vai:control-delivery-disabled")
-def test_a_disabled_binding_drops_what_waits_for_it(run: Run, sqlite_url: str) -> None:
+def test_a_disabled_binding_drops_its_pending_deliveries(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW)
         workers = hooked(hook)
@@ -372,7 +372,7 @@ def test_a_disabled_binding_drops_what_waits_for_it(run: Run, sqlite_url: str) -
     run(story)
 
 
-def test_a_binding_that_is_off_when_it_is_due_is_not_told(run: Run, sqlite_url: str) -> None:
+def test_a_binding_that_is_inactive_when_due_is_not_called(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         hook = Hook(conflict("binding.not_active", "off"))
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
@@ -382,7 +382,7 @@ def test_a_binding_that_is_off_when_it_is_due_is_not_told(run: Run, sqlite_url: 
     run(story)
 
 
-def test_what_cannot_be_begun_is_tried_again(run: Run, sqlite_url: str) -> None:
+def test_a_delivery_that_cannot_start_is_retried(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(conflict("binding.secret_not_found", "no key"), {"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
@@ -397,7 +397,7 @@ def test_what_cannot_be_begun_is_tried_again(run: Run, sqlite_url: str) -> None:
 
 
 @requirement("vai:control-delivery-survives")
-def test_what_a_dead_gateway_held_is_told_by_the_next_one(run: Run, database_url: str) -> None:
+def test_the_next_gateway_delivers_for_a_killed_one(run: Run, database_url: str) -> None:
     async def story() -> None:
         async def dies(work: Work) -> Any:
             await asyncio.Event().wait()
@@ -451,7 +451,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
     run(story)
 
 
-def test_whoever_is_still_at_it_keeps_its_lease(run: Run, sqlite_url: str) -> None:
+def test_a_running_delivery_keeps_its_lease(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async def long(work: Work) -> Any:
             await asyncio.Event().wait()
@@ -470,7 +470,7 @@ def test_whoever_is_still_at_it_keeps_its_lease(run: Run, sqlite_url: str) -> No
     run(story)
 
 
-def test_a_stopped_gateway_lets_go_of_what_it_held(run: Run, sqlite_url: str) -> None:
+def test_a_stopped_gateway_releases_its_leases(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async def long(work: Work) -> Any:
             await asyncio.Event().wait()
@@ -504,7 +504,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(run: Run, database_url: str, 
 
 
 @requirement("vai:control-delivery-clock")
-def test_a_pause_lasts_as_long_as_it_should_whatever_is_done_to_the_clock(run: Run, sqlite_url: str) -> None:
+def test_a_pause_keeps_its_length_when_the_clock_is_set(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW, {"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
@@ -611,7 +611,7 @@ def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url
 
 @pytest.mark.parametrize("seconds", [86_400, -86_400])
 @requirement("vai:control-delivery-clock")
-def test_whoever_is_at_it_is_not_told_again_when_the_clock_is_set(run: Run, database_url: str, seconds: int) -> None:
+def test_a_running_delivery_is_not_repeated_when_the_clock_is_set(run: Run, database_url: str, seconds: int) -> None:
     async def story() -> None:
         go_on, clock = asyncio.Event(), TurnedClock()
 
@@ -661,7 +661,7 @@ def test_an_acknowledgement_is_written_when_the_database_is_back(
 
 
 @requirement("vai:control-delivery-disabled")
-def test_what_happens_after_a_binding_is_made_active_again_is_not_dropped(run: Run, sqlite_url: str) -> None:
+def test_events_after_a_binding_is_active_again_are_not_dropped(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW)
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock, started=False) as talk:

@@ -1,4 +1,4 @@
-"""The whole gateway starts, tells how it is, and stops."""
+"""The gateway starts, reports its state, and stops."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_gateway_starts_again_where_it_was(database_url: str, tmp_path: Path, 
     run(main)
 
 
-def test_what_is_missing_is_named(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_failed_checks_are_named(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         host = Host([])
         async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:

@@ -1,4 +1,4 @@
-"""Executions of harnesses: begun, ended once, gone on with."""
+"""Executions of harnesses: started, ended once, resumed."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_harness_that_was_at_work_when_its_gateway_died_waits_to_be_resumed(ru
     run(story)
 
 
-def test_what_cannot_be_begun_fails(run: Run, sqlite_url: str) -> None:
+def test_an_execution_that_cannot_start_fails(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         answers: list[Exception] = [conflict("binding.secret_not_found", "no key"), KeyError("a bug")]
 

@@ -1,4 +1,4 @@
-"""The host's own plugins, as their operator handles them."""
+"""The operator's plugins: operations, logs, events and calls."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", ["", "# only words\n", BEFORE, '[plugins]\nq = { grants = ["z"] }\n'])
-def test_a_grant_is_added_whatever_the_file_looks_like(tmp_path: Path, text: str) -> None:
+def test_a_grant_is_added_to_any_valid_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plugbay.toml"
     path.write_text(text)
     config = change_grants(path, journal(tmp_path), "other.one", lambda old: [*old, "network"])
@@ -213,7 +213,7 @@ def test_of_a_long_file_the_end_is_read_in_whole_lines(tmp_path: Path) -> None:
     assert {each.text for each in shown} == {"x" * 100}
 
 
-def test_whoever_follows_hears_what_comes_and_only_that(tmp_path: Path, run: Run) -> None:
+def test_a_follower_gets_new_events_only(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         journal, path = Journal(), tmp_path / "p.log"
         journal.note("p", "old", "before")
@@ -233,7 +233,7 @@ def test_whoever_follows_hears_what_comes_and_only_that(tmp_path: Path, run: Run
     run(main)
 
 
-def test_whoever_was_away_goes_on_after_the_last_event_it_saw(run: Run) -> None:
+def test_a_client_resumes_after_the_last_event_it_saw(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -276,7 +276,7 @@ def test_only_the_last_events_are_kept(run: Run) -> None:
     run(main)
 
 
-def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
+def test_kept_events_can_be_read_at_once(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -296,7 +296,7 @@ def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
     run(main)
 
 
-def test_the_last_of_each_plugins_life_is_known_and_nobody_else_can_tell_it(run: Run) -> None:
+def test_the_last_lifecycle_event_of_each_plugin_is_known_and_cannot_be_forged(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -353,7 +353,7 @@ def test_calls_are_counted_by_plugin_export_and_outcome(sqlite_url: str, run: Ru
     run(main)
 
 
-def test_what_is_too_much_is_lost_and_counted_and_the_oldest_are_forgotten(
+def test_excess_records_are_dropped_and_counted_and_the_oldest_are_deleted(
     sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -370,7 +370,7 @@ def test_what_is_too_much_is_lost_and_counted_and_the_oldest_are_forgotten(
     run(main)
 
 
-def test_what_cannot_be_written_now_waits(tmp_path: Path, sqlite_url: str, run: Run) -> None:
+def test_records_wait_while_the_database_is_unavailable(tmp_path: Path, sqlite_url: str, run: Run) -> None:
     class Closed(Database):
         def transaction(self) -> object:  # type: ignore[override]
             raise StoreUnavailable("locked")

@@ -1,4 +1,4 @@
-"""Orgs and projects: who may make them, and who sees them."""
+"""Orgs and projects: rights to create and to see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROJECT = Principal("key", "org_1", "proj_1", "admin", key_id="key_3")
 
 
 @requirement("vai:control-cross-tenant")
-def test_an_org_is_there_for_its_own_keys_and_for_nobody_else(database_url: str, tmp_path: Path, run: Run) -> None:
+def test_an_org_is_visible_to_its_own_keys_only(database_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             await make_org(gateway)

@@ -1,4 +1,4 @@
-"""The turns of a run: what the model is asked, and what stops it."""
+"""The turns of a run: model requests, tools, feeds and stop reasons."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_failure_is_an_ending() -> None:
     )
 
 
-def test_whoever_watches_sees_what_happens_until_the_end(run: Run) -> None:
+def test_a_subscriber_gets_all_events_until_the_end(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
         feeds.publish("run_1", "response.delta", delta="before")
@@ -148,7 +148,7 @@ def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
     run(story)
 
 
-def test_who_leaves_is_told_nothing_more(run: Run) -> None:
+def test_a_closed_feed_gets_no_more_events(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
         with feeds.subscribe("run_1"):
@@ -170,7 +170,7 @@ def _text(block: dict[str, Any]) -> str | None:
 
 
 @requirement("vai:control-tool-results")
-def test_results_come_in_the_order_of_the_calls_whoever_is_faster(run: Run, database_url: str) -> None:
+def test_results_are_in_the_order_of_the_calls(run: Run, database_url: str) -> None:
     async def story() -> None:
         workers, fast_is_done = ScriptedWorkers(), asyncio.Event()
 
@@ -297,7 +297,7 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
 
 
 @requirement("vai:control-tool-unknown-outcome")
-def test_a_run_stops_when_nobody_knows_what_a_tool_did(run: Run, sqlite_url: str) -> None:
+def test_a_run_stops_when_the_outcome_of_a_tool_is_unknown(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
@@ -405,7 +405,7 @@ def test_a_result_without_words_is_its_structured_output() -> None:
     assert chat_messages([result([])])[0]["content"] == ""
 
 
-def test_system_blocks_are_said_beside_the_messages_and_thinking_not_at_all() -> None:
+def test_system_blocks_are_the_system_prompt_and_thinking_is_left_out() -> None:
     blocks = [text_block("system", "be kind"), text_block("thinking", "hmm"), text_block("system", "be brief")]
     assert system_prompt(blocks) == "be kind\n\nbe brief"
     assert chat_messages(blocks) == []

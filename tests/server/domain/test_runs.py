@@ -1,4 +1,4 @@
-"""Runs: started, driven, stopped, and closed exactly once."""
+"""Runs: requested, started, cancelled, and closed exactly once."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite
     run(story)
 
 
-def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str) -> None:
+def test_the_timeline_has_all_events_in_order(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
@@ -268,7 +268,7 @@ def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str
     run(story)
 
 
-def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_url: str) -> None:
+def test_the_effective_request_is_the_request_to_the_model(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             done = await talk.answered("hello", wanted=RunOptions(temperature=0.1, limits={"max_tokens": 7}))
@@ -280,7 +280,7 @@ def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_
     run(story)
 
 
-def test_stopping_the_gateway_closes_what_runs(run: RunLoop, sqlite_url: str) -> None:
+def test_stopping_the_gateway_closes_its_runs(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, stuck()) as talk:
             begun = await talk.begun("go on")
@@ -341,13 +341,13 @@ def test_a_model_has_its_provider_before_it(name: str, providers: list[str], cho
     ("name", "code"),
     [(None, "run.model_missing"), ("", "run.model_missing"), ("m", "run.model_unknown"), ("x/m", "run.model_unknown")],
 )
-def test_a_model_that_nobody_has_is_refused(name: str | None, code: str) -> None:
+def test_an_unknown_model_is_refused(name: str | None, code: str) -> None:
     with pytest.raises(GatewayError) as refused:
         resolve_model(name, ["big", "small"])
     assert (refused.value.code, refused.value.status) == (code, 422)
 
 
-def test_what_the_request_says_comes_before_what_the_chain_says() -> None:
+def test_the_request_overrides_the_defaults_of_the_chain() -> None:
     defaults = {"model": "big/a", "limits": {"max_turns": 2, "max_tokens": 9}, "temperature": 0.0, "tools": ["pay"]}
     quiet = understood(RunOptions(), defaults, SEARCH, PAY)
     assert (quiet.provider, quiet.model, quiet.temperature) == ("big", "a", 0.0)
@@ -377,7 +377,7 @@ def test_a_tool_has_several_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("search", "run.tool_ambiguous"), ("fly", "run.tool_unknown")])
-def test_a_tool_that_cannot_be_told_is_refused(name: str, code: str) -> None:
+def test_an_unknown_or_ambiguous_tool_is_refused(name: str, code: str) -> None:
     with pytest.raises(GatewayError) as refused:
         select_tools([name], [SEARCH, OTHER])
     assert refused.value.code == code

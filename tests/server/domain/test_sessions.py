@@ -1,4 +1,4 @@
-"""Sessions and chains: who sees them; chains grow and are forked, and their blocks never change."""
+"""Sessions and chains: visibility, growth, forks, and blocks that never change."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_session_belongs_where_its_caller_does(run: Run, database_url: str) ->
     run(story)
 
 
-def test_an_operator_of_all_orgs_says_for_which_one(run: Run, sqlite_url: str) -> None:
+def test_an_operator_of_all_orgs_names_the_org(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             with pytest.raises(GatewayError) as refused:
@@ -99,7 +99,7 @@ def test_another_orgs_and_another_projects_sessions_are_not_there(run: Run, data
 
 
 @requirement("vai:control-token-lineage")
-def test_a_plugin_sees_its_session_and_what_was_branched_from_it(run: Run, database_url: str) -> None:
+def test_a_plugin_sees_its_session_and_sessions_branched_from_it(run: Run, database_url: str) -> None:
     async def story() -> None:
         async with conversing(database_url) as talk:
             sessions, chains = talk.conversations.sessions, talk.conversations.chains
@@ -329,7 +329,7 @@ def test_a_block_comes_back_as_it_was_written() -> None:
 
 @requirement("vai:control-chain-digest")
 @given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=6), data=st.data())
-def test_whatever_is_changed_in_a_chain_is_found(texts: list[str], data: st.DataObject) -> None:
+def test_any_change_in_a_chain_is_found(texts: list[str], data: st.DataObject) -> None:
     stored = sealed(*(text_block("input", text) for text in texts))
     assert first_broken_block(stored) is None
     at = data.draw(st.integers(0, len(stored) - 1))
@@ -383,13 +383,13 @@ def test_a_copy_has_the_same_bytes_and_the_same_digest() -> None:
         ([text_block("input", "x")] * (MAX_BLOCKS + 1), "blocks"),
     ],
 )
-def test_what_is_no_block_is_refused_with_its_place(given: list[dict[str, Any]], param: str) -> None:
+def test_an_invalid_block_is_refused_with_its_position(given: list[dict[str, Any]], param: str) -> None:
     with pytest.raises(GatewayError) as refused:
         check_blocks(given, KINDS)
     assert (refused.value.code, refused.value.status, refused.value.param) == ("chain.invalid_blocks", 422, param)
 
 
-def test_what_a_client_says_about_ids_and_times_does_not_count() -> None:
+def test_ids_and_times_from_a_client_are_ignored() -> None:
     brought = {"kind": "input", "content": [TEXT], "id": "blk_9", "run_id": "run_9", "created_at": "never", "x": 1}
     assert check_blocks([brought], KINDS) == [{"kind": "input", "content": [TEXT]}]
     assert check_blocks([CALL, RESULT], KINDS) == [CALL, RESULT]
@@ -397,7 +397,7 @@ def test_what_a_client_says_about_ids_and_times_does_not_count() -> None:
     assert check_blocks([{"kind": "input", "content": [image]}], KINDS)[0]["content"] == [image]
 
 
-def test_a_seed_keeps_what_it_says_of_itself() -> None:
+def test_a_seed_block_keeps_its_own_fields() -> None:
     seed = {"kind": "input", "content": [TEXT], "lineage": ["blk_1"], "id": "blk_1", "sequence": 4}
     assert clean_seed_block(seed) == {"kind": "input", "content": [TEXT], "lineage": ["blk_1"]}
 

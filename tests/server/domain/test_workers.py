@@ -52,7 +52,7 @@ from tests.support.requirements import requirement
 from tests.support.vai import export
 
 
-def test_whoever_is_given_to_conversations_has_what_they_ask_of_it() -> None:
+def test_real_and_scripted_workers_implement_the_protocols() -> None:
     kinds: list[type[Workers]] = [BoundWorkers, ScriptedWorkers]
     budgets: type[Budgets] = Credentials
     assert all(hasattr(kind, name) for kind in kinds for name in ("serving", "bound", "do"))
@@ -102,7 +102,7 @@ def asked(text: str) -> NewRun:
 
 
 @requirement("vai:control-tool-results", "vai:control-tool-failures")
-def test_a_run_with_a_real_tool_and_a_hook_that_hears_of_it(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_a_run_with_a_real_tool_is_delivered_to_a_real_hook(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         replies = (calls(("weather", {"city": "Lima"}), ("weather", {"town": 1})), says("sunny"))
         async with gateway_with_model(sqlite_url, tmp_path / "data", *replies) as gateway:
@@ -277,7 +277,7 @@ def test_the_token_of_a_cancelled_harness_is_dead_while_it_has_its_grace(
     run(story)
 
 
-def test_only_what_is_active_here_and_of_its_kind_is_bound(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_only_active_bindings_of_the_kind_and_scope_are_bound(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             bindings = await bound(gateway, tmp_path)
@@ -337,7 +337,7 @@ async def child(talk: Talk, chain_id: str, parent: str | None = None, **claims: 
     return await talk.ended(await talk.conversations.runs.create(plugin, chain_id, asked))
 
 
-def test_people_are_led_by_nothing(run: Run, sqlite_url: str) -> None:
+def test_requests_of_people_have_no_provenance(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk, talk.database.reading() as tx:
             assert await find_provenance(tx, CALLER) == Provenance()
@@ -348,7 +348,7 @@ def test_people_are_led_by_nothing(run: Run, sqlite_url: str) -> None:
 
 
 @requirement("vai:control-causation-depth")
-def test_what_a_hook_starts_hangs_on_the_event_it_was_told_of(run: Run, sqlite_url: str) -> None:
+def test_work_started_by_a_hook_is_traced_to_its_event(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=plugins()) as talk:
             chain = await talk.chain()
@@ -439,7 +439,7 @@ def test_nesting_ends_at_the_depth_of_the_policy(run: Run, sqlite_url: str) -> N
 
 
 @requirement("vai:control-harness-limits")
-def test_what_the_tools_of_its_runs_start_is_charged_to_the_harness(run: Run, sqlite_url: str) -> None:
+def test_work_started_by_tools_of_its_runs_is_charged_to_the_harness(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         replies = (calls(("t", {})), says("ok"))
         async with conversing(sqlite_url, *replies, workers=plugins()) as talk:

@@ -28,8 +28,6 @@ CALM = 60.0
 CANCEL_AGAIN_AFTER = 0.5
 """Seconds after which work that ignored a cancellation is cancelled again."""
 
-Work = Callable[[], Awaitable[None]]
-
 
 class Tasks:
     """All background work of one gateway."""
@@ -40,7 +38,7 @@ class Tasks:
         self.crashes: Counter[str] = Counter()
         """Restarts by name."""
 
-    def start(self, name: str, work: Work) -> None:
+    def start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` until `stop`; work that returns is not restarted."""
         if name in self._running:
             raise ValueError(f"{name} is already running")
@@ -60,7 +58,7 @@ class Tasks:
                 task.cancel()
                 await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER)
 
-    async def _keep(self, name: str, work: Work) -> None:
+    async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         loop, pause = asyncio.get_running_loop(), self._first_pause
         while True:
             began = loop.time()
@@ -138,7 +136,7 @@ async def _run_to_end(step: Coroutine[Any, Any, T]) -> T:
 
 
 USER, SHUTDOWN, INTERNAL = "user_cancelled", "host_shutdown", "internal"
-"""Why a job was cut off."""
+"""Reasons for which a job is cut off."""
 
 STOP_TIMEOUT = 20.0
 """Seconds that a stop waits for ends to be recorded: plugins need time to end, and a database may be restarting. Jobs

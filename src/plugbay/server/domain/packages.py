@@ -103,7 +103,7 @@ class Releases:
             opened = open_archive(archive, folder, self.limits)
             spec = opened.package.spec
             if spec.contract != CONTRACT:
-                text = f"{spec.id} is a plugin of {spec.contract}; packages here are of {CONTRACT}"
+                text = f"{spec.id} is a {spec.contract} plugin; this server takes {CONTRACT} packages only"
                 raise PackageRefused(Reason.INVALID_MANIFEST, text)
             given = signature if signature is not None else opened.signature
             verdict = self._verify(opened, given)

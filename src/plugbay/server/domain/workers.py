@@ -1,4 +1,4 @@
-"""How conversations and plugins meet, in both directions.
+"""Requests between conversations and plugins, in both directions.
 
 `Workers` finds and runs bound exports; `BoundWorkers` implements it with bindings and invocations, and tests replace
 it. `find_provenance` names the run, execution and event behind a request that a plugin sends back, and `charge_budget`

@@ -20,7 +20,7 @@ def hook(body, m):
 
 
 @requirement("vai:control-deliveries-api")
-def test_what_a_hook_refused_is_seen_and_replayed(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_a_refused_delivery_is_listed_and_replayed(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             key = await make_key(gateway, "org_1", project_id="proj_1")
