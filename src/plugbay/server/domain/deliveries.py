@@ -12,8 +12,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.calls.calls import InvocationResult
 from plugbay.model.errors import Failure, Outcome
@@ -39,9 +40,8 @@ RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED = "run.completed", "run.failed", "run.c
 CHAIN_COMPACTED = "chain.compacted"
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event to record."""
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to record: an `Event` without id and time."""
 
     type: str
     subject_kind: str
@@ -75,22 +75,7 @@ class Events:
     async def record(self, tx: Tx, new: NewEvent) -> None:
         """Record an event and its deliveries in the transaction of its cause; idempotent."""
         now = self._clock.now()
-        event = Event(
-            id=self._ids("evt_"),
-            org_id=new.org_id,
-            project_id=new.project_id,
-            type=new.type,
-            subject_kind=new.subject_kind,
-            subject_id=new.subject_id,
-            cause_id=new.cause_id,
-            session_id=new.session_id,
-            chain_id=new.chain_id,
-            run_id=new.run_id,
-            summary=new.summary,
-            trace_id=new.trace_id,
-            cause_depth=new.cause_depth,
-            occurred_at=now,
-        )
+        event = Event(id=self._ids("evt_"), occurred_at=now, **msgspec.structs.asdict(new))
         if not await event_rows.insert(tx, event):
             return
         hooks = await self._workers.serving("hook", event.org_id, event.project_id, new.session_id, event.type)

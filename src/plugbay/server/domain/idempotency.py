@@ -75,15 +75,7 @@ class IdempotentRequests:
 
         For requests that are carried out in the same transaction. Raises if there is no answer to give.
         """
-        now = self._clock.now()
-        async with self._database.transaction() as tx:
-            await rows.expire(tx, now, key)
-            if await rows.insert(tx, key, digest, now, now + kept):
-                return None
-            found = await rows.get(tx, key)
-        if found is None:  # refused concurrently
-            raise _in_progress()
-        return _replay_or_raise(found, digest)
+        return await self._insert(key, digest, kept)
 
     async def finish(self, key: bytes, outcome: Outcome) -> None:
         """Record the outcome, in the same transaction."""
@@ -104,22 +96,25 @@ class IdempotentRequests:
         claimed = False
         try:
             await self._write_one(key)
-            before = await self._insert_claim(key, digest, kept)
+            before = await self._insert(key, digest, kept, take_over=True)
             claimed = before is None
         finally:
             if not claimed:
                 del self._held[key]
         return before
 
-    async def _insert_claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+    async def _insert(self, key: bytes, digest: bytes, kept: float, *, take_over: bool = False) -> Repeat | None:
+        """Insert a claim; `take_over` a stale one."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
             await rows.expire(tx, now, key)
-            await rows.retake(tx, key)
+            if take_over:
+                await rows.retake(tx, key)
             if await rows.insert(tx, key, digest, now, now + kept):
                 return None
             found = await rows.get(tx, key)
-        assert found is not None
+        if found is None:  # refused concurrently
+            raise _in_progress()
         return _replay_or_raise(found, digest)
 
     async def settle(self, key: bytes, outcome: Outcome) -> None:

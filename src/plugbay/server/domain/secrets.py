@@ -20,7 +20,7 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -370,8 +370,7 @@ class Secrets:
             for row in found:
                 bound = _associated_data(row.org_id, row.scope, row.name, row.version)
                 again = self._keyring.seal(self._unseal(row), bound)
-                fresh = {"key_id": again.key_id, "nonce": again.nonce, "sealed": again.data}
-                await rows.put(tx, _with_fields(row, fresh))
+                await rows.put(tx, replace(row, key_id=again.key_id, nonce=again.nonce, sealed=again.data))
             return len(found)
 
     def _unseal(self, row: SecretRow) -> str:
@@ -397,7 +396,3 @@ class Secrets:
 def _associated_data(org_id: str, scope: str, name: str, version: int) -> str:
     """The associated data of a sealed value. No part contains a slash."""
     return f"{org_id}/{scope}/{name}/{version}"
-
-
-def _with_fields(row: SecretRow, fresh: Mapping[str, object]) -> SecretRow:
-    return SecretRow(**{**{field: getattr(row, field) for field in SecretRow.__slots__}, **fresh})
