@@ -1,4 +1,4 @@
-"""How a server logs."""
+"""The log format of a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logging.getLogger("alembic").info("not heard")
 """
 
 
-def test_a_line_is_json_with_everything_that_was_said() -> None:
+def test_a_line_is_json_with_all_fields() -> None:
     record = logging.LogRecord("plugbay.access", logging.INFO, "", 0, "request %s", ("one",), None)
     record.status = 200
     line = json.loads(formatter(as_json=True).format(record))
@@ -44,7 +44,7 @@ def test_an_error_has_its_traceback_on_one_line() -> None:
     assert "\n" not in shown and "LookupError: here" in json.loads(shown)["exception"]
 
 
-def test_what_json_has_no_word_for_is_said_all_the_same() -> None:
+def test_values_that_json_cannot_encode_are_logged_too() -> None:
     record = logging.LogRecord("plugbay", logging.WARNING, "", 0, "odd", (), None)
     record.where, record.name_ = Path("/tmp"), "a\n\ud800"
     shown = formatter(as_json=True).format(record)
@@ -55,7 +55,7 @@ def test_what_json_has_no_word_for_is_said_all_the_same() -> None:
     }
 
 
-def test_what_is_no_terminal_gets_json_on_stderr_and_libraries_are_quiet() -> None:
+def test_without_a_terminal_the_log_is_json_on_stderr_and_libraries_are_quiet() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -68,7 +68,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_whoever_wants_no_colours_gets_none(monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool) -> None:
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool) -> None:
     monkeypatch.setattr("sys.stderr", Terminal())
     monkeypatch.setenv("NO_COLOR", no_color)
     record = logging.LogRecord("plugbay", logging.INFO, "", 0, "started", (), None)

@@ -1,7 +1,8 @@
-"""A real server is an MCP server too: for whoever has the operator's token, in front of the same plugins."""
+"""A server is an MCP server too: for the operator's token, in front of the same plugins."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 
+from plugbay.host.host import Host
+from plugbay.server.mcp import mount_mcp
 from tests.server.test_server import Served, served
+from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
@@ -57,7 +62,7 @@ def test_the_plugins_of_a_server_are_tools_and_their_calls_are_recorded_with_all
         assert (call["plugin"]["id"], call["export"], call["status"]) == ("p", "t", "succeeded")
 
 
-def test_nobody_comes_in_without_the_token_or_by_another_name(tmp_path: Path) -> None:
+def test_requests_without_the_token_or_with_another_host_name_are_refused(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
     with served(tmp_path, "plugins") as server, server.client() as client:
         mcp = Client(server, client)
@@ -92,10 +97,15 @@ def test_a_client_that_listens_is_let_go_when_the_server_stops(tmp_path: Path) -
         assert json.loads(server.log[-1])["event"] == "stopping"
 
 
-@pytest.mark.parametrize("path", ["/mcp/other", "/mcpx", "/livez"])
-def test_every_other_path_is_the_applications(path: str, tmp_path: Path) -> None:
-    write_plugin(tmp_path / "plugins", "p")
-    with served(tmp_path, "plugins") as server, server.client() as client:
-        answer = client.get(path)
-        assert "x-request-id" in answer.headers
-        assert answer.status_code == (200 if path == "/livez" else 404)
+@pytest.mark.parametrize(("path", "status"), [("/mcp", 401), ("/mcp/other", 404), ("/mcpx", 404), ("/livez", 200)])
+def test_every_other_path_is_the_applications(path: str, status: int, run: Run) -> None:
+    async def story() -> None:
+        app = FastAPI()
+        app.state.closing = asyncio.Event()
+        app.add_api_route("/livez", lambda: "alive")
+        async with Host([]) as host, mount_mcp(app, host, "token", ["test"]) as both:
+            transport = httpx2.ASGITransport(app=both)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+                assert (await client.post(path) if status == 401 else await client.get(path)).status_code == status
+
+    run(story)

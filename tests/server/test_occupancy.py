@@ -1,4 +1,4 @@
-"""One server for each data directory, and where to find it."""
+"""One server for each data directory, and the files by which commands find it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVER = RunningServer("http://127.0.0.1:1", os.getpid(), "/data/operator.token"
 OTHER = RunningServer("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other", "/srv")
 
 
-def test_a_second_server_is_told_who_was_first_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
+def test_a_second_server_is_refused_with_the_pid_of_the_first_and_a_killed_one_holds_no_lock(tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -52,7 +52,7 @@ def test_a_server_is_found_for_as_long_as_it_is_announced(tmp_path: Path) -> Non
     assert running_servers(folder) == []
 
 
-def test_several_servers_are_found_in_the_order_of_their_start_whoever_ends_first(tmp_path: Path) -> None:
+def test_several_servers_are_found_in_the_order_of_their_start(tmp_path: Path) -> None:
     with announce(tmp_path, SERVER):
         with announce(tmp_path, OTHER):
             os.utime(file_of(SERVER, tmp_path), ns=(1, 1))
@@ -99,7 +99,7 @@ def test_a_server_that_was_killed_is_passed_over_and_the_next_one_clears_its_fil
     left.__exit__(None, None, None)
 
 
-def test_a_file_that_others_could_have_written_or_that_is_no_json_tells_nothing(tmp_path: Path) -> None:
+def test_a_file_that_others_could_have_written_or_that_is_no_json_is_ignored(tmp_path: Path) -> None:
     with announce(tmp_path, SERVER):
         assert running_servers(tmp_path) == [SERVER]
         file_of(SERVER, tmp_path).chmod(0o666)

@@ -1,4 +1,4 @@
-"""A real server in a real process: started, asked, told to stop, killed."""
+"""A server in a process of its own: started, asked, stopped, killed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_second_server_on_the_same_data_is_refused_and_the_first_goes_on(tmp_p
         assert first.end() == 0
 
 
-def test_an_endless_answer_ends_when_the_server_is_told_to_stop(tmp_path: Path) -> None:
+def test_an_endless_answer_ends_when_the_server_stops(tmp_path: Path) -> None:
     with served(tmp_path) as server, server.client() as client, client.stream("GET", "/api/v1/events") as events:
         assert events.status_code == 200
         server.send(signal.SIGTERM)
@@ -134,7 +134,7 @@ time.sleep(600)
 """
 
 
-def test_a_second_signal_does_not_wait_for_anybody(tmp_path: Path) -> None:
+def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
     write_python_plugin(tmp_path / "plugins", "slow", SLOW, ["t"])
     with served(tmp_path, "plugins") as server, server.client() as client:
         asked = threading.Thread(target=_give_up_on, args=(client,), daemon=True)
@@ -201,5 +201,5 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
         assert again.end() == 0, "whoever is killed keeps nothing"
 
 
-def test_requests_are_read_by_what_bounds_their_head_whatever_is_installed() -> None:
+def test_requests_are_read_by_the_parser_that_bounds_their_head() -> None:
     assert _uvicorn_config(FastAPI()).http is BoundedHttp

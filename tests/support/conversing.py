@@ -26,15 +26,18 @@ from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.clock import Clock, SystemClock
 from plugbay.server.domain.credentials import Credentials
+from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.server.domain.gateway import Conversations, Gateway
+from plugbay.server.domain.invocations import Opened, Work
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.domain.workers import BoundExport, Job, WorkRefused
+from plugbay.server.domain.workers import BoundExport, OnProgress
 from plugbay.store.chains import Chain
-from plugbay.store.database import Database, Tx
+from plugbay.store.database import Database
 from plugbay.store.runs import Run
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.gateways import gateway_at
@@ -45,7 +48,7 @@ CALLER = Principal("key", "org_1", "proj_1", role="admin", key_id="key_1")
 STRANGER = Principal("key", "org_2", None, role="admin", key_id="key_2")
 
 T = TypeVar("T")
-Does = Callable[[Job], Awaitable[Any]]
+Does = Callable[[Work], Awaitable[Any]]
 
 _CODEC = MsgspecCodec()
 USAGE = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
@@ -88,7 +91,7 @@ class ScriptedWorkers:
 
     def __init__(self) -> None:
         self.bindings: dict[str, tuple[BoundExport, Does]] = {}
-        self.jobs: list[Job] = []
+        self.works: list[Work] = []
         self.inactive: set[str] = set()
 
     def bind(self, kind: str, id: str, does: Does, **facts: Any) -> BoundExport:
@@ -97,45 +100,46 @@ class ScriptedWorkers:
         return bound
 
     async def serving(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+        self, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
     ) -> Sequence[BoundExport]:
         active = [bound for id, (bound, _) in self.bindings.items() if id not in self.inactive and bound.kind == kind]
         return [bound for bound in active if event is None or event in bound.facts.get("subscribes_to", ())]
 
-    async def bound(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
-    ) -> BoundExport | None:
+    async def bound(self, kind: str, org_id: str, project_id: str | None, binding_id: str) -> BoundExport | None:
         found = self.bindings.get(binding_id)
         return found[0] if found is not None and found[0].kind == kind and org_id == "org_1" else None
 
-    async def do(self, job: Job) -> CallResult:
-        if job.binding_id in self.inactive:
-            raise WorkRefused("binding.not_active", "off", inactive=True)
-        self.jobs.append(job)
-        bound, does = self.bindings[job.binding_id]
-        value = await does(job)
+    async def do(
+        self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None
+    ) -> CallResult:
+        assert work.binding_id is not None
+        if work.binding_id in self.inactive:
+            raise conflict("binding.not_active", "off")
+        self.works.append(work)
+        bound, does = self.bindings[work.binding_id]
+        value = await does(work)
         failure = value if isinstance(value, Failure) else None
         call = CallRecord("call_1", "acme/p", "1.0.0", "vai", bound.export_id, 0.0, 1.0, failure)
         output = None if failure is not None else _CODEC.dump(value)
-        return CallResult(call, output, _CODEC, (_record(job, bound, failure),))
+        return CallResult(call, output, _CODEC, (_record(work, bound, failure),))
 
 
-def _record(job: Job, bound: BoundExport, failure: Failure | None) -> InvocationRecord:
+def _record(work: Work, bound: BoundExport, failure: Failure | None) -> InvocationRecord:
     return InvocationRecord(
-        invocation_id=f"inv_{job.execution_id}_{job.attempt}",
-        trace_id=job.trace_id,
+        invocation_id=f"inv_{work.execution_id}_{work.attempt}",
+        trace_id=str(work.trace_id),
         export_kind=bound.kind,
         export_id=bound.export_id,
         package_id=bound.package_id,
         package_version="1.0.0",
         binding_id=bound.binding_id,
         execution_class="worker",
-        org_id=job.org_id,
-        project_id=job.project_id,
-        session_id=job.session_id,
-        chain_id=job.chain_id,
-        run_id=job.run_id,
-        execution_id=job.execution_id,
+        org_id=work.org_id,
+        project_id=work.project_id,
+        session_id=work.session_id,
+        chain_id=work.chain_id,
+        run_id=work.run_id,
+        execution_id=str(work.execution_id),
         retry_count=0,
         started_at="",
         permissions={},
@@ -168,7 +172,7 @@ class Talk:
     async def chain(self, *texts: str, **more: Any) -> Chain:
         """A chain in a session of its own, with these inputs."""
         session = await self.conversations.sessions.create(self.caller)
-        blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]} for text in texts]
+        blocks = [text_block("input", text) for text in texts]
         return await self.conversations.chains.create(
             self.caller, session.id, blocks=blocks, defaults={"model": "m"}, **more
         )
@@ -176,7 +180,7 @@ class Talk:
     async def begun(self, text: str, chain: Chain | None = None, **asked: Any) -> Run:
         """A run that was asked something."""
         chain = chain or await self.chain()
-        blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]}]
+        blocks = [text_block("input", text)]
         return await self.conversations.runs.create(self.caller, chain.id, NewRun(blocks=blocks, **asked))
 
     async def ended(self, run: Run) -> Run:
@@ -236,8 +240,6 @@ async def conversing(
 
 
 async def _make_orgs(orgs: Orgs) -> None:
-    from plugbay.server.domain.errors import GatewayError
-
     for org, project in (("org_1", "proj_1"), ("org_2", "proj_2")):
         try:
             await orgs.create(OPERATOR, org, {}, org)

@@ -20,11 +20,11 @@ from fastapi import FastAPI
 from plugbay.host.host import Host
 from plugbay.server.app import create_app
 from plugbay.server.dashboard.authentication import Dashboard
-from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import CallHistory
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
 

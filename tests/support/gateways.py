@@ -6,16 +6,18 @@ async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as cl
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from plugbay.host.host import Host
 from plugbay.server.app import create_app
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import operator_token
+from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR, Role
 from plugbay.server.domain.settings import GatewaySettings
@@ -65,3 +67,10 @@ async def make_key(gateway: Gateway, org_id: str, role: Role = "admin", project_
     """A key of an org."""
     _, key = await gateway.keys.create(OPERATOR, org_id, "a key", role, project_id)
     return key
+
+
+async def code_of(work: Awaitable[object]) -> str:
+    """The code of the error with which the gateway refuses this."""
+    with pytest.raises(GatewayError) as raised:
+        await work
+    return raised.value.code

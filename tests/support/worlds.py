@@ -29,8 +29,7 @@ from plugbay.server.domain.credentials import API_KEY_PREFIX, digest_of, operato
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.run_requests import RunOptions
-from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.runs import NewRun, RunOptions
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.server import _uvicorn_config

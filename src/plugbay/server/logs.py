@@ -22,7 +22,7 @@ _ENCODER = json.JSONEncoder(default=repr)
 
 
 def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:
-    """Log to stderr; as JSON unless stderr is a terminal or `as_json` says otherwise."""
+    """Log to stderr; as JSON unless stderr is a terminal; `as_json` overrides that."""
     plain = as_json if as_json is not None else not sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(plain))

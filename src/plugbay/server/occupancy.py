@@ -1,4 +1,4 @@
-"""One server per data directory, and how commands find it.
+"""One server per data directory, and the files by which commands find it.
 
 The lock is a file lock, so the kernel releases it however the server ends. A second server is refused with the pid of
 the first. Each running server has a file with its URL below the state directory.
@@ -84,7 +84,7 @@ def select_servers(servers: Sequence[RunningServer], here: Path) -> list[Running
 def _read(path: Path) -> tuple[int, RunningServer] | None:
     """Start time and content of a server's file; None if it is unusable.
 
-    A file that other users could have written is ignored: it says which URL gets the token.
+    A file that other users could have written is ignored: the token is sent to its URL.
     """
     try:
         with open(path, "rb") as file:

@@ -30,10 +30,10 @@ from plugbay.mcp_server.http_server import BoundedHttp
 from plugbay.model.errors import PlugbayError
 from plugbay.server.api.middleware import LOOPBACK, HttpSettings
 from plugbay.server.app import create_app
-from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.credentials import TOKEN_FILE, operator_token
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import CallHistory
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.mcp import mount_mcp
 from plugbay.server.occupancy import RunningServer, announce, lock_data_dir
@@ -191,7 +191,7 @@ async def _reload(gateway: Gateway) -> None:
     try:
         applied = await gateway.operator_plugins.reload_config()
     except PlugbayError as error:
-        LOG.error("plugbay.toml is not taken over", extra={"reason": str(error)})
+        LOG.error("plugbay.toml was not applied", extra={"reason": str(error)})
         return
     LOG.info("plugbay.toml was read again", extra={"reloaded": list(applied.plugins)})
     if applied.restart:

@@ -1,4 +1,4 @@
-"""Every error leaves in the envelope, and none tells what is not ours to tell."""
+"""Every error is answered with the envelope and reveals no values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_error_has_its_status_and_code(error: Exception, status: int, code:
     assert "hunter2" not in told.message
 
 
-def test_all_problems_of_a_body_are_told_and_never_its_values() -> None:
+def test_all_problems_of_a_body_are_reported_without_its_values() -> None:
     problems = [{"loc": ("body", "config", at), "msg": "bad", "input": "hunter2"} for at in range(MAX_PROBLEMS + 5)]
     told = as_gateway_error(RequestValidationError(problems))
     assert len(told.details["problems"]) == MAX_PROBLEMS and told.param == "config.0"
@@ -43,17 +43,17 @@ def test_all_problems_of_a_body_are_told_and_never_its_values() -> None:
     ("where", "words"),
     [(("body",), "sent with Content-Type: application/json"), (("body", "config"), "config: Input should be")],
 )
-def test_whoever_sends_json_without_saying_so_is_told_that(where: tuple[str, ...], words: str) -> None:
+def test_json_without_its_content_type_gets_a_hint(where: tuple[str, ...], words: str) -> None:
     unread = {"loc": where, "msg": "Input should be a valid dictionary", "type": "model_attributes_type"}
     assert words in as_gateway_error(RequestValidationError([unread])).message
 
 
-def test_our_own_words_about_a_body_are_told_as_they_are() -> None:
+def test_messages_of_own_validators_are_not_prefixed() -> None:
     error = {"loc": ("body",), "msg": "Value error, name a binding_id, or an export", "type": "value_error"}
     assert as_gateway_error(RequestValidationError([error])).message == "the body: name a binding_id, or an export"
 
 
-def test_an_answer_says_when_to_come_again_and_how_to_say_who_one_is() -> None:
+def test_an_error_has_the_headers_for_retry_and_authentication() -> None:
     later = error_response(too_many("slowly", retry_after=0.2))
     assert later.headers["retry-after"] == "1"
     assert msgspec.json.decode(bytes(later.body))["error"]["retry_after"] == 0.2

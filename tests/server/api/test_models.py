@@ -1,4 +1,4 @@
-"""What all bodies have in common."""
+"""Shared parts of requests and answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 import pytest
 from pydantic import ValidationError
 
-from plugbay.server.api.models import LONGEST_CURSOR, Body, ChosenId, Name, listing, parse_page
+from plugbay.server.api.models import LONGEST_CURSOR, Answer, Body, ChosenId, Name, Time, listing, parse_page
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.pages import Part
 from tests.support.requirements import requirement
@@ -18,7 +18,7 @@ class Sample(Body):
     id: ChosenId = "org_1"
 
 
-def test_a_field_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_field_is_an_error() -> None:
     assert Sample(name="Acme").id == "org_1"
     with pytest.raises(ValidationError, match="Extra inputs"):
         Sample.model_validate({"name": "Acme", "nmae": "x"})
@@ -65,3 +65,13 @@ def test_another_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(GatewayError) as raised:
         parse_page(50, cursor)
     assert (raised.value.status, raised.value.param) == (400, "cursor")
+
+
+def test_a_time_of_a_record_is_shown_as_rfc_3339() -> None:
+    class Shown(Answer):
+        at: Time
+        ended_at: Time | None
+
+    shown = Shown.model_validate({"at": 1.5, "ended_at": None})
+    assert shown.model_dump() == {"at": "1970-01-01T00:00:01.500000Z", "ended_at": None}
+    assert Shown.model_validate(shown.model_dump()) == shown

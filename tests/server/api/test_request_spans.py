@@ -1,4 +1,4 @@
-"""Requests as spans: in the trace they name, above the calls that they cause, and told to whoever asked."""
+"""Spans of requests: in the trace of the request, parents of its calls, and named in the answer."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_request_without_a_good_parent_begins_a_trace(
     run(main)
 
 
-def test_what_only_reads_has_no_span_and_a_refusal_has_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_a_request_that_only_reads_has_no_span_and_a_refused_one_has(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     spans = Spans()
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_what_only_reads_has_no_span_and_a_refusal_has_one(sqlite_url: str, tmp_
     run(main)
 
 
-def test_fastapi_tells_nothing_of_its_own_even_where_the_process_has_a_provider(
+def test_fastapi_exports_no_spans_even_if_the_process_has_a_provider(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spans = Spans()

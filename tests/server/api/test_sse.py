@@ -1,4 +1,4 @@
-"""Answers that go on, and end well."""
+"""Event streams: encoding, heartbeats and their end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_server_that_is_about_to_stop_ends_every_stream(run: Run) -> None:
     run(main)
 
 
-def test_a_reader_that_goes_ends_what_feeds_it(run: Run) -> None:
+def test_a_disconnected_reader_closes_the_source(run: Run) -> None:
     async def main() -> None:
         ended = list[bool]()
         pieces = encode_stream(endless(ended), asyncio.Event())
@@ -58,7 +58,7 @@ def test_a_reader_that_goes_ends_what_feeds_it(run: Run) -> None:
     run(main)
 
 
-def test_a_reader_that_is_cancelled_at_every_await_ends_what_feeds_it(run: Run) -> None:
+def test_a_reader_that_is_cancelled_at_every_await_closes_the_source(run: Run) -> None:
     """As Starlette does when a client disconnects."""
 
     async def main() -> None:

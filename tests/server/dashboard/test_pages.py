@@ -138,7 +138,7 @@ def test_capabilities_are_granted_and_revoked_and_kept(sqlite_url: str, tmp_path
             assert re.search(r"files\.read new", text_of(granted)), "what is not decided yet is marked"
             assert 'grants = ["tool.execute"]' in (tmp_path / "plugbay.toml").read_text()
             odd = await visitor.post("/plugins/p:grant", {"capability": "root"})
-            assert odd.status_code == 422 and "does not ask for root" in text_of(odd)
+            assert odd.status_code == 422 and "does not request root" in text_of(odd)
             revoked = await visitor.post("/plugins/p:revoke", {"capability": "tool.execute"})
             assert revoked.status_code == 303 and "grants = []" in (tmp_path / "plugbay.toml").read_text()
             again = await visitor.post("/plugins/p:revoke", {"capability": "tool.execute"})

@@ -1,4 +1,4 @@
-"""Every change is written down with who made it, in the transaction of the change."""
+"""Every change is recorded with its actor, in its own transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.requirements import requirement
 
 
 @requirement("vai:control-audit")
-def test_every_change_names_who_what_and_the_request(database_url: str, tmp_path: Path, run: Run) -> None:
+def test_every_change_names_actor_subject_and_request(database_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             await make_org(gateway)

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from plugbay.server.domain import background as tasks
-from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Tasks, retry_until_stored
+from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Poller, Tasks, retry_until_stored
 from plugbay.store.failures import StoreUnavailable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -91,7 +91,7 @@ def test_work_is_finished_with_its_own_end(run: Run) -> None:
     run(story)
 
 
-def test_whoever_has_read_an_end_can_wait_until_it_is_closed(run: Run) -> None:
+def test_a_client_that_has_seen_an_end_can_wait_until_it_is_recorded(run: Run) -> None:
     async def story() -> None:
         jobs = BackgroundJobs[str](lambda reason: reason)
         over, written, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -165,8 +165,8 @@ def test_a_bug_is_logged_and_is_an_end_too(run: Run, caplog: pytest.LogCaptureFi
         run(story)
     assert [record.message for record in caplog.records] == [
         "a: a bug in plugbay",
-        "a: its end cannot be written as it is",
-        "a could not be closed; it is closed when the gateway starts again",
+        "a: its end cannot be recorded; it is recorded as an internal error",
+        "a could not be closed; the next start closes it",
     ]
 
 
@@ -188,7 +188,9 @@ def test_an_end_that_cannot_be_written_is_an_end_all_the_same(run: Run, caplog: 
 
     with caplog.at_level(logging.ERROR):
         run(story)
-    assert [record.message for record in caplog.records] == ["a: its end cannot be written as it is"]
+    assert [record.message for record in caplog.records] == [
+        "a: its end cannot be recorded; it is recorded as an internal error"
+    ]
 
 
 def test_a_stop_does_not_wait_for_ever_for_a_database_that_is_away(run: Run) -> None:
@@ -262,7 +264,7 @@ def test_a_step_that_has_begun_comes_to_its_end_though_its_task_is_cancelled(run
     run(story)
 
 
-def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> None:
+def test_a_cancelled_step_that_has_started_runs_to_its_end(run: Run) -> None:
     async def story() -> None:
         go_on, written = asyncio.Event(), []
 
@@ -279,5 +281,31 @@ def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert written == ["it"]
+
+    run(story)
+
+
+def test_a_poller_polls_after_the_returned_wait_and_when_it_is_woken(run: Run) -> None:
+    async def story() -> None:
+        waits: list[float | None] = [0.0, None, 3600.0, None]
+        polls: list[int] = []
+
+        async def poll() -> float | None:
+            polls.append(len(polls))
+            if len(polls) == 3:
+                poller.wake()  # during a poll: another follows at once
+            return waits[len(polls) - 1]
+
+        poller = Poller(poll, first=None)
+        task = asyncio.create_task(poller.run())
+        await asyncio.sleep(0.01)
+        assert polls == []
+        poller.wake()
+        await until(lambda: len(polls) == 2)
+        poller.wake()
+        await until(lambda: len(polls) == 4)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() and len(polls) == 4
 
     run(story)

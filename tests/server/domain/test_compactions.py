@@ -1,4 +1,4 @@
-"""Compactions: a new chain, and the old one byte by byte as it was."""
+"""Compactions: a new chain, and an unchanged source."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain.compactions import CompactionRequest
-from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.workers import Job, WorkRefused
+from plugbay.server.domain.errors import GatewayError, conflict
+from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.sessions import text_block
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import events as event_rows
@@ -27,7 +28,7 @@ POLICY = {"retain_system": True, "retain_open_tasks": True}
 SEED = [{"kind": "input", "content": [{"type": "text", "text": "in short"}], "lineage": ["blk_1"]}]
 
 
-async def shorten(job: Job) -> Any:
+async def shorten(work: Work) -> Any:
     return {"seed_blocks": SEED, "summary": {"text": "short"}, "diagnostics": {"input_tokens_estimate": 9}}
 
 
@@ -81,9 +82,9 @@ def test_a_compaction_makes_a_new_chain_and_leaves_the_old_one_alone(run: Run, d
             ]
             session = await talk.conversations.sessions.get(CALLER, chain.session_id)
             assert session.latest_chain_id == made.id
-            [job] = talk.workers.jobs
-            assert job.input["compaction_id"] == job.execution_id == done.id
-            assert [each["kind"] for each in job.input["source"]["projection"]["blocks"]] == ["input", "input"]
+            [work] = talk.workers.works
+            assert work.input["compaction_id"] == work.execution_id == done.id
+            assert [each["kind"] for each in work.input["source"]["projection"]["blocks"]] == ["input", "input"]
 
     run(story)
 
@@ -102,7 +103,7 @@ def test_one_id_makes_one_chain(run: Run, database_url: str) -> None:
             done = await ended(talk, asked[0])
             again = await create(CALLER, squeeze(chain.id, compaction_id="cmp_mine"))
             assert again == done
-            assert len(talk.workers.jobs) == 1
+            assert len(talk.workers.works) == 1
             with pytest.raises(GatewayError) as refused:
                 await create(CALLER, squeeze(other.id, compaction_id="cmp_mine"))
             assert refused.value.code == "compaction.id_conflict"
@@ -111,7 +112,7 @@ def test_one_id_makes_one_chain(run: Run, database_url: str) -> None:
 
 
 @requirement("vai:control-compaction-failure")
-def test_what_fails_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> None:
+def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         answers: list[Any] = [
             Failure(
@@ -120,11 +121,11 @@ def test_what_fails_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> No
                 origin=Origin.PLUGIN,
                 detail={"plugin_code": "compactor.invalid_seed", "breaches": ["no block"]},
             ),
-            WorkRefused("binding.not_active", "it is off", inactive=True),
+            conflict("binding.not_active", "it is off"),
             KeyError("a bug"),
         ]
 
-        async def fails(job: Job) -> Any:
+        async def fails(work: Work) -> Any:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -149,20 +150,20 @@ def test_what_fails_makes_no_chain_and_no_event(run: Run, sqlite_url: str) -> No
 
 
 @requirement("vai:control-compaction-restart")
-def test_what_a_dead_gateway_left_is_begun_again_but_not_for_ever(run: Run, database_url: str) -> None:
+def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def hangs(job: Job) -> Any:
+        async def hangs(work: Work) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(database_url, workers=compactor(hangs)) as talk:
             chain = await talk.chain("a")
             asked = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: bool(talk.workers.jobs))
+            await until(lambda: bool(talk.workers.works))
             async with conversing(database_url, workers=compactor()) as after:
                 done = await ended(after, asked)
                 assert (done.status, done.attempts) == ("succeeded", 2)
             doomed = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: len(talk.workers.jobs) == 2)
+            await until(lambda: len(talk.workers.works) == 2)
             async with talk.database.transaction() as tx:
                 for _ in range(2):
                     await rows.begin(tx, doomed.id, 1.0)
@@ -179,14 +180,14 @@ def test_a_chain_may_grow_while_it_is_compacted(run: Run, sqlite_url: str) -> No
     async def story() -> None:
         go_on = asyncio.Event()
 
-        async def slowly(job: Job) -> Any:
+        async def slowly(work: Work) -> Any:
             await go_on.wait()
-            return await shorten(job)
+            return await shorten(work)
 
         async with conversing(sqlite_url, workers=compactor(slowly)) as talk:
             chain = await talk.chain("a")
             asked = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: bool(talk.workers.jobs))
+            await until(lambda: bool(talk.workers.works))
             await talk.answered("more", chain)
             go_on.set()
             assert (await ended(talk, asked)).status == "succeeded"
@@ -195,7 +196,7 @@ def test_a_chain_may_grow_while_it_is_compacted(run: Run, sqlite_url: str) -> No
     run(story)
 
 
-def test_who_compacts_is_said_or_the_only_one(run: Run, sqlite_url: str) -> None:
+def test_the_compactor_is_named_or_the_only_one(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             chain = await talk.chain("a")
@@ -227,15 +228,13 @@ def test_there_must_be_something_to_compact_and_to_pin(run: Run, sqlite_url: str
             assert refused.value.code == "compaction.no_such_block"
             [block] = await talk.blocks(chain.id)
             await ended(talk, await create(CALLER, squeeze(chain.id, pinned=[block["id"]])))
-            assert talk.workers.jobs[-1].input["source"]["projection"]["pinned_items"] == [
-                {"kind": "input", "content": [{"type": "text", "text": "a"}]}
-            ]
+            assert talk.workers.works[-1].input["source"]["projection"]["pinned_items"] == [text_block("input", "a")]
 
     run(story)
 
 
 @requirement("vai:control-cross-tenant")
-def test_compactions_are_there_for_those_who_may_see_them(run: Run, sqlite_url: str) -> None:
+def test_compactions_are_visible_to_their_tenant(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=compactor()) as talk:
             chain = await talk.chain("a")

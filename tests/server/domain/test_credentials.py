@@ -28,11 +28,11 @@ from plugbay.store.database import Tx
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page
 from plugbay.store.tables import TOKENS
-from tests.server.domain.test_orgs import MINE, OTHER, PROJECT, code_of
+from tests.server.domain.test_orgs import MINE, OTHER, PROJECT
 from tests.store.test_invocations import ended, record
 from tests.support.clocks import TurnedClock
 from tests.support.databases import run_write
-from tests.support.gateways import gateway_at, make_org
+from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 

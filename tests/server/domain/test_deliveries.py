@@ -1,4 +1,4 @@
-"""Deliveries, for those who look at them and those who want them told again."""
+"""Events, deliveries and the dispatcher."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain import background
 from plugbay.server.domain import deliveries as module
-from plugbay.server.domain.deliveries import FIRST_PAUSE, LONGEST_PAUSE, MAX_ATTEMPTS, Dispatcher, NewEvent, retry_pause
-from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.workers import Job, WorkRefused
+from plugbay.server.domain.deliveries import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    MAX_ATTEMPTS,
+    Dispatcher,
+    Events,
+    NewEvent,
+    retry_pause,
+)
+from plugbay.server.domain.errors import GatewayError, conflict
+from plugbay.server.domain.invocations import Work
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
 from plugbay.store.deliveries import Attempt, Delivery
@@ -30,7 +38,7 @@ from tests.support.requirements import requirement
 
 
 def hook(answer: Any) -> ScriptedWorkers:
-    async def answers(job: Job) -> Any:
+    async def answers(work: Work) -> Any:
         return answer
 
     workers = ScriptedWorkers()
@@ -76,7 +84,7 @@ def test_another_orgs_deliveries_are_not_there(run: Run, sqlite_url: str) -> Non
 
 
 @requirement("vai:control-delivery-ack")
-def test_what_was_delivered_is_never_delivered_again(run: Run, sqlite_url: str) -> None:
+def test_a_delivered_event_is_never_delivered_again(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=hook({"status": "ack"})) as talk:
             await talk.answered("go")
@@ -84,12 +92,12 @@ def test_what_was_delivered_is_never_delivered_again(run: Run, sqlite_url: str) 
             with pytest.raises(GatewayError) as refused:
                 await talk.conversations.deliveries.replay(CALLER, delivery.id)
             assert (refused.value.code, refused.value.status) == ("delivery.delivered", 409)
-            assert len(talk.workers.jobs) == 1
+            assert len(talk.workers.works) == 1
 
     run(story)
 
 
-def test_what_waits_cannot_be_replayed_and_what_failed_can(run: Run, sqlite_url: str) -> None:
+def test_a_pending_delivery_cannot_be_replayed_and_a_failed_one_can(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         later = Failure(Code.PLUGIN_ERROR, "later", origin=Origin.PLUGIN, retryable=True, retry_after_ms=299_000)
         never = Failure(Code.PLUGIN_ERROR, "never", origin=Origin.PLUGIN)
@@ -145,7 +153,7 @@ def new(cause: str = "run_1") -> NewEvent:
 
 
 def two_hooks() -> ScriptedWorkers:
-    async def never(job: object) -> None:
+    async def never(work: object) -> None:
         raise AssertionError("nobody delivers here")
 
     workers = ScriptedWorkers()
@@ -167,9 +175,9 @@ def test_an_event_comes_with_a_delivery_for_each_hook_that_wants_it(run: Run, da
     async def story() -> None:
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             told: list[int] = []
-            talk.conversations.events.on_recorded = lambda: told.append(1)
+            events = Events(talk.database, talk.workers, talk.clock, lambda: told.append(1))
             async with talk.database.transaction() as tx:
-                await talk.conversations.events.record(tx, new())
+                await events.record(tx, new())
                 assert told == [], "nobody is told before it is true"
             assert told == [1]
             [event], deliveries = await kept(talk)
@@ -179,7 +187,7 @@ def test_an_event_comes_with_a_delivery_for_each_hook_that_wants_it(run: Run, da
 
 
 @requirement("vai:control-outbox")
-def test_what_is_taken_back_takes_its_event_along(run: Run, database_url: str) -> None:
+def test_a_rollback_removes_the_event_too(run: Run, database_url: str) -> None:
     async def story() -> None:
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             with pytest.raises(KeyError):
@@ -203,7 +211,7 @@ def test_a_cause_makes_an_event_of_one_type_once(run: Run, database_url: str) ->
     run(story)
 
 
-def test_events_are_listed_for_those_who_see_them(run: Run, sqlite_url: str) -> None:
+def test_events_are_listed_for_their_tenant(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, says("done")) as talk:
             done = await talk.answered("do it")
@@ -230,11 +238,11 @@ class Hook:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = answers
-        self.jobs: list[Job] = []
+        self.works: list[Work] = []
 
-    async def __call__(self, job: Job) -> Any:
-        self.jobs.append(job)
-        answer = self.answers[min(len(self.jobs), len(self.answers)) - 1]
+    async def __call__(self, work: Work) -> Any:
+        self.works.append(work)
+        answer = self.answers[min(len(self.works), len(self.answers)) - 1]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -273,21 +281,21 @@ async def history(talk: Talk, delivery: Delivery) -> list[Attempt]:
 
 
 @requirement("vai:control-delivery-ack")
-def test_a_hook_that_acknowledges_is_told_once(run: Run, database_url: str) -> None:
+def test_a_hook_that_acknowledges_is_called_once(run: Run, database_url: str) -> None:
     async def story() -> None:
         hook = Hook({"status": "ack"})
         async with conversing(database_url, workers=hooked(hook)) as talk:
             done = await talk.answered("fix the bug")
             delivery = await the_delivery(talk, "delivered")
             assert (delivery.attempts, delivery.completed_at is not None) == (1, True)
-            [job] = hook.jobs
-            assert (job.execution_id, job.attempt, job.run_id) == (delivery.id, 1, done.id)
-            assert job.input["type"] == "run.completed"
-            assert job.input["subject"] == {"kind": "run", "id": done.id}
-            assert job.input["summary"] == {"task": "fix the bug", "output": "ok"}
+            [work] = hook.works
+            assert (work.execution_id, work.attempt, work.run_id) == (delivery.id, 1, done.id)
+            assert work.input["type"] == "run.completed"
+            assert work.input["subject"] == {"kind": "run", "id": done.id}
+            assert work.input["summary"] == {"task": "fix the bug", "output": "ok"}
             talk.conversations.dispatcher.wake()
         async with conversing(database_url, workers=hooked(hook)) as talk:
-            assert len(hook.jobs) == 1
+            assert len(hook.works) == 1
             assert [attempt.outcome for attempt in await history(talk, delivery)] == ["succeeded"]
 
     run(story)
@@ -307,8 +315,8 @@ def test_attempts_share_one_delivery_id_and_come_later_and_retry_or_give_up(run:
                 clock.turn(pause + 0.001)
                 talk.conversations.dispatcher.wake()
             delivery = await the_delivery(talk, "delivered")
-            assert [job.attempt for job in hook.jobs] == [1, 2, 3]
-            assert {job.execution_id for job in hook.jobs} == {delivery.id}
+            assert [work.attempt for work in hook.works] == [1, 2, 3]
+            assert {work.execution_id for work in hook.works} == {delivery.id}
             outcomes = [attempt.outcome for attempt in await history(talk, delivery)]
             assert outcomes == ["retryable_failure", "retryable_failure", "succeeded"]
 
@@ -316,14 +324,14 @@ def test_attempts_share_one_delivery_id_and_come_later_and_retry_or_give_up(run:
 
 
 @requirement("vai:control-delivery-refused")
-def test_a_hook_that_says_failed_is_not_told_again(run: Run, sqlite_url: str) -> None:
+def test_a_hook_that_answers_failed_is_not_called_again(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         hook = Hook(NEVER)
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             await talk.answered("go")
             delivery = await the_delivery(talk, "failed")
             assert (delivery.error_code, delivery.reason) == ("slack.gone", "refused")
-            assert len(hook.jobs) == 1
+            assert len(hook.works) == 1
 
     run(story)
 
@@ -343,13 +351,13 @@ def test_after_eight_attempts_it_is_a_dead_letter_and_can_be_replayed(run: Run, 
             await talk.conversations.deliveries.replay(talk.caller, dead.id)
             delivered = await the_delivery(talk, "delivered")
             assert (delivered.id, delivered.attempts) == (dead.id, 9)
-            assert hook.jobs[-1].attempt == 9
+            assert hook.works[-1].attempt == 9
 
     run(story)
 
 
 @requirement("vai:control-delivery-disabled")
-def test_a_disabled_binding_drops_what_waits_for_it(run: Run, sqlite_url: str) -> None:
+def test_a_disabled_binding_drops_its_pending_deliveries(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW)
         workers = hooked(hook)
@@ -359,14 +367,14 @@ def test_a_disabled_binding_drops_what_waits_for_it(run: Run, sqlite_url: str) -
             talk.conversations.dispatcher.drop_binding("bind_h")
             dropped = await the_delivery(talk, "dropped")
             assert dropped.reason == "binding_disabled"
-            assert len(hook.jobs) == 1
+            assert len(hook.works) == 1
 
     run(story)
 
 
-def test_a_binding_that_is_off_when_it_is_due_is_not_told(run: Run, sqlite_url: str) -> None:
+def test_a_binding_that_is_inactive_when_due_is_not_called(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        hook = Hook(WorkRefused("binding.not_active", "off", inactive=True))
+        hook = Hook(conflict("binding.not_active", "off"))
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             await talk.answered("go")
             assert (await the_delivery(talk, "dropped")).reason == "binding_disabled"
@@ -374,9 +382,9 @@ def test_a_binding_that_is_off_when_it_is_due_is_not_told(run: Run, sqlite_url: 
     run(story)
 
 
-def test_what_cannot_be_begun_is_tried_again(run: Run, sqlite_url: str) -> None:
+def test_a_delivery_that_cannot_start_is_retried(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        clock, hook = TurnedClock(), Hook(WorkRefused("binding.secret_not_found", "no key"), {"status": "ack"})
+        clock, hook = TurnedClock(), Hook(conflict("binding.secret_not_found", "no key"), {"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
             await talk.answered("go")
             waiting = await settled(lambda: deliveries(talk), lambda all: all[0].error_code is not None)
@@ -389,9 +397,9 @@ def test_what_cannot_be_begun_is_tried_again(run: Run, sqlite_url: str) -> None:
 
 
 @requirement("vai:control-delivery-survives")
-def test_what_a_dead_gateway_held_is_told_by_the_next_one(run: Run, database_url: str) -> None:
+def test_the_next_gateway_delivers_for_a_killed_one(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def dies(job: Job) -> Any:
+        async def dies(work: Work) -> Any:
             await asyncio.Event().wait()
 
         stuck, clock = ScriptedWorkers(), TurnedClock()
@@ -418,7 +426,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
     async def story() -> None:
         go_on, clock = asyncio.Event(), TurnedClock()
 
-        async def late(job: Job) -> Any:
+        async def late(work: Work) -> Any:
             await go_on.wait()
             return {"status": "ack"}
 
@@ -426,7 +434,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
         workers.bind("hook", "h", late, subscribes_to=("run.completed",))
         async with conversing(database_url, workers=workers, clock=clock) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.jobs) == 1)
+            await until(lambda: len(workers.works) == 1)
             hook = Hook({"status": "ack"})
             other = Dispatcher(talk.database, hooked(hook), clock)
             clock.turn(31)
@@ -443,9 +451,9 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
     run(story)
 
 
-def test_whoever_is_still_at_it_keeps_its_lease(run: Run, sqlite_url: str) -> None:
+def test_a_running_delivery_keeps_its_lease(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def long(job: Job) -> Any:
+        async def long(work: Work) -> Any:
             await asyncio.Event().wait()
 
         workers = ScriptedWorkers()
@@ -457,21 +465,21 @@ def test_whoever_is_still_at_it_keeps_its_lease(run: Run, sqlite_url: str) -> No
             later = await settled(
                 lambda: deliveries(talk), lambda all: (all[0].lease_until or 0) > (first.lease_until or 0) + 0.06
             )
-            assert (later[0].attempts, len(workers.jobs)) == (1, 1)
+            assert (later[0].attempts, len(workers.works)) == (1, 1)
 
     run(story)
 
 
-def test_a_stopped_gateway_lets_go_of_what_it_held(run: Run, sqlite_url: str) -> None:
+def test_a_stopped_gateway_releases_its_leases(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def long(job: Job) -> Any:
+        async def long(work: Work) -> Any:
             await asyncio.Event().wait()
 
         workers = ScriptedWorkers()
         workers.bind("hook", "h", long, subscribes_to=("run.completed",))
         async with conversing(sqlite_url, workers=workers) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.jobs) == 1)
+            await until(lambda: len(workers.works) == 1)
         hook = Hook({"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             assert (await the_delivery(talk, "delivered")).attempts == 2
@@ -496,7 +504,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(run: Run, database_url: str, 
 
 
 @requirement("vai:control-delivery-clock")
-def test_a_pause_lasts_as_long_as_it_should_whatever_is_done_to_the_clock(run: Run, sqlite_url: str) -> None:
+def test_a_pause_keeps_its_length_when_the_clock_is_set(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW, {"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
@@ -506,7 +514,7 @@ def test_a_pause_lasts_as_long_as_it_should_whatever_is_done_to_the_clock(run: R
             clock.wall -= 600
             talk.conversations.dispatcher.wake()
             [moved] = await settled(lambda: deliveries(talk), lambda all: all[0].due_at < waiting.due_at)
-            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.jobs) == 1
+            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.works) == 1
 
     run(story)
 
@@ -538,19 +546,23 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "MAX_INTERRUPTIONS", 9)
 
-    async def dies(job: Job) -> Any:
+    async def dies(work: Work) -> Any:
         await asyncio.Event().wait()
 
     async def story() -> None:
         clock, stuck = TurnedClock(), ScriptedWorkers()
         stuck.bind("hook", "h", dies, subscribes_to=("run.completed",))
-        for life in range(1, 11):
-            async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
-                if life == 1:
-                    await talk.answered("go")
-                await until(lambda life=life: len(stuck.jobs) == life)  # type: ignore[misc]
-        assert stuck.jobs[-1].attempt == 10 > MAX_ATTEMPTS
-        async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
+        async with conversing(sqlite_url, workers=stuck, clock=clock, started=False) as talk:
+            await talk.answered("go")
+            for attempt in range(1, 11):
+                gateway = Dispatcher(talk.database, stuck, clock)
+                running = asyncio.create_task(gateway.run())
+                await until(lambda attempt=attempt: len(stuck.works) == attempt)  # type: ignore[misc]
+                running.cancel()
+                await asyncio.wait({running})
+                await gateway.stop()
+            assert stuck.works[-1].attempt == 10 > MAX_ATTEMPTS
+            await talk.conversations.start()
             dead = await the_delivery(talk, "dead_letter")
             assert (dead.reason, dead.interruptions) == ("interrupted_too_often", 10)
             assert [each.outcome for each in await history(talk, dead)] == ["interrupted"] * 10
@@ -569,8 +581,6 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
 @requirement("vai:control-causation-depth")
 def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url: str, depth: int) -> None:
     async def story() -> None:
-        from plugbay.server.domain.deliveries import NewEvent
-
         hook = Hook({"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             chain = await talk.chain()
@@ -594,18 +604,18 @@ def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url
                 await the_delivery(talk, "delivered")
             else:
                 assert (await the_delivery(talk, "dropped")).reason == "causation_depth"
-                assert hook.jobs == []
+                assert hook.works == []
 
     run(story)
 
 
 @pytest.mark.parametrize("seconds", [86_400, -86_400])
 @requirement("vai:control-delivery-clock")
-def test_whoever_is_at_it_is_not_told_again_when_the_clock_is_set(run: Run, database_url: str, seconds: int) -> None:
+def test_a_running_delivery_is_not_repeated_when_the_clock_is_set(run: Run, database_url: str, seconds: int) -> None:
     async def story() -> None:
         go_on, clock = asyncio.Event(), TurnedClock()
 
-        async def slow(job: Job) -> Any:
+        async def slow(work: Work) -> Any:
             await go_on.wait()
             return {"status": "ack"}
 
@@ -613,14 +623,14 @@ def test_whoever_is_at_it_is_not_told_again_when_the_clock_is_set(run: Run, data
         workers.bind("hook", "h", slow, subscribes_to=("run.completed",))
         async with conversing(database_url, workers=workers, clock=clock) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.jobs) == 1)
+            await until(lambda: len(workers.works) == 1)
             clock.wall += seconds
             await talk.answered("and again")
-            await until(lambda: len(workers.jobs) == 2)
+            await until(lambda: len(workers.works) == 2)
             go_on.set()
             done = lambda all: [each.status for each in all] == ["delivered", "delivered"]  # noqa: E731
             found = await settled(lambda: deliveries(talk), done)
-            assert [each.attempts for each in found] == [1, 1] and len(workers.jobs) == 2
+            assert [each.attempts for each in found] == [1, 1] and len(workers.works) == 2
 
     run(story)
 
@@ -645,13 +655,13 @@ def test_an_acknowledgement_is_written_when_the_database_is_back(
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             await talk.answered("go")
             assert (await the_delivery(talk, "delivered")).attempts == 1
-            assert len(hook.jobs) == 1, "nobody is told twice because it could not be written once"
+            assert len(hook.works) == 1, "nobody is told twice because it could not be written once"
 
     run(story)
 
 
 @requirement("vai:control-delivery-disabled")
-def test_what_happens_after_a_binding_is_made_active_again_is_not_dropped(run: Run, sqlite_url: str) -> None:
+def test_events_after_a_binding_is_active_again_are_not_dropped(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW)
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock, started=False) as talk:

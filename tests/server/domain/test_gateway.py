@@ -1,18 +1,22 @@
-"""The whole gateway starts, tells how it is, and stops."""
+"""The gateway starts, reports its state, and stops."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugbay.host.host import Host
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.server.domain import deliveries
 from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runner import Reach
-from tests.server.domain.test_orgs import code_of
-from tests.support.conversing import CALLER, conversing, stuck
-from tests.support.gateways import gateway_at
+from plugbay.store.pages import Page
+from tests.support.conversing import CALLER, ScriptedWorkers, conversing, settled, stuck
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.patience import until
 
@@ -35,7 +39,7 @@ def test_a_gateway_starts_again_where_it_was(database_url: str, tmp_path: Path, 
     run(main)
 
 
-def test_what_is_missing_is_named(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_failed_checks_are_named(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         host = Host([])
         async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
@@ -84,11 +88,23 @@ def test_a_stopped_area_can_be_followed_by_another_at_once(run: Run, sqlite_url:
     run(story)
 
 
-def test_new_deliveries_wake_whoever_tells_of_them(run: Run, sqlite_url: str) -> None:
+def test_new_and_replayed_deliveries_wake_the_dispatcher(
+    run: Run, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "LONGEST_WAIT", 3600.0)
+    answers: list[Any] = [Failure(Code.PLUGIN_ERROR, "no", origin=Origin.PLUGIN), {"status": "ack"}]
+
+    async def hook(work: Work) -> Any:
+        return answers.pop(0)
+
     async def story() -> None:
-        async with conversing(sqlite_url) as talk:
-            made = talk.conversations
-            assert made.events.on_recorded == made.dispatcher.wake
-            assert made.deliveries.on_replayed == made.dispatcher.wake
+        workers = ScriptedWorkers()
+        workers.bind("hook", "h", hook, subscribes_to=["run.completed"])
+        async with conversing(sqlite_url, workers=workers) as talk:
+            page = talk.conversations.deliveries.page
+            await talk.answered("go")
+            failed = await settled(lambda: page(CALLER, Page(), status="failed"), lambda part: bool(part.items))
+            await talk.conversations.deliveries.replay(CALLER, failed.items[0].id)
+            await settled(lambda: page(CALLER, Page(), status="delivered"), lambda part: bool(part.items))
 
     run(story)

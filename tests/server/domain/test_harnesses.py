@@ -1,4 +1,4 @@
-"""Executions of harnesses: begun, ended once, gone on with."""
+"""Executions of harnesses: started, ended once, resumed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from plugbay.host.ports import ResumeState
 from plugbay.model.errors import Code, Failure
-from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.server.domain.harnesses import HarnessRequest
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
-from plugbay.server.domain.workers import Job, WorkRefused
 from plugbay.store import checkpoints
 from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page
@@ -26,7 +26,7 @@ POLICY = {"max_depth": 4, "max_child_runs": 2, "allow_compaction": True}
 DONE = {"summary": {"text": "all is well"}, "artifacts": [{"path": "a"}], "checkpoint": {"kind": "c", "data": {}}}
 
 
-async def succeeds(job: Job) -> Any:
+async def succeeds(work: Work) -> Any:
     return DONE
 
 
@@ -63,14 +63,14 @@ def test_a_harness_works_on_a_chain_and_ends(run: Run, database_url: str) -> Non
             assert (begun.status, begun.mode) == ("queued", "start")
             done = await ended(talk, begun)
             assert (done.status, done.summary, done.artifacts) == ("succeeded", DONE["summary"], DONE["artifacts"])
-            [job] = talk.workers.jobs
-            assert job.input == {
+            [work] = talk.workers.works
+            assert work.input == {
                 "mode": "start",
                 "target": {"session_id": chain.session_id, "chain_id": chain.id, "execution_id": begun.id},
                 "trigger": TRIGGER,
                 "policy": POLICY,
             }
-            assert (job.execution_id, job.session_id) == (begun.id, chain.session_id)
+            assert (work.execution_id, work.session_id) == (begun.id, chain.session_id)
 
     run(story)
 
@@ -98,13 +98,13 @@ def test_without_a_chain_it_gets_one(run: Run, sqlite_url: str) -> None:
 @requirement("vai:control-harness-cancel")
 def test_a_harness_can_be_cancelled(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def works_on(job: Job) -> Any:
+        async def works_on(work: Work) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(sqlite_url, workers=harness(works_on)) as talk:
             harnesses = talk.conversations.harnesses
             begun = await harnesses.create(CALLER, errand())
-            await until(lambda: bool(talk.workers.jobs))
+            await until(lambda: bool(talk.workers.works))
             with pytest.raises(GatewayError) as refused:
                 await harnesses.resume(CALLER, begun.id)
             assert refused.value.code == "harness.not_ended"
@@ -124,7 +124,7 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
     async def story() -> None:
         answers: list[Any] = [Failure(Code.CRASHED, "gone", retryable=True), DONE]
 
-        async def crashes_once(job: Job) -> Any:
+        async def crashes_once(work: Work) -> Any:
             return answers.pop(0)
 
         async with conversing(database_url, workers=harness(crashes_once)) as talk:
@@ -141,8 +141,8 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
             assert (resumed.id, resumed.mode, resumed.resumes) == (begun.id, "resume", 1)
             done = await ended(talk, begun)
             assert (done.status, done.error) == ("succeeded", None)
-            assert talk.workers.jobs[-1].input["mode"] == "resume"
-            assert "trigger" not in talk.workers.jobs[-1].input
+            assert talk.workers.works[-1].input["mode"] == "resume"
+            assert "trigger" not in talk.workers.works[-1].input
 
     run(story)
 
@@ -150,28 +150,28 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
 @requirement("vai:control-harness-restart")
 def test_a_harness_that_was_at_work_when_its_gateway_died_waits_to_be_resumed(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def works_on(job: Job) -> Any:
+        async def works_on(work: Work) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(database_url, workers=harness(works_on)) as talk:
             begun = await talk.conversations.harnesses.create(CALLER, errand())
-            await until(lambda: bool(talk.workers.jobs))
+            await until(lambda: bool(talk.workers.works))
             async with conversing(database_url, workers=harness()) as after:
                 left = await ended(after, begun)
                 assert (left.status, left.error and left.error["code"]) == (
                     "retryable_failure",
                     "harness.host_restarted",
                 )
-                assert after.workers.jobs == [], "its steps had effects, so it is not begun again by itself"
+                assert after.workers.works == [], "its steps had effects, so it is not begun again by itself"
 
     run(story)
 
 
-def test_what_cannot_be_begun_fails(run: Run, sqlite_url: str) -> None:
+def test_an_execution_that_cannot_start_fails(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        answers: list[Exception] = [WorkRefused("binding.secret_not_found", "no key"), KeyError("a bug")]
+        answers: list[Exception] = [conflict("binding.secret_not_found", "no key"), KeyError("a bug")]
 
-        async def refuses(job: Job) -> Any:
+        async def refuses(work: Work) -> Any:
             raise answers.pop(0)
 
         async with conversing(sqlite_url, workers=harness(refuses)) as talk:

@@ -1,4 +1,4 @@
-"""A request that comes twice is carried out once."""
+"""A repeated request is carried out once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from plugbay.server.domain.idempotency import LOST, MAX_BODY, REFUSED, Completed
 from plugbay.store import idempotency as rows
 from plugbay.store.failures import StoreUnavailable
-from tests.server.domain.test_orgs import code_of
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -45,7 +44,7 @@ def test_a_request_is_carried_out_once_until_its_answer_is_too_old(database_url:
 
 
 @requirement("vai:control-idempotency")
-def test_an_answer_that_is_not_kept_or_was_lost_in_a_crash_is_told_as_lost(
+def test_an_answer_that_is_not_stored_or_lost_in_a_crash_is_reported_as_lost(
     sqlite_url: str, tmp_path: Path, run: Run
 ) -> None:
     async def main() -> None:
@@ -80,9 +79,7 @@ def test_of_many_requests_with_a_key_that_has_expired_one_is_carried_out(
 
 
 @requirement("vai:control-idempotency-database")
-def test_a_claim_that_was_committed_without_our_being_told_is_taken_again(
-    database_url: str, tmp_path: Path, run: Run
-) -> None:
+def test_a_claim_whose_commit_was_not_confirmed_is_taken_over(database_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             requests, now = gateway.idempotency, gateway.clock.now()
@@ -99,7 +96,7 @@ def test_a_claim_that_was_committed_without_our_being_told_is_taken_again(
 
 
 @requirement("vai:control-idempotency-database")
-def test_what_is_owed_is_written_once_the_database_is_back(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_deferred_outcomes_are_written_once_the_database_is_back(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             requests, transaction = gateway.idempotency, gateway.database.transaction

@@ -1,4 +1,4 @@
-"""From a card to a package, a binding and work that is done."""
+"""From a card to a package, a binding and an invocation."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_thread_weave_is_installed_signed_and_really_compacts(sqlite_url: str, t
 
 
 @requirement("vai:control-marketplace-install")
-def test_a_card_that_is_not_ready_refuses_to_install_and_says_why(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_a_card_that_is_not_installable_lists_the_reasons(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)
@@ -88,9 +88,7 @@ def test_a_card_that_is_not_ready_refuses_to_install_and_says_why(sqlite_url: st
     run(main)
 
 
-def test_an_operator_who_revokes_the_first_party_key_gets_nothing_installed(
-    sqlite_url: str, tmp_path: Path, run: Run
-) -> None:
+def test_a_revoked_first_party_key_makes_cards_uninstallable(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)
@@ -142,7 +140,7 @@ def test_an_available_card_needs_a_signature_that_counts_and_a_digest(posture: A
     assert [reason["code"] for reason in WEAVE.reasons(posture)] == codes
 
 
-def test_a_harness_needs_a_lock_and_what_nobody_reviewed_stays_where_it_is() -> None:
+def test_a_harness_needs_a_lock_and_a_card_needs_a_review() -> None:
     reviewed = replace(CODEX, reviewed_at="2026-11-15", builtin="codex")
     assert [reason["code"] for reason in reviewed.reasons(replace(GOOD, locked=False))] == ["dependency_lock_missing"]
     assert reviewed.reasons(GOOD) == []

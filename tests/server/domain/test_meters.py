@@ -1,11 +1,11 @@
-"""Counting, by name and labels."""
+"""Counters and histograms by name and labels."""
 
 from __future__ import annotations
 
 from plugbay.server.domain.meters import BOUNDS, MAX_SERIES, OVERFLOW, Meters
 
 
-def test_what_happens_is_counted_by_its_labels() -> None:
+def test_counts_are_kept_by_labels() -> None:
     meters = Meters()
     meters.count("calls", plugin="p", status="failed")
     meters.count("calls", 2, status="failed", plugin="p")
@@ -14,7 +14,7 @@ def test_what_happens_is_counted_by_its_labels() -> None:
     assert len(meters.counters["calls"]) == 2
 
 
-def test_durations_are_told_apart_at_the_bounds() -> None:
+def test_durations_are_counted_in_buckets() -> None:
     meters = Meters()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 10_000.0):
         meters.observe("call_seconds", seconds)

@@ -1,4 +1,4 @@
-"""The host's own plugins, as their operator handles them."""
+"""The operator's plugins: operations, logs, events and calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import pytest
 
 from plugbay.host.host import Host
 from plugbay.host.journal import Journal
-from plugbay.model.errors import ConfigInvalid
+from plugbay.host.ports import CallRecord
+from plugbay.model.errors import Code, ConfigInvalid, Failure
+from plugbay.server.domain import operator_plugins as module
+from plugbay.server.domain.background import Tasks
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_plugins import (
     KEPT_EVENTS,
     TAIL_BYTES,
+    CallHistory,
     HostEvents,
     LogLine,
     OperatorPlugins,
@@ -21,9 +27,11 @@ from plugbay.server.domain.operator_plugins import (
 )
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
-from tests.server.domain.test_orgs import code_of
-from tests.support.gateways import gateway_at
+from tests.store.test_calls import record
+from tests.support.gateways import code_of, gateway_at
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until
@@ -145,7 +153,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", ["", "# only words\n", BEFORE, '[plugins]\nq = { grants = ["z"] }\n'])
-def test_a_grant_is_added_whatever_the_file_looks_like(tmp_path: Path, text: str) -> None:
+def test_a_grant_is_added_to_any_valid_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plugbay.toml"
     path.write_text(text)
     config = change_grants(path, journal(tmp_path), "other.one", lambda old: [*old, "network"])
@@ -205,7 +213,7 @@ def test_of_a_long_file_the_end_is_read_in_whole_lines(tmp_path: Path) -> None:
     assert {each.text for each in shown} == {"x" * 100}
 
 
-def test_whoever_follows_hears_what_comes_and_only_that(tmp_path: Path, run: Run) -> None:
+def test_a_follower_gets_new_events_only(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         journal, path = Journal(), tmp_path / "p.log"
         journal.note("p", "old", "before")
@@ -225,7 +233,7 @@ def test_whoever_follows_hears_what_comes_and_only_that(tmp_path: Path, run: Run
     run(main)
 
 
-def test_whoever_was_away_goes_on_after_the_last_event_it_saw(run: Run) -> None:
+def test_a_client_resumes_after_the_last_event_it_saw(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -268,7 +276,7 @@ def test_only_the_last_events_are_kept(run: Run) -> None:
     run(main)
 
 
-def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
+def test_kept_events_can_be_read_at_once(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -288,7 +296,7 @@ def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
     run(main)
 
 
-def test_the_last_of_each_plugins_life_is_known_and_nobody_else_can_tell_it(run: Run) -> None:
+def test_the_last_lifecycle_event_of_each_plugin_is_known_and_cannot_be_forged(run: Run) -> None:
     async def main() -> None:
         async with Host([]) as host:
             events = HostEvents(host)
@@ -303,5 +311,98 @@ def test_the_last_of_each_plugins_life_is_known_and_nobody_else_can_tell_it(run:
             }
             running.cancel()
             await asyncio.wait({running})
+
+    run(main)
+
+
+def test_calls_are_written_in_the_background_and_survive_a_restart(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        history, tasks = CallHistory(database, Meters(), pause=0.001), Tasks()
+        tasks.start("calls", history.run)
+        for number in range(3):
+            history.finished(record(number))
+        while len((await history.page(Page())).items) < 3:
+            pass  # `run` has a limit of its own
+        await tasks.stop()
+        await database.close()
+        again = await Database.open(database_url, migrate=False)
+        assert len((await CallHistory(again, Meters()).page(Page(), plugin="p")).items) == 3
+        await again.close()
+
+    run(main)
+
+
+def test_calls_are_counted_by_plugin_export_and_outcome(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        history = CallHistory(database, Meters())
+        history.finished(record(1))
+        history.finished(record(2, Failure(Code.TIMEOUT, "late")))
+        history.finished(CallRecord("call_3", "", "", "", "made up by a caller", 1.0, 1.0, Failure(Code.NOT_FOUND, "")))
+        counted = {tuple(value for _, value in labels) for labels in history.meters.counters["calls"]}
+        assert counted == {
+            ("none", "t", "p", "succeeded"),
+            ("timeout", "t", "p", "failed"),
+            ("not_found", "none", "none", "failed"),
+        }
+        assert list(history.last_failures) == ["p"] and history.last_failures["p"].call_id == "call_2"
+        assert sum(history.meters.histograms["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
+        await database.close()
+
+    run(main)
+
+
+def test_excess_records_are_dropped_and_counted_and_the_oldest_are_deleted(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        history = CallHistory(database, Meters(), kept=3)
+        for number in range(7):
+            history.finished(record(number))
+        assert history.lost == 2
+        await history.flush()
+        assert [call.id for call in (await history.page(Page())).items] == ["call_6", "call_5", "call_4"]
+        await database.close()
+
+    monkeypatch.setattr(module, "MAX_WAITING", 5)
+    run(main)
+
+
+def test_records_wait_while_the_database_is_unavailable(tmp_path: Path, sqlite_url: str, run: Run) -> None:
+    class Closed(Database):
+        def transaction(self) -> object:  # type: ignore[override]
+            raise StoreUnavailable("locked")
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        history = CallHistory(database, Meters())
+        history.finished(record(1))
+        history._database = Closed(database._engine)
+        with pytest.raises(StoreUnavailable):
+            await history.flush()
+        history._database = database
+        await history.flush()
+        assert len((await history.page(Page())).items) == 1
+        await database.close()
+
+    run(main)
+
+
+def test_one_call_can_be_had_by_its_id(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        history = CallHistory(database, Meters())
+        history.finished(record(1, Failure(Code.TIMEOUT, "late")))
+        with pytest.raises(GatewayError, match=r"call\.not_found"):
+            await history.get("call_2")
+        waiting = await history.get("call_1")
+        flushing = asyncio.ensure_future(history.flush())
+        while not flushing.done():
+            assert await history.get("call_1") == waiting, "wherever it is on its way"
+            await asyncio.sleep(0)
+        assert await history.get("call_1") == waiting and not history._writing
+        await database.close()
 
     run(main)

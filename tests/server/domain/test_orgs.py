@@ -1,16 +1,13 @@
-"""Orgs and projects: who may make them, and who sees them."""
+"""Orgs and projects: rights to create and to see them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at, make_org
+from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -19,14 +16,8 @@ OTHER = Principal("key", "org_2", None, "admin", key_id="key_2")
 PROJECT = Principal("key", "org_1", "proj_1", "admin", key_id="key_3")
 
 
-async def code_of(work: object) -> str:
-    with pytest.raises(GatewayError) as raised:
-        await work  # type: ignore[misc]
-    return raised.value.code
-
-
 @requirement("vai:control-cross-tenant")
-def test_an_org_is_there_for_its_own_keys_and_for_nobody_else(database_url: str, tmp_path: Path, run: Run) -> None:
+def test_an_org_is_visible_to_its_own_keys_only(database_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             await make_org(gateway)

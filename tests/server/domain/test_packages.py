@@ -1,4 +1,4 @@
-"""Packages: whose they are, what they are worth, and that a version is released once."""
+"""Packages: owners, trust in signatures, and one release per version."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_operator_may_do_without_signatures(sqlite_url: str, tmp_path: Path, 
     run(main)
 
 
-def test_what_is_no_package_is_refused_with_a_code_of_its_own(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_an_invalid_package_is_refused_with_its_own_code(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     def archive(files: dict[str, bytes]) -> Path:
         path = tmp_path / "made.tar.gz"
         with tarfile.open(path, "w:gz") as tar:
@@ -185,7 +185,7 @@ async def told(gateway: Gateway, address: str) -> tuple[int, str, str]:
 
 
 @requirement("vai:control-package-source")
-def test_who_imports_a_package_learns_nothing_of_what_listens_on_this_machine_or_its_network(
+def test_a_failed_pull_reveals_nothing_about_this_machine_or_its_network(
     sqlite_url: str, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -222,9 +222,7 @@ def releases(tmp_path: Path) -> Releases:
     return Releases(tmp_path / "data", lambda: NOW)
 
 
-def test_a_release_is_kept_whole_and_read_only_and_says_what_its_manifest_says(
-    releases: Releases, tmp_path: Path
-) -> None:
+def test_a_release_is_stored_whole_and_read_only_with_its_manifest(releases: Releases, tmp_path: Path) -> None:
     publisher = Publisher(tmp_path / "data", tmp_path)
     packed = publisher.pack()
     with releases.unpack(packed.path, publisher.sign(packed)) as unpacked:
@@ -271,11 +269,11 @@ def test_a_false_signature_is_refused_and_one_of_a_stranger_counts_for_nothing(
 
 def test_only_packages_of_this_contract_are_taken(releases: Releases, tmp_path: Path) -> None:
     packed = pack(write_plugin(tmp_path / "src", "acme.notes", script=ECHO_SH), tmp_path)
-    with pytest.raises(PackageRefused, match="is a plugin of rune"), releases.unpack(packed.path):
+    with pytest.raises(PackageRefused, match="is a rune plugin"), releases.unpack(packed.path):
         pass
 
 
-def test_what_a_killed_upload_left_is_swept_and_releases_stay(releases: Releases, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_upload_are_removed_and_releases_stay(releases: Releases, tmp_path: Path) -> None:
     publisher = Publisher(tmp_path / "data", tmp_path)
     packed = publisher.pack()
     with releases.unpack(packed.path) as unpacked:
@@ -309,24 +307,24 @@ def test_exports_of_available_packages_are_listed_with_their_schemas_and_the_bin
             binding = await bind(gateway, package)
 
             async def listed(caller: Principal, kind: str, page: Page | None = None) -> list[str]:
-                part = await gateway.export_catalog.page(caller, kind, page or Page())
+                part = await gateway.packages.exports(caller, kind, page or Page())
                 return [item.export.name for item in part.items]
 
             assert await listed(own, "tool") == ["o", "u", "t"]
             stranger = Principal("key", "org_2", role="viewer")
             assert await listed(stranger, "tool") == ["u", "t"] and await listed(stranger, "hook") == ["h"]
             assert [await listed(stranger, kind) for kind in ("compactor", "harness")] == [["c"], ["x"]]
-            first = await gateway.export_catalog.page(own, "tool", Page(limit=2))
+            first = await gateway.packages.exports(own, "tool", Page(limit=2))
             assert [item.export.name for item in first.items] == ["o", "u"] and first.after is not None
-            rest = await gateway.export_catalog.page(own, "tool", Page(limit=2, after=first.after))
+            rest = await gateway.packages.exports(own, "tool", Page(limit=2, after=first.after))
             (item,) = rest.items
             assert rest.after is None and item.export.name == "t"
             assert [row.id for row in item.bindings] == [binding.id]
             assert item.kind_table() == {"effect_class": "read_only", "input_schema": {"type": "object"}}
-            theirs = await gateway.export_catalog.page(stranger, "tool", Page())
+            theirs = await gateway.packages.exports(stranger, "tool", Page())
             assert all(item.bindings == () for item in theirs.items)
             with pytest.raises(GatewayError) as caught:
-                await gateway.export_catalog.page(stranger, "tool", Page(), "org_1")
+                await gateway.packages.exports(stranger, "tool", Page(), "org_1")
             assert caught.value.status == 404
 
     run(main)

@@ -1,4 +1,4 @@
-"""The turns of a run: what the model is asked, and what stops it."""
+"""The turns of a run: model requests, tools, feeds and stop reasons."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.server.domain.chains import text_block
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.run_loop import (
     FEED_DEPTH,
     LAGGED,
+    Limits,
+    OfferedTool,
     RunFeeds,
+    RunRequest,
     chat_messages,
     chat_request,
     failed_ending,
@@ -20,8 +23,8 @@ from plugbay.server.domain.run_loop import (
     system_prompt,
     tool_function,
 )
-from plugbay.server.domain.run_requests import Limits, OfferedTool, RunOptions, RunRequest
-from plugbay.server.domain.workers import Job
+from plugbay.server.domain.runs import RunOptions
+from plugbay.server.domain.sessions import text_block
 from plugbay.store import runs as rows
 from tests.support.conversing import CALLER, ScriptedWorkers, calls, conversing, result_of, says
 from tests.support.loops import Run
@@ -43,8 +46,8 @@ TOOL = OfferedTool(
 def test_a_model_is_asked_with_its_system_its_tools_and_its_limits() -> None:
     request = RunRequest(provider="p", model="m", tools=(TOOL,), limits=Limits(max_tokens=9), temperature=0.0)
     blocks: list[dict[str, Any]] = [
-        {"kind": "system", "content": [{"type": "text", "text": "be kind"}]},
-        {"kind": "input", "content": [{"type": "text", "text": "hello"}]},
+        text_block("system", "be kind"),
+        text_block("input", "hello"),
     ]
     asked = chat_request(request, blocks)
     assert (asked.model, asked.max_tokens, asked.temperature, asked.system_prompt) == ("m", 9, 0.0, "be kind")
@@ -95,7 +98,7 @@ def test_usage_of_all_turns_is_added_up(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             return result_of("42")
 
         workers.bind("tool", "t", tool)
@@ -116,7 +119,7 @@ def test_a_failure_is_an_ending() -> None:
     )
 
 
-def test_whoever_watches_sees_what_happens_until_the_end(run: Run) -> None:
+def test_a_subscriber_gets_all_events_until_the_end(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
         feeds.publish("run_1", "response.delta", delta="before")
@@ -145,7 +148,7 @@ def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
     run(story)
 
 
-def test_who_leaves_is_told_nothing_more(run: Run) -> None:
+def test_a_closed_feed_gets_no_more_events(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
         with feeds.subscribe("run_1"):
@@ -167,15 +170,15 @@ def _text(block: dict[str, Any]) -> str | None:
 
 
 @requirement("vai:control-tool-results")
-def test_results_come_in_the_order_of_the_calls_whoever_is_faster(run: Run, database_url: str) -> None:
+def test_results_are_in_the_order_of_the_calls(run: Run, database_url: str) -> None:
     async def story() -> None:
         workers, fast_is_done = ScriptedWorkers(), asyncio.Event()
 
-        async def slow(job: Job) -> Any:
+        async def slow(work: Work) -> Any:
             await fast_is_done.wait()
             return result_of("slow is done")
 
-        async def fast(job: Job) -> Any:
+        async def fast(work: Work) -> Any:
             fast_is_done.set()
             return result_of("fast is done")
 
@@ -197,8 +200,8 @@ def test_results_come_in_the_order_of_the_calls_whoever_is_faster(run: Run, data
             ]
             ids = [block["tool_call_id"] for block in blocks if "tool_call_id" in block]
             assert ids[:2] == ids[2:] and len(set(ids)) == 2
-            assert {job.run_id for job in workers.jobs} == {done.id}
-            assert [job.execution_id for job in workers.jobs] == [
+            assert {work.run_id for work in workers.works} == {done.id}
+            assert [work.execution_id for work in workers.works] == [
                 block["tool_execution_id"] for block in blocks if block["kind"] == "tool_result"
             ]
             roles = [message["role"] for message in talk.server.seen[1].body["messages"]]
@@ -212,14 +215,14 @@ def test_no_call_is_in_the_chain_before_its_result(run: Run, sqlite_url: str) ->
     async def story() -> None:
         workers, go_on = ScriptedWorkers(), asyncio.Event()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             await go_on.wait()
             return result_of("done")
 
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
             begun = await talk.begun("go")
-            await until(lambda: bool(workers.jobs))
+            await until(lambda: bool(workers.works))
             assert [block["kind"] for block in await talk.blocks(begun.chain_id)] == ["input"]
             go_on.set()
             await talk.ended(begun)
@@ -237,13 +240,13 @@ def test_a_cancelled_batch_leaves_no_call_behind(run: Run, sqlite_url: str) -> N
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             await asyncio.Event().wait()
 
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), workers=workers) as talk:
             begun = await talk.begun("go")
-            await until(lambda: bool(workers.jobs))
+            await until(lambda: bool(workers.works))
             await talk.conversations.runs.cancel(CALLER, begun.id)
             done = await talk.ended(begun)
             assert done.status == "cancelled"
@@ -260,14 +263,14 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def failing(job: Job) -> Any:
+        async def failing(work: Work) -> Any:
             said = "the password is hunter22"
             return Failure(Code.PLUGIN_ERROR, said, origin=Origin.PLUGIN, detail={"plugin_code": "jira.down"})
 
-        async def picky(job: Job) -> Any:
+        async def picky(work: Work) -> Any:
             return Failure(Code.INVALID_INPUT, "the input does not fit: city is missing")
 
-        async def erring(job: Job) -> Any:
+        async def erring(work: Work) -> Any:
             return result_of("no such issue", is_error=True)
 
         for name, does in (("failing", failing), ("picky", picky), ("erring", erring), ("gone", erring)):
@@ -294,11 +297,11 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
 
 
 @requirement("vai:control-tool-unknown-outcome")
-def test_a_run_stops_when_nobody_knows_what_a_tool_did(run: Run, sqlite_url: str) -> None:
+def test_a_run_stops_when_the_outcome_of_a_tool_is_unknown(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def lost(job: Job) -> Any:
+        async def lost(work: Work) -> Any:
             return Failure(Code.CRASHED, "it is gone", detail={"execution_outcome": "unknown"})
 
         workers.bind("tool", "pay", lost, effect_class="non_idempotent_write")
@@ -319,7 +322,7 @@ def test_a_run_stops_at_its_limits_with_nothing_dangling(run: Run, sqlite_url: s
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             return result_of("more")
 
         workers.bind("tool", "t", tool)
@@ -343,7 +346,7 @@ def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -
 
         workers = ScriptedWorkers()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             return result_of("no")
 
         workers.bind("tool", "t", tool)
@@ -352,7 +355,7 @@ def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -
         async with conversing(sqlite_url, broken, says("sorry"), workers=workers) as talk:
             done = await talk.answered("go")
             assert done.status == "completed"
-            assert workers.jobs == []
+            assert workers.works == []
 
     run(story)
 
@@ -361,14 +364,14 @@ def test_a_result_that_is_too_large_is_an_error(run: Run, sqlite_url: str) -> No
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(job: Job) -> Any:
+        async def tool(work: Work) -> Any:
             return result_of("x" * (5 << 20))
 
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), says("too much"), workers=workers) as talk:
             done = await talk.answered("go")
             results = [block for block in await talk.blocks(done.chain_id) if block["kind"] == "tool_result"]
-            assert [_text(block) for block in results] == ["What t gave back is too large."]
+            assert [_text(block) for block in results] == ["The output of t is too large."]
 
     run(story)
 
@@ -402,7 +405,7 @@ def test_a_result_without_words_is_its_structured_output() -> None:
     assert chat_messages([result([])])[0]["content"] == ""
 
 
-def test_system_blocks_are_said_beside_the_messages_and_thinking_not_at_all() -> None:
+def test_system_blocks_are_the_system_prompt_and_thinking_is_left_out() -> None:
     blocks = [text_block("system", "be kind"), text_block("thinking", "hmm"), text_block("system", "be brief")]
     assert system_prompt(blocks) == "be kind\n\nbe brief"
     assert chat_messages(blocks) == []

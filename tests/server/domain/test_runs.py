@@ -1,14 +1,18 @@
-"""Runs: started, driven, stopped, and closed exactly once."""
+"""Runs: requested, started, cancelled, and closed exactly once."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.run_requests import RunOptions
-from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.run_loop import Limits, RunRequest
+from plugbay.server.domain.runs import NewRun, RunOptions, offer_tools, resolve_model, resolve_request, select_tools
+from plugbay.server.domain.sessions import text_block
+from plugbay.server.domain.workers import BoundExport
 from plugbay.store import events as event_rows
 from plugbay.store import runs as rows
 from plugbay.store.pages import Page
@@ -172,7 +176,7 @@ def test_there_must_be_something_to_answer(run: RunLoop, sqlite_url: str) -> Non
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             chain = await talk.chain()
-            for blocks in ([], [{"kind": "system", "content": [{"type": "text", "text": "be kind"}]}]):
+            for blocks in ([], [text_block("system", "be kind")]):
                 with pytest.raises(GatewayError) as refused:
                     await talk.conversations.runs.create(CALLER, chain.id, NewRun(blocks=blocks))
                 assert refused.value.code == "run.nothing_to_answer"
@@ -219,7 +223,7 @@ def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite
             others = await talk.answered("theirs")
             chain = await talk.chain()
             plugin = delegated(["runs:write"], session_id=chain.session_id, export_kind="hook", execution_id="del_0")
-            blocks = [{"kind": "input", "content": [{"type": "text", "text": "mine"}]}]
+            blocks = [text_block("input", "mine")]
             mine = await talk.conversations.runs.create(plugin, chain.id, NewRun(blocks=blocks))
             await talk.ended(mine)
             assert (await talk.conversations.runs.get(plugin, mine.id)).invocation_id == "inv_1"
@@ -237,7 +241,7 @@ def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite
     run(story)
 
 
-def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str) -> None:
+def test_the_timeline_has_all_events_in_order(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
@@ -264,7 +268,7 @@ def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str
     run(story)
 
 
-def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_url: str) -> None:
+def test_the_effective_request_is_the_request_to_the_model(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             done = await talk.answered("hello", wanted=RunOptions(temperature=0.1, limits={"max_tokens": 7}))
@@ -276,7 +280,7 @@ def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_
     run(story)
 
 
-def test_stopping_the_gateway_closes_what_runs(run: RunLoop, sqlite_url: str) -> None:
+def test_stopping_the_gateway_closes_its_runs(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, stuck()) as talk:
             begun = await talk.begun("go on")
@@ -306,3 +310,80 @@ def test_a_plugin_that_has_a_run_done_again_lends_it_no_more_than_it_has(run: Ru
             await talk.ended(third)
 
     run(story)
+
+
+SEARCH = BoundExport(
+    "bind_1", "acme/jira", "search", "tool", "finds", {"type": "object"}, {"effect_class": "read_only"}
+)
+OTHER = BoundExport("bind_2", "acme/wiki", "search", "tool")
+PAY = BoundExport("bind_3", "acme/bank", "pay", "tool")
+
+
+def understood(wanted: RunOptions, defaults: dict[str, Any] | None = None, *bound: BoundExport) -> RunRequest:
+    return resolve_request(wanted, defaults or {}, ["big", "small"], bound)
+
+
+@pytest.mark.parametrize(
+    ("name", "providers", "chosen"),
+    [
+        ("big/m1", ["big", "small"], ("big", "m1")),
+        ("big/org/m1", ["big", "small"], ("big", "org/m1")),
+        ("m1", ["big"], ("big", "m1")),
+        ("org/m1", ["big"], ("big", "org/m1")),
+        ("big/m1", ["big"], ("big", "m1")),
+    ],
+)
+def test_a_model_has_its_provider_before_it(name: str, providers: list[str], chosen: tuple[str, str]) -> None:
+    assert resolve_model(name, providers) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [(None, "run.model_missing"), ("", "run.model_missing"), ("m", "run.model_unknown"), ("x/m", "run.model_unknown")],
+)
+def test_an_unknown_model_is_refused(name: str | None, code: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        resolve_model(name, ["big", "small"])
+    assert (refused.value.code, refused.value.status) == (code, 422)
+
+
+def test_the_request_overrides_the_defaults_of_the_chain() -> None:
+    defaults = {"model": "big/a", "limits": {"max_turns": 2, "max_tokens": 9}, "temperature": 0.0, "tools": ["pay"]}
+    quiet = understood(RunOptions(), defaults, SEARCH, PAY)
+    assert (quiet.provider, quiet.model, quiet.temperature) == ("big", "a", 0.0)
+    assert quiet.limits == Limits(max_turns=2, max_tokens=9)
+    assert [tool.name for tool in quiet.tools] == ["pay"]
+    loud = understood(RunOptions("small/b", ["search"], {"max_turns": 5}, 1.0), defaults, SEARCH, PAY)
+    assert (loud.provider, loud.model, loud.temperature) == ("small", "b", 1.0)
+    assert loud.limits == Limits(max_turns=5, max_tokens=9)
+    assert [tool.binding_id for tool in loud.tools] == ["bind_1"]
+
+
+def test_every_bound_tool_is_offered_unless_some_are_named() -> None:
+    assert [tool.name for tool in understood(RunOptions("big/m"), None, SEARCH, PAY).tools] == ["search", "pay"]
+    assert understood(RunOptions("big/m", []), None, SEARCH, PAY).tools == ()
+
+
+def test_tools_of_one_name_are_offered_with_their_packages() -> None:
+    names = [tool.name for tool in offer_tools([SEARCH, OTHER, PAY])]
+    assert names == ["acme_jira__search", "acme_wiki__search", "pay"]
+    long = BoundExport("bind_4", "a" * 64 + "/" + "b" * 64, "search", "tool")
+    assert all(len(tool.name) <= 64 for tool in offer_tools([SEARCH, long]))
+
+
+@pytest.mark.parametrize("name", ["bind_1", "acme/jira/search"])
+def test_a_tool_has_several_names(name: str) -> None:
+    assert select_tools([name, name], [SEARCH, OTHER]) == [SEARCH]
+
+
+@pytest.mark.parametrize(("name", "code"), [("search", "run.tool_ambiguous"), ("fly", "run.tool_unknown")])
+def test_an_unknown_or_ambiguous_tool_is_refused(name: str, code: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        select_tools([name], [SEARCH, OTHER])
+    assert refused.value.code == code
+
+
+def test_a_request_comes_back_as_it_was_kept() -> None:
+    request = resolve_request(RunOptions("big/m"), {}, ["big"], [SEARCH])
+    request = msgspec.structs.replace(request, scopes=("runs:read",))
+    assert RunRequest.from_json(request.to_json()) == request

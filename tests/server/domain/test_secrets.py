@@ -1,4 +1,4 @@
-"""Secrets: in, and never out; sealed anew without a restart."""
+"""Secrets: sealed, never returned, and resealed without a restart."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def value(gateway: Gateway, ref: str, org: str = "org_1") -> str | None:
 
 
 @requirement("vai:control-secrets")
-def test_a_secret_is_kept_sealed_and_is_worth_what_was_set_last(database_url: str, tmp_path: Path, run: Run) -> None:
+def test_a_secret_is_stored_sealed_and_has_the_value_set_last(database_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             await make_org(gateway)
@@ -165,7 +165,7 @@ def test_the_end_of_a_rotation_does_not_forget_the_key_of_the_next_one(
     run(main)
 
 
-def test_a_reference_names_whose_secret_it_is_and_what_it_is_called() -> None:
+def test_a_reference_names_scope_and_name_of_a_secret() -> None:
     assert parse_reference("secret://org_123/jira_token") == SecretRef("org_123", "jira_token")
     assert str(SecretRef("proj_1", "key")) == "secret://proj_1/key"
 
@@ -205,13 +205,13 @@ def test_a_value_is_opened_by_its_key_in_its_place_and_nowhere_else(tmp_path: Pa
         (sealed._replace(data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])), "org_1/key/1"),
         (sealed._replace(nonce=bytes(12)), "org_1/key/1"),
     ):
-        with pytest.raises(KeysUnusable, match="not what was sealed"):
+        with pytest.raises(KeysUnusable, match="was modified"):
             ring.open(data, bound)
     with pytest.raises(KeysUnusable, match="which is not in"):
         ring.open(Sealed("0" * 16, sealed.nonce, sealed.data), "org_1/key/1")
 
 
-def test_the_first_start_makes_a_file_for_nobody_elses_eyes_and_the_next_one_reads_it(tmp_path: Path) -> None:
+def test_the_first_start_creates_a_private_file_and_the_next_one_reads_it(tmp_path: Path) -> None:
     first = load_keyring(tmp_path, {})
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600 and str(tmp_path) in first.place
     assert load_keyring(tmp_path, {}).current == first.current
@@ -229,13 +229,13 @@ def test_the_operators_own_keys_come_first_and_are_never_written(tmp_path: Path)
     file.write_text(new + "\n")
     file.chmod(0o600)
     assert load_keyring(tmp_path, {FILE_VARIABLE: str(file)}).current == ring.current
-    with pytest.raises(KeysUnusable, match="put the new one first"):
+    with pytest.raises(KeysUnusable, match="put the new key first"):
         ring.add_key()
     assert not (tmp_path / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("text", ["short", base64.b64encode(b"x" * 31).decode(), "é" * 44])
-def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, text: str) -> None:
+def test_an_invalid_key_is_refused_and_not_quoted(tmp_path: Path, text: str) -> None:
     with pytest.raises(KeysUnusable) as caught:
         load_keyring(tmp_path, {VARIABLE: text})
     assert text not in str(caught.value)

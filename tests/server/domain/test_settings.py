@@ -1,4 +1,4 @@
-"""Where a gateway keeps its things."""
+"""Paths of a gateway."""
 
 from __future__ import annotations
 

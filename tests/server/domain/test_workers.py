@@ -1,4 +1,4 @@
-"""What conversations need of plugins is what bindings and invocations give, and what tests script."""
+"""Conversations run bound exports; requests that plugins send back are traced and charged."""
 
 from __future__ import annotations
 
@@ -13,18 +13,36 @@ import pytest
 from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.server.domain.compactions import CompactionRequest
-from plugbay.server.domain.credentials import Credentials
+from plugbay.server.domain.credentials import LIMITS, Credentials
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import HarnessRequest
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.domain.workers import BoundWorkers, Budgets, Job, Workers, WorkRefused
+from plugbay.server.domain.workers import BoundWorkers, Budgets, Provenance, Workers, find_provenance, is_inactive
+from plugbay.store import deliveries as delivery_rows
+from plugbay.store import runs as run_rows
 from plugbay.store.bindings import BindingRow
+from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page
-from tests.support.conversing import CALLER, ScriptedWorkers, calls, gateway_with_model, says, settled
+from plugbay.store.rows import ALL_TENANTS
+from plugbay.store.runs import Run as RunRow
+from tests.support.conversing import (
+    CALLER,
+    ScriptedWorkers,
+    Talk,
+    calls,
+    conversing,
+    delegated,
+    gateway_with_model,
+    result_of,
+    says,
+    settled,
+)
 from tests.support.gateways import gateway_at, make_org
 from tests.support.invoking import alive
 from tests.support.loops import Run
@@ -34,16 +52,11 @@ from tests.support.requirements import requirement
 from tests.support.vai import export
 
 
-def test_whoever_is_given_to_conversations_has_what_they_ask_of_it() -> None:
+def test_real_and_scripted_workers_implement_the_protocols() -> None:
     kinds: list[type[Workers]] = [BoundWorkers, ScriptedWorkers]
     budgets: type[Budgets] = Credentials
     assert all(hasattr(kind, name) for kind in kinds for name in ("serving", "bound", "do"))
     assert hasattr(budgets, "spend")
-
-
-def test_a_refusal_says_why() -> None:
-    refused = WorkRefused("binding.not_active", "it is off", inactive=True)
-    assert (str(refused), refused.inactive) == ("binding.not_active: it is off", True)
 
 
 BODY = """
@@ -85,11 +98,11 @@ async def chain_of(gateway: Gateway) -> str:
 
 
 def asked(text: str) -> NewRun:
-    return NewRun(blocks=[{"kind": "input", "content": [{"type": "text", "text": text}]}])
+    return NewRun(blocks=[text_block("input", text)])
 
 
 @requirement("vai:control-tool-results", "vai:control-tool-failures")
-def test_a_run_with_a_real_tool_and_a_hook_that_hears_of_it(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_a_run_with_a_real_tool_is_delivered_to_a_real_hook(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         replies = (calls(("weather", {"city": "Lima"}), ("weather", {"town": 1})), says("sunny"))
         async with gateway_with_model(sqlite_url, tmp_path / "data", *replies) as gateway:
@@ -121,7 +134,7 @@ def test_a_real_compactor_makes_a_chain(run: Run, sqlite_url: str, tmp_path: Pat
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             await bound(gateway, tmp_path)
             session = await gateway.sessions.create(CALLER)
-            block = {"kind": "input", "content": [{"type": "text", "text": "a long story"}]}
+            block = text_block("input", "a long story")
             chain = await gateway.chains.create(CALLER, session.id, blocks=[block])
             squeeze = CompactionRequest(chain.id, {"max_input_tokens": 100}, {"retain_system": True})
             begun = await gateway.compactions.create(CALLER, squeeze)
@@ -264,30 +277,187 @@ def test_the_token_of_a_cancelled_harness_is_dead_while_it_has_its_grace(
     run(story)
 
 
-def test_only_what_is_active_here_and_of_its_kind_is_bound(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_only_active_bindings_of_the_kind_and_scope_are_bound(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             bindings = await bound(gateway, tmp_path)
             workers = BoundWorkers(gateway.bindings, gateway.invocations)
-            async with gateway.database.reading() as tx:
-                serving = await workers.serving(tx, "tool", "org_1", "proj_1", "sess_1")
-                assert [each.export_id for each in serving] == ["weather"]
-                assert serving[0].input_schema == CITY
-                assert serving[0].facts["effect_class"] == "read_only"
-                hooks = await workers.serving(tx, "hook", "org_1", "proj_1", "sess_1", "run.failed")
-                assert hooks == []
-                tool = bindings["weather"].id
-                assert await workers.bound(tx, "tool", "org_1", "proj_1", tool) == serving[0]
-                assert await workers.bound(tx, "hook", "org_1", "proj_1", tool) is None
-                assert await workers.bound(tx, "tool", "org_2", None, tool) is None
-                assert await workers.bound(tx, "tool", "org_1", "proj_9", tool) is None
+            serving = await workers.serving("tool", "org_1", "proj_1", "sess_1")
+            assert [each.export_id for each in serving] == ["weather"]
+            assert serving[0].input_schema == CITY
+            assert serving[0].facts["effect_class"] == "read_only"
+            hooks = await workers.serving("hook", "org_1", "proj_1", "sess_1", "run.failed")
+            assert hooks == []
+            tool = bindings["weather"].id
+            assert await workers.bound("tool", "org_1", "proj_1", tool) == serving[0]
+            assert await workers.bound("hook", "org_1", "proj_1", tool) is None
+            assert await workers.bound("tool", "org_2", None, tool) is None
+            assert await workers.bound("tool", "org_1", "proj_9", tool) is None
             await gateway.bindings.change(OPERATOR, tool, {"status": "disabled"})
-            async with gateway.database.reading() as tx:
-                assert await workers.bound(tx, "tool", "org_1", "proj_1", tool) is None
+            assert await workers.bound("tool", "org_1", "proj_1", tool) is None
             for binding_id in (tool, "bind_9"):
-                job = Job(binding_id, "tool", {"city": "x"}, "org_1", "proj_1", "toolx_1", "tr_1")
-                with pytest.raises(WorkRefused) as refused:
-                    await workers.do(job)
-                assert refused.value.inactive
+                work = Work("org_1", {"city": "x"}, "proj_1", binding_id, kind="tool")
+                with pytest.raises(GatewayError) as refused:
+                    await workers.do(work)
+                assert is_inactive(refused.value)
+
+    run(story)
+
+
+HELLO = [text_block("input", "hello")]
+
+
+def plugins() -> ScriptedWorkers:
+    async def tool(work: Work) -> Any:
+        return result_of("42")
+
+    async def hook(work: Work) -> Any:
+        return {"status": "ack"}
+
+    async def harness(work: Work) -> Any:
+        return {"summary": {"text": "done"}, "artifacts": []}
+
+    workers = ScriptedWorkers()
+    workers.bind("tool", "t", tool)
+    workers.bind("hook", "h", hook, subscribes_to=("run.completed",))
+    workers.bind("harness", "x", harness)
+    return workers
+
+
+async def executed(talk: Talk, **policy: Any) -> HarnessExecution:
+    chain = await talk.chain()
+    return await talk.conversations.harnesses.create(CALLER, HarnessRequest("bind_x", {}, policy, chain_id=chain.id))
+
+
+async def child(talk: Talk, chain_id: str, parent: str | None = None, **claims: Any) -> RunRow:
+    """A run that a plugin starts which was called for the session of this chain."""
+    chain = await talk.conversations.chains.get(CALLER, chain_id)
+    plugin = delegated(["runs:write", "runs:read"], **{"session_id": chain.session_id, **claims})
+    asked = NewRun(blocks=HELLO, parent_run_id=parent)
+    return await talk.ended(await talk.conversations.runs.create(plugin, chain_id, asked))
+
+
+def test_requests_of_people_have_no_provenance(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk, talk.database.reading() as tx:
+            assert await find_provenance(tx, CALLER) == Provenance()
+            unheard_of = delegated([], export_kind="harness", execution_id="exec_9", trace_id="tr_9")
+            assert await find_provenance(tx, unheard_of) == Provenance(depth=1, trace_id="tr_9")
+
+    run(story)
+
+
+@requirement("vai:control-causation-depth")
+def test_work_started_by_a_hook_is_traced_to_its_event(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=plugins()) as talk:
+            chain = await talk.chain()
+            last = await talk.answered("go", chain)
+            depths = []
+            for number in range(1, 6):
+                async with talk.database.reading() as tx:
+                    told = (await delivery_rows.page(tx, Page(), ALL_TENANTS)).items
+                assert len(told) == number
+                depths.append(last.cause_depth)
+                last = await child(talk, chain.id, export_kind="hook", execution_id=told[0].id, trace_id="tr_1")
+            assert depths == [0, 1, 2, 3, 4]
+
+            async def latest() -> str:
+                async with talk.database.reading() as tx:
+                    return (await delivery_rows.page(tx, Page(1), ALL_TENANTS)).items[0].status
+
+            assert await settled(latest, lambda status: status != "pending") == "dropped"
+
+    run(story)
+
+
+@requirement("vai:control-harness-limits")
+def test_a_harness_starts_as_many_runs_as_its_policy_allows(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, workers=plugins()) as talk:
+            execution = await executed(talk, max_child_runs=2)
+            claims: dict[str, Any] = {
+                "export_kind": "harness",
+                "execution_id": execution.id,
+                "session_id": execution.session_id,
+                "policy": execution.policy,
+            }
+            for _ in range(2):
+                made = await child(talk, execution.chain_id, **claims)
+                assert (made.execution_id, made.depth) == (execution.id, 1)
+            before = await talk.conversations.chains.get(CALLER, execution.chain_id)
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, execution.chain_id, **claims)
+            assert (refused.value.status, refused.value.code) == (403, "policy.limit_exceeded")
+            assert refused.value.details == {"limit": "max_child_runs", "max": 2}
+            assert await talk.conversations.chains.get(CALLER, execution.chain_id) == before
+
+    run(story)
+
+
+@requirement("vai:control-harness-limits")
+@pytest.mark.parametrize("kind", ["harness", "tool", "hook", "compactor"])
+def test_work_without_a_policy_has_the_usual_limits(run: Run, sqlite_url: str, kind: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=plugins()) as talk:
+            chain = await talk.chain()
+            claims: dict[str, Any] = {"export_kind": kind, "execution_id": "work_1", "policy": {}}
+            for _ in range(LIMITS["max_child_runs"]):
+                last = await child(talk, chain.id, **claims)
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, chain.id, **claims)
+            assert refused.value.details == {"limit": "max_child_runs", "max": 12}
+            deep: dict[str, Any] = {**claims, "execution_id": "work_2"}
+            for depth in range(2, LIMITS["max_depth"] + 1):
+                last = await child(talk, chain.id, last.id, **deep)
+                assert last.depth == depth
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, chain.id, last.id, **deep)
+            assert refused.value.details == {"limit": "max_depth", "max": 4}
+
+    run(story)
+
+
+@requirement("vai:control-harness-limits")
+def test_nesting_ends_at_the_depth_of_the_policy(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=plugins()) as talk:
+            execution = await executed(talk, max_depth=2, max_child_runs=100)
+            claims: dict[str, Any] = {
+                "export_kind": "harness",
+                "execution_id": execution.id,
+                "policy": execution.policy,
+            }
+            first = await child(talk, execution.chain_id, **claims)
+            second = await child(talk, execution.chain_id, first.id, **claims)
+            assert (first.depth, second.depth, second.parent_run_id) == (1, 2, first.id)
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, execution.chain_id, second.id, **claims)
+            assert refused.value.details == {"limit": "max_depth", "max": 2}
+
+    run(story)
+
+
+@requirement("vai:control-harness-limits")
+def test_work_started_by_tools_of_its_runs_is_charged_to_the_harness(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        replies = (calls(("t", {})), says("ok"))
+        async with conversing(sqlite_url, *replies, workers=plugins()) as talk:
+            execution = await executed(talk, max_child_runs=2, max_depth=9)
+            chain = await talk.chain()
+            harness: dict[str, Any] = {
+                "export_kind": "harness",
+                "execution_id": execution.id,
+                "policy": execution.policy,
+            }
+            outer = await child(talk, chain.id, **harness)
+            async with talk.database.reading() as tx:
+                [tool] = await run_rows.tools(tx, outer.id)
+            claims: dict[str, Any] = {"export_kind": "tool", "execution_id": tool.id, "invocation_id": "inv_tool"}
+            inner = await child(talk, chain.id, **claims)
+            assert (inner.parent_run_id, inner.depth, inner.execution_id) == (outer.id, 2, execution.id)
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, chain.id, **claims)
+            assert refused.value.details == {"limit": "max_child_runs", "max": 2}
 
     run(story)

@@ -7,7 +7,7 @@ may be among them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -63,7 +63,7 @@ def as_gateway_error(error: Exception) -> GatewayError:
         return _from_validation(error)
     if isinstance(error, HTTPException):
         return _from_http(error)
-    return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has it under the id of the request")
+    return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has the details under the request id")
 
 
 def error_response(error: GatewayError, more: Mapping[str, str] | None = None) -> Response:
@@ -80,14 +80,18 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def _from_validation(error: RequestValidationError) -> GatewayError:
-    """All problems at once, and never the values: a secret may be among them."""
-    problems = [
-        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
-        for each in error.errors()[:MAX_PROBLEMS]
-    ]
-    first = problems[0] if problems else {"path": "", "problem": "it cannot be understood"}
+    problems = validation_problems(error.errors())
+    first = problems[0] if problems else {"path": "", "problem": "invalid"}
     text = f"{first['path'] or 'the body'}: {first['problem']}"
     return invalid("request.invalid", text, first["path"] or None, problems=problems)
+
+
+def validation_problems(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The problems that pydantic found, without values: a secret may be among them."""
+    return [
+        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
+        for each in errors[:MAX_PROBLEMS]
+    ]
 
 
 def _problem(error: Mapping[str, Any]) -> str:
@@ -99,7 +103,7 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 def _from_http(error: HTTPException) -> GatewayError:
     if error.status_code == 404:
-        return GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
+        return GatewayError(NOT_FOUND, "route.not_found", 404, "there is no route with this path")
     if error.status_code == 405:
-        return GatewayError(INVALID, "route.method_not_allowed", 405, "this cannot be asked with this method")
+        return GatewayError(INVALID, "route.method_not_allowed", 405, "this path does not support this method")
     return GatewayError(INVALID, "request.invalid", error.status_code, str(error.detail))

@@ -1,6 +1,7 @@
-"""Shared parts of requests and answers: strict bodies, ids, names, and lists with `limit`, `cursor` and `next_cursor`.
+"""Shared parts of requests and answers: strict bodies, ids, names, times, traces, and lists with `limit`, `cursor` and
+`next_cursor`.
 
-Cursors are opaque to clients.
+An answer is made from a record with `model_validate`. Cursors are opaque to clients.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from fastapi import Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import Depends, Header, Path, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
-from plugbay.server.domain.ids import LONGEST
+from plugbay.server.domain.ids import ID_PATTERN, parse_traceparent
 from plugbay.store.metadata import MICROSECONDS
 from plugbay.store.pages import Page, Part
 
@@ -27,11 +30,51 @@ PLAIN = r"^[^\x00-\x1f\x7f]*$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
 """A display name."""
 
-ChosenId = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}$")]
+ChosenId = Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$")]
 """An id chosen or named by the caller."""
 
 PathId = Annotated[str, Path(description="An id returned by the API.")]
 """An id in a path; an invalid one is not found."""
+
+IdFilter = Annotated[str | None, Query(max_length=64)]
+"""An id that filters a list."""
+
+MAX_KEYS = 64
+"""Keys of metadata: labels, not a database."""
+
+Metadata = Annotated[dict[str, Any], Field(max_length=MAX_KEYS)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+
+
+def one_of(*names: str) -> Any:
+    """A string field whose values the database constrains; listed in the OpenAPI document."""
+    return Field(json_schema_extra={"enum": list(names)})
+
+
+WorkStatus = Annotated[str, one_of("queued", "running", "succeeded", "failed", "cancelled", "retryable_failure")]
+
+
+def _format_time(value: float | str) -> str:
+    return value if isinstance(value, str) else stamp(value)
+
+
+Time = Annotated[str, BeforeValidator(_format_time)]
+"""A time of a record, in seconds, as RFC 3339."""
+
+
+def to_seconds(moment: datetime | None) -> float | None:
+    """A time of a request as records have it."""
+    return None if moment is None else moment.timestamp()
+
+
+async def _trace_id(
+    traceparent: Annotated[str | None, Header(max_length=512, description="W3C trace context.")] = None,
+) -> str | None:
+    return parse_traceparent(traceparent)
+
+
+TraceId = Annotated[str | None, Depends(_trace_id)]
+"""The trace id in the `traceparent` of a request; None if there is none."""
 
 
 class Body(BaseModel):
@@ -114,7 +157,7 @@ def _decode_cursor(cursor: str) -> tuple[float, str]:
         raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         moment, id = msgspec.json.decode(raw, type=tuple[Annotated[int, msgspec.Meta(ge=0, le=2**62)], str])
     except (ValueError, binascii.Error, msgspec.DecodeError):
-        raise invalid("request.invalid_cursor", "this cursor is not one that was given out", "cursor") from None
+        raise invalid("request.invalid_cursor", "this is not a cursor of this API", "cursor") from None
     if "\0" in id:
-        raise invalid("request.invalid_cursor", "this cursor is not one that was given out", "cursor")
+        raise invalid("request.invalid_cursor", "this is not a cursor of this API", "cursor")
     return moment / MICROSECONDS, id

@@ -61,7 +61,7 @@ class RequestSpan:
 
 
 def _trace_headers(headers: Headers) -> dict[str, Any]:
-    """The trace headers of a request; with two parents it has none, as W3C says."""
+    """The trace headers of a request; none if there are several parents, as W3C requires."""
     parents = headers.getlist("traceparent")
     if len(parents) != 1:
         return {}

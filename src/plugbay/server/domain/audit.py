@@ -1,13 +1,14 @@
-"""`Audit`: who changed what, on which request. Written in the transaction of the change; never modified.
+"""`Audit`: actor, action, subject and request of each change. Written in the transaction of the change; never modified.
 
-    await audit.record(tx, caller, "binding.create", "binding", binding.id, org_id=…, project_id=…)
+    await audit.record_change(tx, caller, "run.cancel", run)
+    await audit.record(tx, caller, "secret.put", "secret", name, org_id=…, project_id=…)
 
 Details contain field names and ids, never config values or secrets.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.ids import REQUEST_ID, Ids, new_id
@@ -18,6 +19,17 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 
 
+class TenantRecord(Protocol):
+    """A record of an org, or of one of its projects."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def org_id(self) -> str: ...
+    @property
+    def project_id(self) -> str | None: ...
+
+
 class Audit:
     """The log of all changes."""
 
@@ -25,6 +37,14 @@ class Audit:
         self._database = database
         self._clock = clock
         self._ids = ids
+
+    async def record_change(
+        self, tx: Tx, caller: Principal, action: str, changed: TenantRecord, kind: str | None = None, **details: Any
+    ) -> None:
+        """Record a change of a record in its transaction; `kind` defaults to the first word of the action."""
+        kind = kind or action.partition(".")[0]
+        scope = {"org_id": changed.org_id, "project_id": changed.project_id}
+        await self.record(tx, caller, action, kind, changed.id, **scope, **details)
 
     async def record(
         self,

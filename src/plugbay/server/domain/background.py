@@ -1,8 +1,8 @@
 """Background work of a gateway.
 
-`Tasks` runs endless work and restarts it with backoff when it crashes. `BackgroundJobs` runs work that outlives its
-request and records its end exactly once; the work can be cancelled, recording its end cannot. `retry_until_stored`
-repeats a database step until the database accepts it.
+`Tasks` runs endless work and restarts it with backoff when it crashes; a `Poller` is endless work in rounds, which can
+be woken. `BackgroundJobs` runs work that outlives its request and records its end exactly once; the work can be
+cancelled, recording its end cannot. `retry_until_stored` repeats a database step until the database accepts it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ CALM = 60.0
 CANCEL_AGAIN_AFTER = 0.5
 """Seconds after which work that ignored a cancellation is cancelled again."""
 
-Work = Callable[[], Awaitable[None]]
-
 
 class Tasks:
     """All background work of one gateway."""
@@ -40,7 +38,7 @@ class Tasks:
         self.crashes: Counter[str] = Counter()
         """Restarts by name."""
 
-    def start(self, name: str, work: Work) -> None:
+    def start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` until `stop`; work that returns is not restarted."""
         if name in self._running:
             raise ValueError(f"{name} is already running")
@@ -60,7 +58,7 @@ class Tasks:
                 task.cancel()
                 await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER)
 
-    async def _keep(self, name: str, work: Work) -> None:
+    async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         loop, pause = asyncio.get_running_loop(), self._first_pause
         while True:
             began = loop.time()
@@ -68,11 +66,38 @@ class Tasks:
                 return await work()
             except Exception:
                 self.crashes[name] += 1
-                LOG.exception("background work %s crashed; it is started again", name)
+                LOG.exception("background work %s crashed; it is restarted", name)
             if loop.time() - began >= CALM:
                 pause = self._first_pause
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+class Poller:
+    """Runs `poll` until cancelled: when it is woken, and after the seconds that the last poll returned.
+
+    A wake during a poll starts another poll: none is lost.
+    """
+
+    def __init__(self, poll: Callable[[], Awaitable[float | None]], first: float | None = 0.0) -> None:
+        """`first` is the wait before the first poll; a wait of None lasts until `wake`."""
+        self._poll = poll
+        self._first = first
+        self._awake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Poll now."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        wait = self._first
+        while True:
+            # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._awake.wait()
+            self._awake.clear()
+            wait = await self._poll()
 
 
 T = TypeVar("T")
@@ -111,11 +136,11 @@ async def _run_to_end(step: Coroutine[Any, Any, T]) -> T:
 
 
 USER, SHUTDOWN, INTERNAL = "user_cancelled", "host_shutdown", "internal"
-"""Why a job was cut off."""
+"""Reasons for which a job is cut off."""
 
 STOP_TIMEOUT = 20.0
-"""Seconds that a stop waits for ends to be written: plugins have theirs to leave, and a database may just be restarted.
-What is still open then is closed when the gateway starts again."""
+"""Seconds that a stop waits for ends to be recorded: plugins need time to end, and a database may be restarting. Jobs
+that are still open then are closed at the next start."""
 
 E = TypeVar("E")
 
@@ -192,10 +217,10 @@ class BackgroundJobs(Generic[E]):
             try:
                 await retry_until_stored(lambda: finish(end))
             except Exception:
-                LOG.exception("%s: its end cannot be written as it is", id)
+                LOG.exception("%s: its end cannot be recorded; it is recorded as an internal error", id)
                 await retry_until_stored(lambda: finish(self._cut_off(INTERNAL)))
         except Exception:
-            LOG.exception("%s could not be closed; it is closed when the gateway starts again", id)
+            LOG.exception("%s could not be closed; the next start closes it", id)
         finally:
             del self._working[id], self._tasks[id]
             self._reasons.pop(id, None)

@@ -37,11 +37,6 @@ def stamp(at: float) -> str:
     return datetime.fromtimestamp(round(at, 6), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def maybe_stamp(at: float | None) -> str | None:
-    """The same for an optional time."""
-    return None if at is None else stamp(at)
-
-
 def moment(text: str) -> float:
     """Parse RFC 3339; raises `ValueError`. Without an offset it is UTC."""
     found = datetime.fromisoformat(text)

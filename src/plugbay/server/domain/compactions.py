@@ -9,27 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import INTERNAL, BackgroundJobs, retry_until_stored
-from plugbay.server.domain.chains import (
+from plugbay.server.domain.background import BackgroundJobs, retry_until_stored
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
+from plugbay.server.domain.errors import conflict, denied, unprocessable
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
+from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.orgs import tenant
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.sessions import (
     Block,
     Chains,
+    Sessions,
     clean_seed_block,
     decode_block,
     first_broken_block,
     project_block,
+    reads_only_own,
 )
-from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
-from plugbay.server.domain.errors import conflict, denied, not_found, unprocessable
-from plugbay.server.domain.ids import Ids, new_id, new_trace_id
-from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.provenance import charge_budget, find_provenance
-from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.workers import (
+    Budgets,
+    Workers,
+    WorkOutcome,
+    charge_budget,
+    cut_off_outcome,
+    failed_outcome,
+    find_provenance,
+    perform,
+)
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import sessions as session_rows
@@ -40,18 +51,6 @@ from plugbay.store.pages import Page, Part
 
 MAX_STARTS = 3
 """Starts of one compaction, including those interrupted by a killed gateway."""
-
-INVALID_SEED = "compactor.invalid_seed"
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """The result of a compactor."""
-
-    status: str
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    invocation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Compactions:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._jobs: BackgroundJobs[CompactionResult] = BackgroundJobs(_cancelled_result)
+        self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(partial(cut_off_outcome, "compaction"))
 
     async def start(self) -> None:
         """Restart unfinished compactions, at most `MAX_STARTS` times."""
@@ -102,8 +101,8 @@ class Compactions:
             if compaction.attempts < MAX_STARTS:
                 self._launch(compaction)
             else:
-                text = "the gateway was restarted too often while this was at work"
-                await self._finish(compaction, _failed_result("compaction.host_restarted", text))
+                text = "the gateway was restarted too often during this compaction"
+                await self._finish(compaction, failed_outcome("compaction.host_restarted", text))
 
     async def stop(self) -> None:
         """Cancel running compactions and record their ends."""
@@ -151,51 +150,38 @@ class Compactions:
                 completed_at=None,
             )
             if not await rows.insert(tx, compaction):
-                raise conflict("compaction.exists", f"there is a compaction {compaction.id} already", "compaction_id")
-            await self._audit.record(
-                tx,
-                caller,
-                "compaction.create",
-                "compaction",
-                compaction.id,
-                org_id=chain.org_id,
-                project_id=chain.project_id,
-                chain_id=chain.id,
-            )
+                raise conflict("compaction.exists", f"compaction {compaction.id} already exists", "compaction_id")
+            await self._audit.record_change(tx, caller, "compaction.create", compaction, chain_id=chain.id)
             self._database.after_commit(lambda: self._launch(compaction))
             return compaction
 
     async def get(self, caller: Principal, id: str) -> Compaction:
         async with self._database.reading() as tx:
-            found = await rows.find(tx, id)
-            if found is None or not caller.sees(found.org_id, found.project_id):
-                raise not_found("compaction", id)
-            if not await self._sessions.reaches(tx, caller, found.session_id):
-                raise not_found("compaction", id)
-        if _only_own(caller) and found.invocation_id != caller.invocation_id:
-            text = "this token reads only compactions it made"
+            found = await self._sessions.require(tx, caller, "compaction", id, await rows.find(tx, id))
+        if reads_only_own(caller, "compactions:read") and found.invocation_id != caller.invocation_id:
+            text = "this token reads only its own compactions"
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
 
     async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Compaction]:
         async with self._database.reading() as tx:
             only = await self._sessions.lineage(tx, caller)
-            if _only_own(caller):
+            if reads_only_own(caller, "compactions:read"):
                 filters["invocation_id"] = caller.invocation_id
             return await rows.page(tx, part, tenant(caller), only=only, **filters)
 
     async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
         """The compactor's binding: the named one, or the only active one."""
         if wanted is not None:
-            bound = await self._workers.bound(tx, "compactor", chain.org_id, chain.project_id, wanted)
+            bound = await self._workers.bound("compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
-                text = f"{wanted!r} is no active binding of a compactor here"
+                text = f"{wanted!r} is not an active binding of a compactor here"
                 raise unprocessable("compaction.no_compactor", text, "compactor.binding_id")
             return wanted
-        serving = await self._workers.serving(tx, "compactor", chain.org_id, chain.project_id, chain.session_id)
+        serving = await self._workers.serving("compactor", chain.org_id, chain.project_id, chain.session_id)
         if len(serving) == 1:
             return serving[0].binding_id
-        text = "no compactor is bound here" if not serving else "several compactors are bound here; say which"
+        text = "no compactor is bound here" if not serving else "several compactors are bound here; name one"
         candidates = [each.binding_id for each in serving]
         raise unprocessable("compaction.no_compactor", text, "compactor.binding_id", candidates=candidates)
 
@@ -215,7 +201,7 @@ class Compactions:
             compaction.id, lambda: self._perform(compaction), lambda outcome: self._finish(compaction, outcome)
         )
 
-    async def _perform(self, compaction: Compaction) -> CompactionResult:
+    async def _perform(self, compaction: Compaction) -> WorkOutcome:
         async def begin() -> tuple[bool, list[StoredBlock]]:
             async with self._database.transaction() as tx:
                 begun = await rows.begin(tx, compaction.id, self._clock.now())
@@ -223,7 +209,7 @@ class Compactions:
 
         begun, stored = await retry_until_stored(begin)
         if not begun:
-            return _failed_result("compaction.ended", "it has ended already")
+            return failed_outcome("compaction.ended", "the compaction has already ended")
         projection = {
             "blocks": [project_block(decode_block(block)) for block in stored],
             "pinned_items": compaction.pinned_items,
@@ -234,21 +220,14 @@ class Compactions:
             "target": compaction.target,
             "policy": compaction.policy,
         }
-        try:
-            result = await self._workers.do(_job(compaction, request))
-        except WorkRefused as refused:
-            return _failed_result(refused.code, refused.message)
-        invocation_id = None if result.invocation is None else result.invocation.invocation_id
-        if result.failure is not None:
-            return CompactionResult(result.status, error=_error(result.failure), invocation_id=invocation_id)
-        return CompactionResult(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
+        return await perform(self._workers, _work(compaction, request))
 
-    async def _finish(self, compaction: Compaction, outcome: CompactionResult) -> None:
+    async def _finish(self, compaction: Compaction, outcome: WorkOutcome) -> None:
         """Commit the new chain, the end and the event together."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
             ended: dict[str, Any] = {"status": outcome.status, "error": outcome.error, "completed_at": now}
-            if outcome.result is None:
+            if outcome.value is None:
                 await rows.end(tx, compaction.id, **ended)
                 return
             source = await chain_rows.find(tx, compaction.chain_id, lock=True)
@@ -258,18 +237,18 @@ class Compactions:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
             if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
-                broken = _failed_result("compaction.source_changed", f"{source.id} is not what it was")
+                broken = failed_outcome("compaction.source_changed", f"{source.id} was modified")
                 await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
                 return
-            made = await self._new_chain(tx, compaction, source, outcome.result)
-            summary = outcome.result.get("summary")
+            made = await self._new_chain(tx, compaction, source, outcome.value)
+            summary = outcome.value.get("summary")
             await rows.end(
                 tx,
                 compaction.id,
                 **ended,
                 new_chain_id=made.id,
                 summary=summary,
-                diagnostics=outcome.result.get("diagnostics"),
+                diagnostics=outcome.value.get("diagnostics"),
             )
             await self._events.record(tx, _compacted_event(compaction, made, summary))
 
@@ -287,8 +266,8 @@ class Compactions:
         )
 
 
-def _job(compaction: Compaction, request: dict[str, Any]) -> Job:
-    return Job(
+def _work(compaction: Compaction, request: dict[str, Any]) -> Work:
+    return Work(
         binding_id=compaction.binding_id,
         kind="compactor",
         input=request,
@@ -327,26 +306,5 @@ def _compacted_event(compaction: Compaction, made: Chain, summary: Any) -> NewEv
 
 def _require_same_chain(known: Compaction, chain: Chain) -> Compaction:
     if known.chain_id != chain.id:
-        raise conflict("compaction.id_conflict", f"{known.id} is the compaction of another chain", "compaction_id")
+        raise conflict("compaction.id_conflict", f"{known.id} belongs to another chain", "compaction_id")
     return known
-
-
-def _error(failure: Failure) -> dict[str, Any]:
-    code = error_code(failure)
-    breaches = {"breaches": failure.detail["breaches"]} if code == INVALID_SEED else {}
-    return {"code": code, "message": failure.message, **breaches}
-
-
-def _failed_result(code: str, message: str) -> CompactionResult:
-    return CompactionResult(Outcome.FAILED, error={"code": code, "message": message})
-
-
-def _cancelled_result(reason: str) -> CompactionResult:
-    if reason == INTERNAL:
-        return _failed_result("compaction.internal", "a bug in plugbay; its log has more")
-    return CompactionResult(Outcome.CANCELLED, error={"code": "compaction.cancelled", "message": reason})
-
-
-def _only_own(caller: Principal) -> bool:
-    """Whether a caller sees only the compactions it created."""
-    return caller.kind == "delegated" and "compactions:read" not in caller.scopes

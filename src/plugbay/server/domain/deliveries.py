@@ -12,21 +12,22 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.request import CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import retry_until_stored
+from plugbay.server.domain.background import Poller, retry_until_stored
 from plugbay.server.domain.clock import Clock, stamp
-from plugbay.server.domain.errors import conflict, not_found
+from plugbay.server.domain.errors import GatewayError, conflict, not_found
 from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.provenance import MAX_EVENT_DEPTH
-from plugbay.server.domain.sessions import tenant
-from plugbay.server.domain.workers import BoundExport, Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.workers import MAX_EVENT_DEPTH, BoundExport, Workers, error_code, is_inactive
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
 from plugbay.store.database import Database, Tx
@@ -39,9 +40,8 @@ RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED = "run.completed", "run.failed", "run.c
 CHAIN_COMPACTED = "chain.compacted"
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event to record."""
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to record: an `Event` without id and time."""
 
     type: str
     subject_kind: str
@@ -62,40 +62,27 @@ class NewEvent:
 class Events:
     """All events."""
 
-    def __init__(self, database: Database, workers: Workers, clock: Clock, ids: Ids = new_id) -> None:
+    def __init__(
+        self, database: Database, workers: Workers, clock: Clock, wake: Callable[[], None], ids: Ids = new_id
+    ) -> None:
+        """`wake` is called after the commit of new deliveries."""
         self._database = database
         self._workers = workers
         self._clock = clock
+        self._wake = wake
         self._ids = ids
-        self.on_recorded: Callable[[], object] = lambda: None
-        """Called after the commit when deliveries were created."""
 
     async def record(self, tx: Tx, new: NewEvent) -> None:
         """Record an event and its deliveries in the transaction of its cause; idempotent."""
         now = self._clock.now()
-        event = Event(
-            id=self._ids("evt_"),
-            org_id=new.org_id,
-            project_id=new.project_id,
-            type=new.type,
-            subject_kind=new.subject_kind,
-            subject_id=new.subject_id,
-            cause_id=new.cause_id,
-            session_id=new.session_id,
-            chain_id=new.chain_id,
-            run_id=new.run_id,
-            summary=new.summary,
-            trace_id=new.trace_id,
-            cause_depth=new.cause_depth,
-            occurred_at=now,
-        )
+        event = Event(id=self._ids("evt_"), occurred_at=now, **msgspec.structs.asdict(new))
         if not await event_rows.insert(tx, event):
             return
-        hooks = await self._workers.serving(tx, "hook", event.org_id, event.project_id, new.session_id, event.type)
+        hooks = await self._workers.serving("hook", event.org_id, event.project_id, new.session_id, event.type)
         for hook in hooks:
             await rows.insert(tx, self._delivery(event, hook, now))
         if hooks:
-            self._database.after_commit(self.on_recorded)
+            self._database.after_commit(self._wake)
 
     def _delivery(self, event: Event, hook: BoundExport, now: float) -> Delivery:
         too_deep = event.cause_depth > MAX_EVENT_DEPTH
@@ -141,8 +128,8 @@ MAX_ATTEMPTS = 8
 """Attempts per delivery: about two minutes, longer if the hook asks for a pause."""
 
 MAX_INTERRUPTIONS = 20
-"""Attempts that end with their server, because it was killed or stopped before the hook answered. They do not count as
-failures; but an event whose telling ends the server each time must not be told for ever."""
+"""Attempts that ended with their server, killed or stopped before the hook answered. They do not count as failures, but
+are limited: a delivery that kills the server each time must end."""
 
 JITTER = 0.5
 """The random share of a pause, so that deliveries that failed together are not retried together."""
@@ -161,12 +148,12 @@ DISABLED = "binding_disabled"
 class Deliveries:
     """All deliveries."""
 
-    def __init__(self, database: Database, audit: Audit, clock: Clock) -> None:
+    def __init__(self, database: Database, audit: Audit, clock: Clock, wake: Callable[[], None]) -> None:
+        """`wake` is called after the commit of a replay."""
         self._database = database
         self._audit = audit
         self._clock = clock
-        self.on_replayed: Callable[[], object] = lambda: None
-        """Called after the commit of a replay."""
+        self._wake = wake
 
     async def get(self, caller: Principal, id: str) -> tuple[Delivery, Event, list[Attempt]]:
         """A delivery with its event and all attempts."""
@@ -186,12 +173,10 @@ class Deliveries:
             found = await self._existing(tx, caller, id)
             if not await rows.replay(tx, id, self._clock.now(), MAX_ATTEMPTS):
                 if found.status == rows.DELIVERED:
-                    raise conflict("delivery.delivered", f"{id} was delivered, and is never delivered again")
-                raise conflict("delivery.not_ended", f"{id} is still being tried", retryable=True)
-            await self._audit.record(
-                tx, caller, "delivery.replay", "delivery", id, org_id=found.org_id, project_id=found.project_id
-            )
-            self._database.after_commit(self.on_replayed)
+                    raise conflict("delivery.delivered", f"{id} was delivered and is not delivered again")
+                raise conflict("delivery.not_ended", f"{id} has not ended", retryable=True)
+            await self._audit.record_change(tx, caller, "delivery.replay", found)
+            self._database.after_commit(self._wake)
             return await self._existing(tx, caller, id)
 
     async def _existing(self, tx: Tx, caller: Principal, id: str) -> Delivery:
@@ -242,7 +227,7 @@ class Dispatcher:
         self._lease = lease
         self._chance = chance
         self._owner = new_id("gw_")
-        self._awake = asyncio.Event()
+        self._poller = Poller(self._try_begin)
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._disabled: dict[str, float] = {}
         self._ahead: float | None = None
@@ -250,12 +235,12 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Check for due deliveries now."""
-        self._awake.set()
+        self._poller.wake()
 
     def drop_binding(self, binding_id: str) -> None:
         """A binding was disabled: drop its pending deliveries now.
 
-        What comes after this is for a binding that was made active again, and stays.
+        Later deliveries are for a binding that is active again, and stay.
         """
         self._disabled[binding_id] = self._clock.now()
         self.wake()
@@ -266,17 +251,17 @@ class Dispatcher:
         return len(self._in_flight)
 
     async def run(self) -> None:
-        """Deliver what is due until cancelled. Deliveries in progress are then abandoned and retried later."""
-        renewing = asyncio.get_running_loop().create_task(self._renew_leases())
+        """Start due deliveries until cancelled. Deliveries in progress are then abandoned and retried later."""
+        renewer = Poller(self._renew_leases, first=self._lease / 3)
+        renewing = asyncio.get_running_loop().create_task(renewer.run())
         try:
-            while True:
-                self._awake.clear()
-                await self._sleep(await self._try_begin())
+            await self._poller.run()
         finally:
             renewing.cancel()
-            for task in (told := list(self._in_flight.values())):
+            abandoned = list(self._in_flight.values())
+            for task in abandoned:
                 task.cancel()
-            await asyncio.gather(renewing, *told, return_exceptions=True)
+            await asyncio.gather(renewing, *abandoned, return_exceptions=True)
 
     async def stop(self) -> None:
         """Release our leases, so the next gateway need not wait for them to expire."""
@@ -284,22 +269,14 @@ class Dispatcher:
             async with self._database.transaction() as tx:
                 await rows.release(tx, self._owner, self._clock.now())
         except StoreUnavailable as error:
-            LOG.warning("deliveries are held until their leases run out: %s", error)
-
-    async def _sleep(self, seconds: float) -> None:
-        # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
-        try:
-            async with asyncio.timeout(seconds):
-                await self._awake.wait()
-        except TimeoutError:
-            return
+            LOG.warning("deliveries wait until their leases expire: %s", error)
 
     async def _try_begin(self) -> float:
         """Start due deliveries; returns the seconds to wait."""
         try:
             return await self._begin()
         except StoreUnavailable as error:
-            LOG.warning("deliveries wait: %s", error)
+            LOG.warning("deliveries are paused: %s", error)
             return STORE_PAUSE
 
     async def _drop(self) -> None:
@@ -317,7 +294,7 @@ class Dispatcher:
         if free <= 0:
             return LONGEST_WAIT
         now, held = self._clock.now(), frozenset(self._in_flight)
-        # No row is due later, or leased for longer, than this: such a row has a wrong clock and counts as due.
+        # Rows due or leased beyond these limits were written with a wrong clock; they count as due.
         latest, longest = now + LONGEST_PAUSE, now + self._lease
         async with self._database.reading() as tx:
             due = await rows.next_due(tx, now, latest, longest, held)
@@ -327,7 +304,7 @@ class Dispatcher:
             interrupted = await rows.interrupt_lost(tx, now, longest, MAX_INTERRUPTIONS, held)
             claimed = await rows.claim(tx, self._owner, now, now + self._lease, latest, free)
         if interrupted:
-            LOG.warning("%d deliveries were interrupted when their gateway ended; they are told again", interrupted)
+            LOG.warning("%d deliveries were interrupted when their gateway ended; they are retried", interrupted)
         for delivery in claimed:
             self._start_attempt(delivery)
         return SHORTEST_WAIT if claimed else LONGEST_WAIT
@@ -335,8 +312,8 @@ class Dispatcher:
     async def _follow_clock(self) -> None:
         """When the wall clock was set back, move waiting deliveries with it, so they wait no longer than planned.
 
-        The monotonic clock tells by how much. Before the first check of a gateway, the newest timestamp in the table
-        does: it cannot be later than now.
+        The difference to the monotonic clock is the amount. At the first check of a gateway it is the newest timestamp
+        in the table, which cannot be later than now.
         """
         now = self._clock.now()
         ahead = now - self._clock.monotonic()
@@ -344,7 +321,7 @@ class Dispatcher:
         if lost > CLOCK_TOLERANCE:
             async with self._database.transaction() as tx:
                 await rows.set_back(tx, lost, now)
-            LOG.warning("the clock was set back by %.0f s; deliveries that wait are due as much earlier", lost)
+            LOG.warning("the clock was set back by %.0f s; waiting deliveries were moved with it", lost)
         self._ahead = ahead
 
     async def _set_back_before_start(self, now: float) -> float:
@@ -361,18 +338,16 @@ class Dispatcher:
         self._in_flight.pop(id, None)
         self.wake()
 
-    async def _renew_leases(self) -> None:
-        """Renew the leases of deliveries in progress."""
-        while True:
-            await asyncio.sleep(self._lease / 3)
-            held = frozenset(self._in_flight)
-            if not held:
-                continue
+    async def _renew_leases(self) -> float:
+        """Renew the leases of deliveries in progress; returns the seconds until the next time."""
+        held = frozenset(self._in_flight)
+        if held:
             try:
                 async with self._database.transaction() as tx:
                     await rows.renew(tx, self._owner, held, self._clock.now() + self._lease)
             except StoreUnavailable as error:
                 LOG.warning("leases of deliveries cannot be renewed: %s", error)
+        return self._lease / 3
 
     # One delivery.
 
@@ -386,25 +361,26 @@ class Dispatcher:
             # However long the database is unavailable: the lease is renewed meanwhile, so no hook is called twice.
             await retry_until_stored(lambda: self._conclude(delivery, values, attempt))
         except StoreUnavailable as error:
-            LOG.warning("%s: it cannot be told now; it is when its lease has run out: %s", delivery.id, error)
+            LOG.warning("%s: cannot be delivered now; retried after its lease expires: %s", delivery.id, error)
         except Exception:
-            LOG.exception("%s: a bug in plugbay; it is told again when its lease runs out", delivery.id)
+            LOG.exception("%s: a bug in plugbay; retried after its lease expires", delivery.id)
 
     async def _attempt(self, delivery: Delivery, event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
         """New values of the delivery, and of this attempt."""
         try:
-            result = await self._workers.do(_job(delivery, event))
-        except WorkRefused as refused:
+            result = await self._workers.do(_work(delivery, event))
+        except GatewayError as refused:
             return self._not_started(delivery, refused)
         return self._after_result(delivery, result)
 
-    def _not_started(self, delivery: Delivery, refused: WorkRefused) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _not_started(self, delivery: Delivery, refused: GatewayError) -> tuple[dict[str, Any], dict[str, Any]]:
         """The hook was not called: its binding is inactive, or a temporary problem occurred."""
         now = self._clock.now()
-        code = DISABLED if refused.inactive else refused.code
+        inactive = is_inactive(refused)
+        code = DISABLED if inactive else refused.code
         attempt = {"outcome": Outcome.CANCELLED, "error_code": code, "ended_at": now}
         known: dict[str, Any] = {"error_code": code}
-        if refused.inactive:
+        if inactive:
             return {**known, "status": rows.DROPPED, "reason": DISABLED, "completed_at": now}, attempt
         return self._retry_or_give_up(delivery, known, None), attempt
 
@@ -435,11 +411,13 @@ class Dispatcher:
             kept = await rows.conclude(tx, delivery, attempt, **values)
         self._meters.count("deliveries", outcome=values["status"] if kept else "lease_lost")
         if not kept:
-            LOG.warning("%s: attempt %d came back after its lease; it does not count", delivery.id, delivery.attempts)
+            LOG.warning(
+                "%s: attempt %d ended after its lease expired; its result is dropped", delivery.id, delivery.attempts
+            )
 
 
-def _job(delivery: Delivery, event: Event) -> Job:
-    return Job(
+def _work(delivery: Delivery, event: Event) -> Work:
+    return Work(
         binding_id=delivery.binding_id,
         kind="hook",
         input=hook_input(event),
@@ -457,6 +435,6 @@ def _job(delivery: Delivery, event: Event) -> Job:
 def _is_transient(result: CallResult, failure: Failure) -> bool:
     """Whether the failure may be temporary, because it came from the host and not from the hook.
 
-    A hook that answers `failed` is not called again; neither is one whose answer violates its contract.
+    A hook that answers `failed`, or violates its contract, is not called again.
     """
     return result.invocation is None or failure.origin != "plugin"

@@ -5,7 +5,7 @@
 
 Areas with their own start and stop are in `_areas`: started in order after migration, stopped in reverse. Background
 work runs in `tasks` and ends before any area stops. `Conversations` groups sessions, chains, runs, compactions,
-harnesses and hooks: what a killed gateway left open is closed before new work starts.
+harnesses and hooks; it closes work that a killed gateway left open before new work starts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
-from plugbay.server.domain.call_history import CallHistory
-from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock, SystemClock
 from plugbay.server.domain.compactions import Compactions
 from plugbay.server.domain.credentials import Credentials, Keys, operator_token
@@ -35,17 +33,16 @@ from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.operator_plugins import HostEvents, OperatorPlugins, PluginLogs
+from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins, PluginLogs
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.packages import ExportCatalog, Packages, PackageSettings, Releases
+from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.retention import Retention
-from plugbay.server.domain.run_loop import RunFeeds, RunServices, RunTools
 from plugbay.server.domain.runner import Runner, RunnerSettings
 from plugbay.server.domain.runs import Runs
 from plugbay.server.domain.secrets import Secrets
 from plugbay.server.domain.secrets import load_keyring as load_keyring
-from plugbay.server.domain.sessions import Sessions
+from plugbay.server.domain.sessions import Chains, Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
@@ -71,22 +68,18 @@ class Conversations:
     ) -> None:
         self._tasks = tasks
         self.dispatcher = Dispatcher(database, workers, clock, meters, lease=lease)
-        self.events = Events(database, workers, clock)
-        self.events.on_recorded = self.dispatcher.wake
-        self.deliveries = Deliveries(database, audit, clock)
-        self.deliveries.on_replayed = self.dispatcher.wake
+        self.events = Events(database, workers, clock, self.dispatcher.wake)
+        self.deliveries = Deliveries(database, audit, clock, self.dispatcher.wake)
         self.sessions = Sessions(database, orgs, audit, clock)
         self.chains = Chains(database, self.sessions, audit, clock)
-        feeds = RunFeeds()
-        services = RunServices(database, llm, self.chains, RunTools(database, workers, feeds, clock), feeds, clock)
-        self.runs = Runs(services, self.sessions, workers, budgets, self.events, audit)
+        self.runs = Runs(database, llm, self.chains, self.sessions, workers, budgets, self.events, audit, clock)
         self.compactions = Compactions(
             database, self.chains, self.sessions, workers, budgets, self.events, audit, clock
         )
         self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
 
     async def start(self) -> None:
-        """Close or resume what the last gateway left, then start deliveries."""
+        """Close or resume work that the last gateway left open, then start deliveries."""
         await self.runs.start()
         await self.harnesses.start()
         await self.compactions.start()
@@ -150,11 +143,10 @@ class Gateway:
         rules = PackageSettings(
             settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
         )
-        self.packages = Packages(database, self.releases, self.audit, clock, rules)
+        self.packages = Packages(database, self.releases, self.orgs, self.audit, clock, rules)
         keyring = load_keyring(settings.data, os.environ)
         self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
-        self.export_catalog = ExportCatalog(database, self.orgs, self.packages)
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
         self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
@@ -187,7 +179,7 @@ class Gateway:
         self.marketplace = Marketplace(
             database, self.packages, self.bindings, self.releases, settings.data, self.releases.clock
         )
-        self._areas += [self.packages, self.invocations]
+        self._areas.append(self.invocations)
 
         # Sessions, chains, runs, compactions, harnesses, deliveries.
         conversations = Conversations(
@@ -208,15 +200,16 @@ class Gateway:
         self._areas.append(conversations)
 
     async def start(self) -> None:
-        """Recover what the last gateway left behind, then start all areas."""
+        """Recover from the end of the last gateway, then start all areas."""
         token, made = operator_token(self.settings.data)
         self.keys.trust(token)
         self.made_operator_token = token if made else None
         await self.idempotency.recover()
-        self.tasks.start("keeping of answers", self.idempotency.catch_up)
-        self.calls.begin(self.tasks)
+        self.tasks.start("keeping of answers", self.idempotency.run)
+        self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("removal of old records", self.retention.run)
+        await asyncio.to_thread(self.releases.sweep)
         for area in self._areas:
             await area.start()
 

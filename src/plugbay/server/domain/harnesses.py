@@ -8,23 +8,24 @@ when its token is revoked and its process is gone.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
-from plugbay.host.request import CallResult
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, retry_until_stored, settle
-from plugbay.server.domain.chains import Chains
+from plugbay.server.domain.background import USER, BackgroundJobs, retry_until_stored, settle
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
 from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
+from plugbay.server.domain.invocations import Opened, Work
+from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.sessions import Chains, Sessions
+from plugbay.server.domain.workers import Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -33,6 +34,8 @@ from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page, Part
 
 START, RESUME = "start", "resume"
+
+_cut_off = partial(cut_off_outcome, "harness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +55,9 @@ class HarnessRequest:
     execution_id: str | None = None
     """Chosen by the client; it must be new."""
     run_id: str | None = None
-    """The run it is for, if it is for one."""
+    """The run that it belongs to, if any."""
     timeout: float | None = None
-    """Seconds; at most what manifest and binding allow."""
-
-
-@dataclass(frozen=True, slots=True)
-class HarnessOutcome:
-    """The end of an execution."""
-
-    status: str
-    result: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, Any] | None = None
-    invoked: CallResult | None = None
-    """None if it was refused or cut off."""
-    refused: WorkRefused | None = None
+    """Seconds; manifest and binding limit it."""
 
 
 class ExecutionWatch:
@@ -75,7 +66,7 @@ class ExecutionWatch:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.began: asyncio.Future[InvocationRecord] = loop.create_future()
-        self.ended: asyncio.Future[HarnessOutcome] = loop.create_future()
+        self.ended: asyncio.Future[WorkOutcome] = loop.create_future()
 
 
 class Harnesses:
@@ -98,16 +89,16 @@ class Harnesses:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._jobs: BackgroundJobs[HarnessOutcome] = BackgroundJobs(_cancelled_outcome)
+        self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(_cut_off)
 
     async def start(self) -> None:
         """Close executions of a killed gateway. Their steps had effects, so they resume only on request."""
         async with self._database.reading() as tx:
             left = await rows.unfinished(tx)
         for execution in left:
-            text = "the gateway was restarted while this harness was at work; it can be resumed"
-            restarted = _failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
-            await self._finish(execution, _cancelled_outcome(USER) if execution.cancel_requested else restarted)
+            text = "the gateway was restarted while this harness was running; it can be resumed"
+            restarted = failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
+            await self._finish(execution, _cut_off(USER) if execution.cancel_requested else restarted)
 
     async def stop(self) -> None:
         """Cancel running executions and record their ends."""
@@ -121,13 +112,11 @@ class Harnesses:
         """Create an execution and start it after the commit. Every harness starts here."""
         async with self._database.transaction() as tx:
             if request.execution_id is not None and await rows.find(tx, request.execution_id) is not None:
-                raise conflict(
-                    "harness.exists", f"there is an execution {request.execution_id} already", "execution_id"
-                )
+                raise conflict("harness.exists", f"execution {request.execution_id} already exists", "execution_id")
             chain = await self._target(tx, caller, request)
-            bound = await self._workers.bound(tx, "harness", chain.org_id, chain.project_id, request.binding_id)
+            bound = await self._workers.bound("harness", chain.org_id, chain.project_id, request.binding_id)
             if bound is None:
-                text = f"{request.binding_id!r} is no active binding of a harness here"
+                text = f"{request.binding_id!r} is not an active binding of a harness here"
                 raise unprocessable("harness.no_binding", text, "binding_id")
             execution = HarnessExecution(
                 id=request.execution_id or self._ids("exec_"),
@@ -186,7 +175,7 @@ class Harnesses:
             if execution.status in rows.UNFINISHED or id in self._jobs.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
             if await journey_rows.load(tx, _checkpoint_key(execution)) is None:
-                raise conflict("harness.nothing_to_resume", f"{id} left nothing to go on from")
+                raise conflict("harness.nothing_to_resume", f"{id} has no checkpoint")
             await rows.change(
                 tx,
                 id,
@@ -207,7 +196,7 @@ class Harnesses:
         if request.chain_id is not None:
             chain = await self._chains.existing(tx, caller, request.chain_id)
             if request.session_id not in (None, chain.session_id):
-                raise invalid("harness.other_session", f"{chain.id} is of another session", "session_id")
+                raise invalid("harness.other_session", f"{chain.id} belongs to another session", "session_id")
             return chain
         if request.session_id is None:
             session = await self._sessions.create(caller, org_id=request.org_id, project_id=request.project_id)
@@ -223,61 +212,52 @@ class Harnesses:
             raise not_found("harness_execution", id)
         return found
 
-    # At work.
+    # Running.
 
     def _launch(
         self, execution: HarnessExecution, request: HarnessRequest | None = None, watch: ExecutionWatch | None = None
     ) -> None:
-        async def finish(outcome: HarnessOutcome) -> None:
+        async def finish(outcome: WorkOutcome) -> None:
             await self._finish(execution, outcome)
             if watch is not None:
                 settle(watch.ended, outcome)
 
-        job = _job(execution, request, watch)
-        self._jobs.launch(execution.id, lambda: self._perform(execution, job), finish)
+        def opened(record: InvocationRecord) -> None:
+            if watch is not None:
+                settle(watch.began, record)
 
-    async def _perform(self, execution: HarnessExecution, job: Job) -> HarnessOutcome:
+        work = _work(execution, request)
+        self._jobs.launch(execution.id, lambda: self._perform(execution, work, opened), finish)
+
+    async def _perform(self, execution: HarnessExecution, work: Work, opened: Opened) -> WorkOutcome:
         async def begin() -> bool:
             async with self._database.transaction() as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
 
         if not await retry_until_stored(begin):
-            return _cancelled_outcome(USER)
-        try:
-            result = await self._workers.do(job)
-        except WorkRefused as refused:
-            return replace(_failed_outcome(refused.code, refused.message), refused=refused)
-        if result.failure is None:
-            return HarnessOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
-        code, message = error_code(result.failure), result.failure.message
-        return HarnessOutcome(result.status, error={"code": code, "message": message}, invoked=result)
+            return _cut_off(USER)
+        return await perform(self._workers, work, opened)
 
-    async def _finish(self, execution: HarnessExecution, outcome: HarnessOutcome) -> None:
+    async def _finish(self, execution: HarnessExecution, outcome: WorkOutcome) -> None:
+        value = outcome.value or {}
         async with self._database.transaction() as tx:
             await rows.end(
                 tx,
                 execution.id,
                 status=outcome.status,
                 error=outcome.error,
-                summary=outcome.result.get("summary"),
-                artifacts=outcome.result.get("artifacts", []),
+                summary=value.get("summary"),
+                artifacts=value.get("artifacts", []),
                 completed_at=self._clock.now(),
             )
 
     async def _record(self, tx: Tx, caller: Principal, action: str, execution: HarnessExecution) -> None:
-        await self._audit.record(
-            tx,
-            caller,
-            action,
-            "harness_execution",
-            execution.id,
-            org_id=execution.org_id,
-            project_id=execution.project_id,
-            binding_id=execution.binding_id,
+        await self._audit.record_change(
+            tx, caller, action, execution, "harness_execution", binding_id=execution.binding_id
         )
 
 
-def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: ExecutionWatch | None) -> Job:
+def _work(execution: HarnessExecution, request: HarnessRequest | None) -> Work:
     body: dict[str, Any] = {
         "mode": execution.mode,
         "target": {
@@ -289,7 +269,7 @@ def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: Exe
     }
     # The trigger is stored with the checkpoints; a resume uses that one.
     started = {} if execution.mode == RESUME else {"trigger": execution.trigger}
-    return Job(
+    return Work(
         binding_id=execution.binding_id,
         kind="harness",
         input={**body, **started},
@@ -301,20 +281,9 @@ def _job(execution: HarnessExecution, request: HarnessRequest | None, watch: Exe
         chain_id=execution.chain_id,
         run_id=None if request is None else request.run_id,
         timeout=None if request is None else request.timeout,
-        opened=None if watch is None else lambda record: settle(watch.began, record),
     )
 
 
 def _checkpoint_key(execution: HarnessExecution) -> str:
     """The key of an execution's checkpoints."""
     return resume_key(execution.org_id, execution.id)
-
-
-def _failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> HarnessOutcome:
-    return HarnessOutcome(status, error={"code": code, "message": message})
-
-
-def _cancelled_outcome(reason: str) -> HarnessOutcome:
-    if reason == INTERNAL:
-        return _failed_outcome("harness.internal", "a bug in plugbay; its log has more")
-    return _failed_outcome("harness.cancelled", reason, Outcome.CANCELLED)

@@ -1,7 +1,7 @@
 """`IdempotentRequests`: a repeated request runs once and gets the same answer again.
 
     before = await idempotency.claim(key, digest, KEPT_CREATES)
-    …                                                   do the work, unless there is an answer already
+    …                                                         carry out the request, unless there is an answer
     await idempotency.settle(key, Completed(200, {}, body))   or LOST, or REFUSED: the key is free again
 
 A database has one gateway, so a claim that this process does not hold is stale (its commit was not confirmed) and is
@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
+from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.store import idempotency as rows
@@ -67,22 +68,14 @@ class IdempotentRequests:
         self._deferred: dict[bytes, Outcome] = {}
         """Outcomes to write when the database is available again."""
         self._writing = asyncio.Lock()
-        self._more = asyncio.Event()
+        self._writer = Poller(self._write_rest, first=None)
 
     async def begin(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
-        """None: this is the first time, carry it out. Otherwise what it was answered; raises when it cannot be.
+        """Claim a key: None for the first request, which is to be carried out; otherwise the stored answer.
 
-        For requests that are carried out in the same transaction.
+        For requests that are carried out in the same transaction. Raises if there is no answer to give.
         """
-        now = self._clock.now()
-        async with self._database.transaction() as tx:
-            await rows.expire(tx, now, key)
-            if await rows.insert(tx, key, digest, now, now + kept):
-                return None
-            found = await rows.get(tx, key)
-        if found is None:  # refused concurrently
-            raise _in_progress()
-        return _replay_or_raise(found, digest)
+        return await self._insert(key, digest, kept)
 
     async def finish(self, key: bytes, outcome: Outcome) -> None:
         """Record the outcome, in the same transaction."""
@@ -103,22 +96,25 @@ class IdempotentRequests:
         claimed = False
         try:
             await self._write_one(key)
-            before = await self._insert_claim(key, digest, kept)
+            before = await self._insert(key, digest, kept, take_over=True)
             claimed = before is None
         finally:
             if not claimed:
                 del self._held[key]
         return before
 
-    async def _insert_claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+    async def _insert(self, key: bytes, digest: bytes, kept: float, *, take_over: bool = False) -> Repeat | None:
+        """Insert a claim; `take_over` a stale one."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
             await rows.expire(tx, now, key)
-            await rows.retake(tx, key)
+            if take_over:
+                await rows.retake(tx, key)
             if await rows.insert(tx, key, digest, now, now + kept):
                 return None
             found = await rows.get(tx, key)
-        assert found is not None
+        if found is None:  # refused concurrently
+            raise _in_progress()
         return _replay_or_raise(found, digest)
 
     async def settle(self, key: bytes, outcome: Outcome) -> None:
@@ -128,7 +124,7 @@ class IdempotentRequests:
             await self.finish(key, outcome)
             written = True
         except StoreUnavailable as error:
-            LOG.warning("an answer cannot be kept yet for a repetition of its request: %s", error)
+            LOG.warning("the answer of an idempotent request cannot be stored; it is retried: %s", error)
         finally:
             if not written:
                 self._defer(key, outcome)
@@ -138,11 +134,13 @@ class IdempotentRequests:
         waiting = sum(len(deferred.body) for deferred in self._deferred.values() if isinstance(deferred, Completed))
         too_much = isinstance(outcome, Completed) and waiting + len(outcome.body) > MAX_DEFERRED
         self._deferred[key] = LOST if too_much else outcome
-        self._more.set()
+        self._writer.wake()
 
     async def _write_one(self, key: bytes) -> None:
-        """Write what is deferred, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
-        what a repetition has claimed since."""
+        """Write the deferred outcome of a key, if there is one; raises `StoreUnavailable`.
+
+        One at a time: a late write would overwrite the claim of a repetition.
+        """
         if key not in self._deferred:
             return
         async with self._writing:
@@ -150,14 +148,15 @@ class IdempotentRequests:
                 await self.finish(key, self._deferred[key])
                 del self._deferred[key]
 
-    async def catch_up(self) -> None:
+    async def run(self) -> None:
         """Write deferred outcomes until cancelled."""
-        while True:
-            await self._more.wait()
-            if await self.write_deferred():
-                self._more.clear()
-            else:
-                await asyncio.sleep(PAUSE)
+        await self._writer.run()
+
+    async def _write_rest(self) -> float | None:
+        if await self.write_deferred():
+            return None
+        await asyncio.sleep(PAUSE)
+        return 0.0
 
     async def write_deferred(self) -> bool:
         """Write all deferred outcomes once; False if some are left."""
@@ -175,7 +174,7 @@ class IdempotentRequests:
 
 
 def _in_progress() -> GatewayError:
-    return conflict("idempotency.in_progress", "the first request with this key is being answered", retryable=True)
+    return conflict("idempotency.in_progress", "the first request with this key is still running", retryable=True)
 
 
 def _key_conflict() -> GatewayError:
@@ -188,6 +187,6 @@ def _replay_or_raise(found: Repeat, digest: bytes) -> Repeat:
     if found.state == rows.RUNNING:
         raise _in_progress()
     if found.state == rows.UNKNOWN:
-        text = "the request with this key was carried out, but its answer is not kept; read what it changed"
+        text = "the request with this key was carried out, but its answer was not stored; read its effects"
         raise conflict("idempotency.answer_lost", text)
     return found

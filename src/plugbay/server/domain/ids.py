@@ -23,7 +23,8 @@ RANDOM_BYTES = 10
 LONGEST = 64
 """Characters of an id chosen by a client; the column width."""
 
-_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}", re.ASCII)
+ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}"
+"""An id can stand in a path, and before a colon."""
 
 Ids = Callable[[str], str]
 """Creates an id with a prefix; tests pass their own."""
@@ -32,11 +33,6 @@ Ids = Callable[[str], str]
 def new_id(prefix: str) -> str:
     """`new_id("bind_")` → `bind_5f0c…`, 20 hexadecimal digits behind the prefix."""
     return prefix + os.urandom(RANDOM_BYTES).hex()
-
-
-def is_id(text: str) -> bool:
-    """Whether a text is a valid id."""
-    return _ID.fullmatch(text) is not None
 
 
 TRACE_BYTES = 16

@@ -70,14 +70,14 @@ class Card:
     def reasons(self, artifact: Artifact) -> list[dict[str, str]]:
         """Why it is not installable; empty if it is."""
         rules = (
-            (self.reviewed_at is None, "not_reviewed", "nobody has reviewed it"),
+            (self.reviewed_at is None, "not_reviewed", "it has not been reviewed"),
             (self.status != "available", "contract_ready", "its contract is ready, its runtime is not published yet"),
             (artifact.signature != "verified", "signature_not_verified", f"its signature is {artifact.signature}"),
             (artifact.digest is None, "digest_not_pinned", "no artifact is pinned by its digest"),
             (
                 self.requires_lock and not artifact.locked,
                 "dependency_lock_missing",
-                "a harness needs a lock of what it depends on",
+                "a harness needs a lock of its dependencies",
             ),
         )
         return [{"code": code, "message": text} for broken, code, text in rules if broken]

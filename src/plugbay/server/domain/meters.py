@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""TokenBucket bounds in seconds."""
+"""Upper bounds of the buckets, in seconds."""
 
 MAX_SERIES = 10_000
 """Label sets per name; further ones are counted together, because some label is unbounded."""

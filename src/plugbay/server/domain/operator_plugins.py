@@ -1,12 +1,17 @@
-"""`OperatorPlugins`: operations on the plugins in the operator's folders; `PluginLogs` and `HostEvents`: what they did.
+"""`OperatorPlugins`: operations on the plugins in the operator's folders; `PluginLogs`, `HostEvents` and `CallHistory`:
+their log lines, events and calls.
 
 Checks and audits each operation. A grant is written to plugbay.toml before it takes effect. The file is validated first
 and rewritten in place with its comments: sandboxes have a mount over it, and lose it when another file takes the name.
+
+A call never waits for the database: it is counted at once, and records are written in batches. When the database cannot
+keep up, the oldest waiting records are dropped and counted. `CallHistory.flush` at stop writes the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -26,17 +31,24 @@ from plugbay.host.events.bus import BusEvent
 from plugbay.host.events.subjects import matches
 from plugbay.host.host import Host
 from plugbay.host.journal import OWN_LINE, Journal, Note
+from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, ConfigInvalid
 from plugbay.packages.durable import rewrite
 from plugbay.process.stderr import log_name
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, unavailable, unprocessable
 from plugbay.server.domain.ids import new_id
+from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
+from plugbay.store import calls as call_rows
+from plugbay.store.calls import StoredCall
 from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
+from plugbay.store.pages import Page, Part
 
 
 def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
@@ -90,7 +102,7 @@ class OperatorPlugins:
         """The last look at each plugin, until it is approved."""
 
     def plugins(self) -> list[dict[str, Any]]:
-        """Every plugin, in the public shape."""
+        """Every plugin as JSON."""
         return [operating.shape(self._host, status) for status in self._host.plugins()]
 
     def plugin(self, plugin_id: str) -> dict[str, Any]:
@@ -119,8 +131,8 @@ class OperatorPlugins:
         possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _grant_names(whole)}
         unknown = [name for name in wanted if name not in possible]
         if unknown:
-            wishes = ", ".join(spec.capabilities) or "nothing"
-            text = f"{plugin_id} does not ask for {', '.join(unknown)}; it asks for {wishes}"
+            requested = ", ".join(spec.capabilities) or "nothing"
+            text = f"{plugin_id} does not request {', '.join(unknown)}; it requests {requested}"
             raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
         await self._update_grants(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
         return self.plugin(plugin_id)
@@ -130,7 +142,7 @@ class OperatorPlugins:
         status, unwanted = self._status(plugin_id), set(capabilities)
         kept = self._host.config.plugin(plugin_id).grants or []
         if not unwanted & set(kept):
-            text = f"nothing of this is granted to {plugin_id} in plugbay.toml"
+            text = f"plugbay.toml grants none of these to {plugin_id}"
             raise unprocessable("plugin.not_granted", text, "capabilities", granted=list(status.granted))
         rest = [name for name in kept if name not in unwanted]
         await self._update_grants(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
@@ -139,7 +151,7 @@ class OperatorPlugins:
     async def look(self, caller: Principal, plugin_id: str) -> Inspection:
         """Start a plugin once and return the exports to approve; raises `conflict`."""
         if not self._status(plugin_id).needs_approval:
-            text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
+            text = f"{plugin_id} declares its exports in its manifest; they need no approval"
             raise unprocessable("plugin.no_approval", text)
         async with self._looking:
             try:
@@ -154,11 +166,11 @@ class OperatorPlugins:
         return self._looks.get(plugin_id)
 
     async def approve(self, caller: Principal, plugin_id: str, digest: str) -> dict[str, Any]:
-        """Approve exactly what the last look with this digest showed; returns the plugin."""
+        """Approve the exports of the last look, which must have this digest; returns the plugin."""
         self._status(plugin_id)
         seen = self._looks.get(plugin_id)
         if seen is None or seen.digest != digest:
-            text = f"this is not what was last shown of {plugin_id}; look at it again, then approve that"
+            text = f"the last look at {plugin_id} has another digest; look again, then approve that digest"
             raise conflict("plugin.not_shown", text)
         async with self._changing:
             try:
@@ -190,7 +202,7 @@ class OperatorPlugins:
     ) -> None:
         if self._config_file is None:
             raise conflict(
-                "plugin.no_config", "this server has no plugbay.toml to keep grants in; start it with --config"
+                "plugin.no_config", "this server has no plugbay.toml to store grants in; start it with --config"
             )
         async with self._changing:
             try:
@@ -409,3 +421,109 @@ class HostEvents:
     def _number(self, id: str) -> int:
         start, _, number = id.rpartition("-")
         return int(number) if start == self._start and number.isdecimal() else 0
+
+
+CALLS_KEPT = 100_000
+"""Records kept; older ones are deleted."""
+
+MAX_WAITING = 20_000
+"""Records waiting to be written: a few seconds at the maximum rate of a host."""
+
+CALL_BATCH = 500
+"""Records per commit."""
+
+CALL_PAUSE = 0.2
+"""Seconds to collect calls for a batch; a crash loses these records."""
+
+TRIM_EVERY = 5_000
+"""New records between two trims."""
+
+
+class CallHistory:
+    """The call log of a host."""
+
+    def __init__(self, database: Database, meters: Meters, kept: int = CALLS_KEPT, pause: float = CALL_PAUSE) -> None:
+        self._database = database
+        self.meters = meters
+        self._kept = kept
+        self._pause = pause
+        self._waiting: deque[CallRecord] = deque(maxlen=MAX_WAITING)
+        self._writing: list[list[CallRecord]] = []
+        """Batches being written: several if `flush` is called concurrently."""
+        self._writer = Poller(self._write, first=None)
+        self._untrimmed = TRIM_EVERY
+        self.lost = 0
+        """Records dropped because too many waited."""
+        self.last_failures: dict[str, CallRecord] = {}
+        """The last failed call of each plugin since the start."""
+
+    def finished(self, record: CallRecord) -> None:
+        """Count a finished call and queue its record."""
+        plugin = record.plugin or "none"
+        export = record.export if record.plugin else "none"
+        code = record.failure.code if record.failure else "none"
+        self.meters.count("calls", plugin=plugin, export=export, status=record.status, code=code)
+        self.meters.observe("call_seconds", record.duration_ms / 1000, plugin=plugin, export=export)
+        if record.failure is not None and record.plugin:
+            self.last_failures[record.plugin] = record
+        if len(self._waiting) == MAX_WAITING:
+            self.lost += 1
+        self._waiting.append(record)
+        self._writer.wake()
+
+    async def run(self) -> None:
+        """Write records until cancelled."""
+        await self._writer.run()
+
+    async def page(
+        self,
+        page: Page,
+        *,
+        plugin: str | None = None,
+        export: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> Part[StoredCall]:
+        """Stored records, newest first."""
+        async with self._database.reading() as tx:
+            return await call_rows.page(tx, page, plugin=plugin, export=export, status=status, since=since, until=until)
+
+    async def get(self, call_id: str) -> StoredCall:
+        """One call, stored or still waiting; raises `not_found`."""
+        # Before the database: a record leaves memory only after it is stored.
+        for record in itertools.chain(*self._writing, self._waiting):
+            if record.call_id == call_id:
+                return call_rows.shown(record)
+        async with self._database.reading() as tx:
+            found = await call_rows.get(tx, call_id)
+        if found is None:
+            raise not_found("call", call_id)
+        return found
+
+    async def flush(self) -> None:
+        """Write waiting records; raises `StoreUnavailable` and keeps them."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(CALL_BATCH, len(self._waiting)))]
+            self._writing.append(batch)
+            try:
+                async with self._database.transaction() as tx:
+                    await call_rows.insert(tx, batch)
+            except BaseException:
+                self._waiting.extendleft(reversed(batch))
+                raise
+            finally:
+                self._writing.remove(batch)
+            self._untrimmed += len(batch)
+        if self._untrimmed >= TRIM_EVERY:
+            self._untrimmed = 0
+            async with self._database.transaction() as tx:
+                await call_rows.trim(tx, self._kept)
+
+    async def _write(self) -> float | None:
+        await asyncio.sleep(self._pause)
+        try:
+            await self.flush()
+        except StoreUnavailable:
+            return 0.0
+        return None

@@ -1,4 +1,4 @@
-"""`Orgs`: tenants and their projects: who may create and see them. An org's policy limits all its bindings."""
+"""`Orgs`: tenants and their projects, and the rights to create and see them. An org's policy limits its bindings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from plugbay.store import orgs as rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.orgs import Org, Project
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+
+
+def tenant(caller: Principal) -> Tenant:
+    """The tenant filter of a caller's lists."""
+    return Tenant(caller.org_id, caller.project_id)
 
 
 class Orgs:
@@ -28,12 +34,12 @@ class Orgs:
     async def create(self, caller: Principal, name: str, policy: dict[str, Any], id: str | None = None) -> Org:
         """Create an org; only for the operator of all orgs."""
         if caller.org_id is not None:
-            raise denied("auth.role_denied", "only the operator of all orgs makes orgs", required=["operator of all"])
+            raise denied("auth.role_denied", "only the operator of all orgs creates orgs", required=["operator of all"])
         now = self._clock.now()
         org = Org(id or self._ids("org_"), name, validate_policy(policy), now, now)
         async with self._database.transaction() as tx:
             if not await rows.insert(tx, org):
-                raise conflict("org.exists", f"there is an org {org.id!r} already", "id")
+                raise conflict("org.exists", f"org {org.id!r} already exists", "id")
             await self._audit.record(tx, caller, "org.create", "org", org.id, org_id=org.id)
         return org
 
@@ -52,9 +58,7 @@ class Orgs:
         async with self._database.transaction() as tx:
             await self.existing(tx, caller, id)
             if caller.project_id is not None:
-                raise denied(
-                    "auth.role_denied", "a key of one project changes nothing of its org", required=["org key"]
-                )
+                raise denied("auth.role_denied", "a key of one project cannot change its org", required=["org key"])
             changed = await rows.change(tx, id, **values, updated_at=self._clock.now())
             assert changed is not None
             await self._audit.record(tx, caller, "org.update", "org", id, org_id=id, fields=sorted(values))
@@ -75,9 +79,9 @@ class Orgs:
         async with self._database.transaction() as tx:
             await self.existing(tx, caller, org_id)
             if caller.project_id is not None:
-                raise denied("auth.role_denied", "a key of one project makes no other projects", required=["org key"])
+                raise denied("auth.role_denied", "a key of one project cannot create projects", required=["org key"])
             if not await rows.insert_project(tx, project):
-                raise conflict("project.exists", f"there is a project {project.id!r} already", "id")
+                raise conflict("project.exists", f"project {project.id!r} already exists", "id")
             await self._audit.record(
                 tx, caller, "project.create", "project", project.id, org_id=org_id, project_id=project.id
             )

@@ -1,11 +1,11 @@
-"""`Packages`: releases as immutable rows; `Releases`: their files on disk; `ExportCatalog`: the exports they offer.
+"""`Packages`: releases as immutable rows, with their exports; `Releases`: their files on disk.
 
 A release whose signature is trusted is available; any other is quarantined, unless the operator requires no signatures.
 An archive is unpacked and verified in a staging folder, published in one step into a folder named by its digest, and
 its hash is checked again before a process starts. `Releases` blocks on disk, so it runs in threads.
 
 Registries are contacted at public addresses and those in `[network] allow_private`. The reason of a failed pull is only
-in the log: callers get the same answer whatever answers at an address.
+in the log: callers cannot learn from an answer whether an address exists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import Principal
 from plugbay.store import bindings as binding_rows
-from plugbay.store import packages as package_rows
 from plugbay.store import packages as rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
@@ -104,7 +103,7 @@ class Releases:
             opened = open_archive(archive, folder, self.limits)
             spec = opened.package.spec
             if spec.contract != CONTRACT:
-                text = f"{spec.id} is a plugin of {spec.contract}; packages here are of {CONTRACT}"
+                text = f"{spec.id} is a {spec.contract} plugin; this server takes {CONTRACT} packages only"
                 raise PackageRefused(Reason.INVALID_MANIFEST, text)
             given = signature if signature is not None else opened.signature
             verdict = self._verify(opened, given)
@@ -172,7 +171,7 @@ UPLOAD = "upload"
 LOG = logging.getLogger("plugbay.server.domain")
 
 _UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
-"""Reasons that would reveal what answers at an address."""
+"""Reasons that would reveal whether an address exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +186,27 @@ class PackageSettings:
     """`address:port` of registries allowed at private addresses."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListedExport:
+    """One export of one release, with the bindings visible to the caller."""
+
+    package: PackageRow
+    export: Export
+    bindings: tuple[BindingRow, ...]
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """The sort key."""
+        return self.package.created_at, f"{self.package.id}.{self.export.name}"
+
+    def kind_table(self) -> dict[str, Any]:
+        """The manifest table of its kind, with schema files inlined."""
+        entries = self.package.manifest.get("exports", [])
+        table = next((entry.get(self.export.kind) for entry in entries if entry.get("id") == self.export.name), None)
+        schemas = {"input_schema": self.export.input_schema, "output_schema": self.export.output_schema}
+        return {name: schemas.get(name, value) for name, value in (table or {}).items()}
+
+
 class Packages:
     """All packages."""
 
@@ -194,6 +214,7 @@ class Packages:
         self,
         database: Database,
         releases: Releases,
+        orgs: Orgs,
         audit: Audit,
         clock: Clock,
         settings: PackageSettings | None = None,
@@ -201,17 +222,11 @@ class Packages:
     ) -> None:
         self._database = database
         self._releases = releases
+        self._orgs = orgs
         self._audit = audit
         self._clock = clock
         self._settings = settings or PackageSettings()
         self._ids = ids
-
-    async def start(self) -> None:
-        """Remove leftovers of killed uploads."""
-        await asyncio.to_thread(self._releases.sweep)
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
 
     async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
         """Pull a package by digest and store it; returns its row and whether it is new."""
@@ -282,7 +297,7 @@ class Packages:
         before = await rows.find(tx, row.org_id, row.package_id, row.version)
         assert before is not None
         if before.digest != row.digest:
-            text = f"{row.package_id} {row.version} is here with other contents; a version is released once"
+            text = f"{row.package_id} {row.version} exists with other contents; a version is released once"
             raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
         if before.signature_status == VERIFIED or row.signature_status == before.signature_status:
             return before
@@ -317,6 +332,31 @@ class Packages:
             return await rows.select_part(
                 tx, caller.org_id, page, package_id=package_id, version=version, status=status
             )
+
+    async def exports(
+        self, caller: Principal, kind: str, page: Page, org_id: str | None = None, project_id: str | None = None
+    ) -> Part[ListedExport]:
+        """Exports of a kind, newest packages first."""
+        org, project = org_id or caller.org_id, project_id or caller.project_id
+        async with self._database.reading() as tx:
+            if org is not None:
+                await self._orgs.scope(tx, caller, org, project)
+            packages = await rows.usable(tx, org)
+            bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
+        found = [item for row in packages for item in await self._exports_of(row, kind, bound)]
+        found = sorted(found, key=lambda item: item.place, reverse=True)
+        rest = [item for item in found if page.after is None or item.place < page.after]
+        shown = tuple(rest[: page.limit])
+        return Part(shown, shown[-1].place if len(rest) > page.limit else None)
+
+    async def _exports_of(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
+        found = await self.load(row)
+        assert found.spec is not None
+        return [
+            ListedExport(row, export, tuple(b for b in bound if b.package_row == row.id and b.export_id == export.name))
+            for export in found.spec.exports
+            if export.kind == kind
+        ]
 
     async def usable_by(self, tx: Tx, org_id: str, package_id: str, version: str) -> PackageRow | None:
         """The release for an org: its own, or else the shared one."""
@@ -387,58 +427,3 @@ def _as_gateway_error(refused: PackageRefused) -> GatewayError:
     return unprocessable(
         code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedExport:
-    """One export of one release, with the bindings visible to the caller."""
-
-    package: PackageRow
-    export: Export
-    bindings: tuple[BindingRow, ...]
-
-    @property
-    def place(self) -> tuple[float, str]:
-        """The sort key."""
-        return self.package.created_at, f"{self.package.id}.{self.export.name}"
-
-    def kind_table(self) -> dict[str, Any]:
-        """The manifest table of its kind, with schema files inlined."""
-        entries = self.package.manifest.get("exports", [])
-        table = next((entry.get(self.export.kind) for entry in entries if entry.get("id") == self.export.name), None)
-        schemas = {"input_schema": self.export.input_schema, "output_schema": self.export.output_schema}
-        return {name: schemas.get(name, value) for name, value in (table or {}).items()}
-
-
-class ExportCatalog:
-    """Lists exports of packages."""
-
-    def __init__(self, database: Database, orgs: Orgs, packages: Packages) -> None:
-        self._database = database
-        self._orgs = orgs
-        self._packages = packages
-
-    async def page(
-        self, caller: Principal, kind: str, page: Page, org_id: str | None = None, project_id: str | None = None
-    ) -> Part[ListedExport]:
-        """Exports of a kind, newest packages first."""
-        org, project = org_id or caller.org_id, project_id or caller.project_id
-        async with self._database.reading() as tx:
-            if org is not None:
-                await self._orgs.scope(tx, caller, org, project)
-            packages = await package_rows.usable(tx, org)
-            bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
-        found = [item for row in packages for item in await self._exports(row, kind, bound)]
-        found = sorted(found, key=lambda item: item.place, reverse=True)
-        rest = [item for item in found if page.after is None or item.place < page.after]
-        shown = tuple(rest[: page.limit])
-        return Part(shown, shown[-1].place if len(rest) > page.limit else None)
-
-    async def _exports(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
-        found = await self._packages.load(row)
-        assert found.spec is not None
-        return [
-            ListedExport(row, export, tuple(b for b in bound if b.package_row == row.id and b.export_id == export.name))
-            for export in found.spec.exports
-            if export.kind == kind
-        ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from plugbay.host.config.sections import RetentionConfig
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import KEPT_EXPIRED
 from plugbay.server.domain.invocations import KEPT_JOURNEYS
@@ -26,17 +27,17 @@ from plugbay.store.retention import Cutoffs, Key
 LOG = logging.getLogger("plugbay.server.domain")
 
 ROUND_EVERY = 600.0
-"""Seconds between two rounds: one that finds nothing asks ten indexes, and one that finds much is soon over."""
+"""Seconds between two rounds; a round that finds nothing reads ten indexes."""
 
 FIRST_ROUND_AFTER = 60.0
-"""Seconds from a start to the first round: a start has enough to do with what is new."""
+"""Seconds from a start to the first round, because a start is busy."""
 
 RETRY_AFTER = 30.0
-"""Seconds until the next round when something went wrong with one: most often the database is away."""
+"""Seconds until the next round after an error, most often an unavailable database."""
 
 BATCH = 200
-"""Records removed in one transaction, with their parts: 40 ms on SQLite and a busy machine, for which writers wait.
-Some 2,000 a second go like that, more than a server makes."""
+"""Records removed in one transaction, with their parts. Writers wait for it: 40 ms on SQLite and a busy machine. About
+2,000 records a second are removed, more than a server creates."""
 
 REMOVED, FAILED = "records_removed", "record_removals_failed"
 """The meters."""
@@ -44,7 +45,7 @@ REMOVED, FAILED = "records_removed", "record_removals_failed"
 
 @dataclass(frozen=True, slots=True)
 class RetentionCount:
-    """One kind of record: how long it is kept (None: for ever), and how many are too old, or were."""
+    """One kind of record: its retention time in seconds (None: for ever), and the number of old records."""
 
     kept: float | None
     number: int
@@ -81,14 +82,15 @@ class Retention:
 
     async def run(self) -> None:
         """Remove old records periodically until cancelled."""
-        await asyncio.sleep(FIRST_ROUND_AFTER)
-        while True:
-            try:
-                await self.remove()
-            except Exception:  # logged and counted already
-                await asyncio.sleep(RETRY_AFTER)
-            else:
-                await asyncio.sleep(ROUND_EVERY)
+        await Poller(self._remove_or_wait, first=FIRST_ROUND_AFTER).run()
+
+    async def _remove_or_wait(self) -> float:
+        """One round; returns the seconds until the next."""
+        try:
+            await self.remove()
+        except Exception:  # logged and counted already
+            return RETRY_AFTER
+        return ROUND_EVERY
 
     async def prune(self, caller: Principal) -> dict[str, RetentionCount]:
         """Remove old records now, on request; returns the counts."""
@@ -99,7 +101,7 @@ class Retention:
         return removed
 
     async def preview(self) -> dict[str, RetentionCount]:
-        """Count what `remove` would delete now."""
+        """Count the records that `remove` would delete now."""
         cutoffs = self._cutoffs()
         async with self._database.reading() as tx:
             return {kind: RetentionCount(self._kept[kind], await rows.count(tx, kind, cutoffs)) for kind in rows.KINDS}
@@ -117,7 +119,7 @@ class Retention:
                     self._failed(kind, error)
                     wrong.append(error)
         if removed.total():
-            LOG.info("what was too old is removed", extra={"removed": dict(+removed)})
+            LOG.info("old records were removed", extra={"removed": dict(+removed)})
         if wrong:
             raise wrong[0]
         return {kind: RetentionCount(self._kept[kind], removed[kind]) for kind in rows.KINDS}
@@ -125,7 +127,7 @@ class Retention:
     def _failed(self, kind: str, error: Exception) -> None:
         self._meters.count(FAILED, kind=kind)
         bug = None if isinstance(error, StoreUnavailable) else error
-        LOG.warning("old %s cannot be removed yet: %s", kind, error, exc_info=bug)
+        LOG.warning("old %s cannot be removed now; retried later: %s", kind, error, exc_info=bug)
 
     def _cutoffs(self) -> Cutoffs:
         now = self._clock.now()

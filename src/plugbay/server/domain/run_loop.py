@@ -9,10 +9,10 @@ ends runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -20,19 +20,82 @@ from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usa
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import CallFailed, Code, Failure, Outcome
 from plugbay.server.domain.background import retry_until_stored
-from plugbay.server.domain.chains import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_of
 from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.run_requests import OfferedTool, RunRequest
-from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
+from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.sessions import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_block, text_of
+from plugbay.server.domain.workers import Workers, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
 from plugbay.store.database import Database
 from plugbay.store.runs import Run, ToolExecution
 
+MOST_TURNS, MOST_TOOL_CALLS, MOST_TOKENS, LONGEST_MS = 128, 1024, 1 << 20, 3_600_000
+"""Maximum values of the limits in a request."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a run."""
+
+    max_turns: int = 16
+    """Model replies."""
+    max_tool_calls: int = 64
+    max_tokens: int = 4096
+    """Of one reply."""
+    timeout_ms: int = 600_000
+
+
+class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool with the name the model uses."""
+
+    name: str
+    binding_id: str
+    package_id: str
+    export_id: str
+    description: str
+    input_schema: Any
+    effect_class: str
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The resolved request, stored with the run."""
+
+    provider: str
+    model: str
+    tools: tuple[OfferedTool, ...] = ()
+    limits: Limits = Limits()
+    temperature: float = 0.7
+    scopes: tuple[str, ...] | None = None
+    """Scopes of the caller; None: all."""
+
+    def to_json(self) -> dict[str, Any]:
+        kept: dict[str, Any] = msgspec.to_builtins(self)
+        return kept
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> RunRequest:
+        return msgspec.convert(kept, cls)
+
+
+# From blocks to a model and back.
+
 Message = dict[str, Any]
 
 _CHAT_ROLES = {"input": "user", "response": "assistant"}
+
+
+def chat_request(request: RunRequest, blocks: list[Block]) -> ChatRequest:
+    """The model request for these blocks."""
+    tools = [tool_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
+    return ChatRequest(
+        request.model,
+        chat_messages(blocks),
+        max_tokens=request.limits.max_tokens,
+        temperature=request.temperature,
+        system_prompt=system_prompt(blocks),
+        tools=tools,
+    )
 
 
 def system_prompt(blocks: Iterable[Mapping[str, Any]]) -> str | None:
@@ -106,7 +169,7 @@ def tool_function(name: str, description: str, schema: Any) -> dict[str, Any]:
 
 def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[Block]:
     """A model's reply as blocks: its text, then its tool calls."""
-    response = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
+    response = [text_block("response", text)] if text else []
     asked = [
         {
             "kind": "tool_call",
@@ -119,6 +182,8 @@ def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[B
     ]
     return [*response, *asked]
 
+
+# Tools.
 
 MAX_PARALLEL_TOOLS = 8
 """Tools of one turn that run in parallel."""
@@ -152,47 +217,45 @@ class ToolOutcome:
 
 
 class RunTools:
-    """Runs the tools of all runs."""
+    """Runs the tools of one run."""
 
-    def __init__(self, database: Database, workers: Workers, feeds: RunFeeds, clock: Clock, ids: Ids = new_id) -> None:
-        self._database = database
-        self._workers = workers
-        self._feeds = feeds
-        self._clock = clock
-        self._ids = ids
+    def __init__(self, services: RunServices, run: Run, request: RunRequest) -> None:
+        self._services = services
+        self._database = services.database
+        self._run = run
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._scopes = None if request.scopes is None else frozenset(request.scopes)
 
-    async def answers(
-        self, run: Run, request: RunRequest, turn: int, calls: Sequence[ToolCall], seconds: float
-    ) -> tuple[list[Block], bool]:
-        """The results of these calls as blocks, in order; and whether any outcome is unknown."""
-        tools = {tool.name: tool for tool in request.tools}
-        executions = [self._execution(run, turn, at, call, tools.get(call.name)) for at, call in enumerate(calls)]
+    async def call(self, turn: int, calls: Sequence[ToolCall], seconds: float) -> tuple[list[Block], bool]:
+        """Run these calls; returns their results as blocks, in order, and whether any outcome is unknown."""
+        executions = [self._execution(turn, position, call) for position, call in enumerate(calls)]
         await retry_until_stored(lambda: self._begin(executions))
-        turns = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
+        slots = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
 
         async def one(execution: ToolExecution, call: ToolCall) -> ToolOutcome:
-            async with turns:
-                answer = await self._answer(run, request, execution, call, tools.get(call.name), seconds)
-            await retry_until_stored(lambda: self._write(run, execution, answer))
-            return answer
+            async with slots:
+                outcome = await self._execute(execution, call, seconds)
+            await retry_until_stored(lambda: self._end(execution, outcome))
+            return outcome
 
         # Wait for all of them, even if one raises.
         ended = await asyncio.gather(*map(one, executions, calls), return_exceptions=True)
-        answers = [_raise_or_return(each) for each in ended]
+        outcomes = [_raise_or_return(each) for each in ended]
         blocks = [
-            _result_block(call, execution, answer)
-            for call, execution, answer in zip(calls, executions, answers, strict=True)
+            _result_block(call, execution, outcome)
+            for call, execution, outcome in zip(calls, executions, outcomes, strict=True)
         ]
-        return blocks, any(answer.is_unknown for answer in answers)
+        return blocks, any(outcome.is_unknown for outcome in outcomes)
 
     async def _begin(self, executions: Sequence[ToolExecution]) -> None:
         async with self._database.transaction() as tx:
             await rows.begin_tools(tx, *executions)
 
-    def _execution(self, run: Run, turn: int, position: int, call: ToolCall, tool: OfferedTool | None) -> ToolExecution:
+    def _execution(self, turn: int, position: int, call: ToolCall) -> ToolExecution:
+        tool = self._tools.get(call.name)
         return ToolExecution(
-            id=self._ids("toolx_"),
-            run_id=run.id,
+            id=self._services.ids("toolx_"),
+            run_id=self._run.id,
             turn=turn,
             position=position,
             tool_call_id=call.id,
@@ -204,27 +267,18 @@ class RunTools:
             attempts=0,
             input=msgspec.json.encode(call.arguments),
             result=None,
-            started_at=self._clock.now(),
+            started_at=self._services.clock.now(),
             ended_at=None,
         )
 
-    async def _answer(
-        self,
-        run: Run,
-        request: RunRequest,
-        execution: ToolExecution,
-        call: ToolCall,
-        tool: OfferedTool | None,
-        seconds: float,
-    ) -> ToolOutcome:
+    async def _execute(self, execution: ToolExecution, call: ToolCall, seconds: float) -> ToolOutcome:
+        run, feeds, tool = self._run, self._services.feeds, self._tools.get(call.name)
         if tool is None:
             return _refused_call("tool.not_found", f"There is no tool called {call.name}.")
         if not isinstance(call.arguments, Mapping):
             return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
-        self._feeds.publish(
-            run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name
-        )
-        job = Job(
+        feeds.publish(run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
+        work = Work(
             binding_id=tool.binding_id,
             kind="tool",
             input=call.arguments,
@@ -236,47 +290,48 @@ class RunTools:
             chain_id=run.chain_id,
             run_id=run.id,
             timeout=seconds,
-            scopes=None if request.scopes is None else frozenset(request.scopes),
-            on_progress=lambda event: self._feeds.publish(
-                run.id, "tool.progress", tool_execution_id=execution.id, event=event
-            ),
+            scopes=self._scopes,
         )
+
+        def on_progress(event: Any) -> None:
+            feeds.publish(run.id, "tool.progress", tool_execution_id=execution.id, event=event)
+
         try:
-            result = await self._workers.do(job)
-        except WorkRefused as refused:
+            result = await self._services.workers.do(work, on_progress)
+        except GatewayError as refused:
             return _refused_call(refused.code, f"The tool {call.name} is not available.")
         if result.failure is not None:
             return _failed_call(call.name, result.failure, result.status, len(result.invocations))
         value = result.value()
         if len(msgspec.json.encode(value)) > MAX_BLOCK_BYTES:
             return _refused_call(
-                "tool.output_too_large", f"What {call.name} gave back is too large.", len(result.invocations)
+                "tool.output_too_large", f"The output of {call.name} is too large.", len(result.invocations)
             )
         return ToolOutcome(value, attempts=len(result.invocations))
 
-    async def _write(self, run: Run, execution: ToolExecution, answer: ToolOutcome) -> None:
-        now = self._clock.now()
+    async def _end(self, execution: ToolExecution, outcome: ToolOutcome) -> None:
+        now = self._services.clock.now()
         async with self._database.transaction() as tx:
             await rows.end_tool(
                 tx,
                 execution.id,
-                status=answer.status,
-                execution_outcome=answer.execution_outcome,
-                error_code=answer.error_code,
-                attempts=answer.attempts,
-                result=msgspec.json.encode(answer.result),
+                status=outcome.status,
+                execution_outcome=outcome.execution_outcome,
+                error_code=outcome.error_code,
+                attempts=outcome.attempts,
+                result=msgspec.json.encode(outcome.result),
                 ended_at=now,
             )
             data = {
                 "tool_execution_id": execution.id,
                 "tool_call_id": execution.tool_call_id,
                 "name": execution.name,
-                "status": answer.status,
-                "error_code": answer.error_code,
-                "attempts": answer.attempts,
+                "status": outcome.status,
+                "error_code": outcome.error_code,
+                "attempts": outcome.attempts,
             }
-            await rows.note(tx, run.id, "tool.finished", data, now)
-        self._feeds.publish(run.id, "tool.finished", **data)
+            await rows.note(tx, self._run.id, "tool.finished", data, now)
+        self._services.feeds.publish(self._run.id, "tool.finished", **data)
 
 
 def _raise_or_return(ended: ToolOutcome | BaseException) -> ToolOutcome:
@@ -303,16 +358,18 @@ def _error_result(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "structured_output": None, "is_error": True}
 
 
-def _result_block(call: ToolCall, execution: ToolExecution, answer: ToolOutcome) -> Block:
+def _result_block(call: ToolCall, execution: ToolExecution, outcome: ToolOutcome) -> Block:
     return {
         "kind": "tool_result",
-        "content": answer.result.get("content", []),
+        "content": outcome.result.get("content", []),
         "tool_call_id": call.id,
         "tool_execution_id": execution.id,
-        "is_error": bool(answer.result.get("is_error")),
-        "structured_output": answer.result.get("structured_output"),
+        "is_error": bool(outcome.result.get("is_error")),
+        "structured_output": outcome.result.get("structured_output"),
     }
 
+
+# Feeds.
 
 FEED_DEPTH = 1024
 """Events a subscriber may lag behind: a long reply while its connection stalls for seconds."""
@@ -324,11 +381,22 @@ LAGGED: FeedEvent = {"type": "feed.lagged"}
 
 
 class RunFeed:
-    """The events of one run for one subscriber; ends with the run."""
+    """The events of one run for one subscriber, until the run ends. The subscriber closes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, unsubscribe: Callable[[RunFeed], None]) -> None:
+        self._unsubscribe = unsubscribe
         self._events: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
         self._over = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        self._unsubscribe(self)
 
     def put(self, event: FeedEvent) -> None:
         if self._over:
@@ -358,19 +426,18 @@ class RunFeeds:
     def __init__(self) -> None:
         self._subscribers: dict[str, list[RunFeed]] = {}
 
-    @contextmanager
-    def subscribe(self, run_id: str) -> Iterator[RunFeed]:
+    def subscribe(self, run_id: str) -> RunFeed:
         """Subscribe to a run from now on."""
-        feed = RunFeed()
+        feed = RunFeed(lambda feed: self._unsubscribe(run_id, feed))
         self._subscribers.setdefault(run_id, []).append(feed)
-        try:
-            yield feed
-        finally:
-            feeds = self._subscribers.get(run_id, [])
-            if feed in feeds:
-                feeds.remove(feed)
-            if not feeds:
-                self._subscribers.pop(run_id, None)
+        return feed
+
+    def _unsubscribe(self, run_id: str, feed: RunFeed) -> None:
+        feeds = self._subscribers.get(run_id, [])
+        if feed in feeds:
+            feeds.remove(feed)
+        if not feeds:
+            self._subscribers.pop(run_id, None)
 
     def publish(self, run_id: str, type: str, /, **data: Any) -> None:
         """Send an event to the subscribers of a run."""
@@ -383,7 +450,7 @@ class RunFeeds:
             feed.end()
 
 
-END_TURN, MAX_TURNS, MAX_TOOL_CALLS, MAX_TOKENS = "end_turn", "max_turns", "max_tool_calls", "max_tokens"
+# Turns.
 
 MODEL_MARGIN = 1.0
 """Seconds that a model call may outlast its run, so that the run is reported as timed out."""
@@ -421,10 +488,10 @@ class RunServices:
     database: Database
     llm: Callable[[], LlmRegistry]
     chains: Chains
-    toolbox: RunTools
-    feeds: RunFeeds
+    workers: Workers
     clock: Clock
     ids: Ids = new_id
+    feeds: RunFeeds = field(default_factory=RunFeeds)
 
 
 class RunLoop:
@@ -434,6 +501,7 @@ class RunLoop:
         self._services = services
         self._run = run
         self._request = RunRequest.from_json(run.request)
+        self._tools = RunTools(services, run, self._request)
         self._ends = asyncio.get_running_loop().time() + self._request.limits.timeout_ms / 1000
         self._blocks: list[Block] = []
         self._tool_count = 0
@@ -446,7 +514,7 @@ class RunLoop:
         except TimeoutError:
             return Ending("timed_out", "timeout", {"code": "run.timeout", "message": "the run took too long"})
         except EndedElsewhere:
-            return failed_ending("run.ended", "somebody else has put an end to it")
+            return failed_ending("run.ended", "another gateway has ended the run")
         except CallFailed as error:
             return failed_ending(f"model.{error.failure.code}", error.failure.message)
 
@@ -466,25 +534,25 @@ class RunLoop:
                 return Ending("completed", stop, blocks=blocks, usage=reply.usage, turns=1)
             unknown = await self._use_tools(turn, reply, calls)
             if unknown:
-                return failed_ending("run.tool_outcome_unknown", "nobody knows what a tool did before it was lost")
+                return failed_ending("run.tool_outcome_unknown", "the outcome of a tool call is unknown")
 
     def _stop_reason(self, reply: ChatReply, turn: int, calls: int) -> str | None:
         """Why the run stops after this reply; None: continue after the tools."""
         limits = self._request.limits
         if calls == 0:
-            return MAX_TOKENS if reply.finish_reason == "length" else END_TURN
+            return "max_tokens" if reply.finish_reason == "length" else "end_turn"
         if turn >= limits.max_turns:
-            return MAX_TURNS
-        return MAX_TOOL_CALLS if self._tool_count + calls > limits.max_tool_calls else None
+            return "max_turns"
+        return "max_tool_calls" if self._tool_count + calls > limits.max_tool_calls else None
 
     # The model.
 
     async def _ask(self) -> ChatReply:
         """Ask the model once; subscribers see the reply as it streams."""
         assembly = Assembly()
-        request = self.chat_request()
-        longer = self._left() + MODEL_MARGIN
-        async with aclosing(self._services.llm().stream(self._request.provider, request, longer)) as chunks:
+        request = chat_request(self._request, self._blocks)
+        seconds = self._left() + MODEL_MARGIN
+        async with aclosing(self._services.llm().stream(self._request.provider, request, seconds)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
                 if failure is not None:
@@ -493,10 +561,6 @@ class RunLoop:
                     self._services.feeds.publish(self._run.id, "response.delta", delta=chunk["delta"])
         return assembly.finish()
 
-    def chat_request(self) -> ChatRequest:
-        """The next model request."""
-        return chat_request(self._request, self._blocks)
-
     def _left(self) -> float:
         return max(0.0, self._ends - asyncio.get_running_loop().time())
 
@@ -504,7 +568,7 @@ class RunLoop:
 
     async def _use_tools(self, turn: int, reply: ChatReply, calls: list[ToolCall]) -> bool:
         """Run the tools and append the turn to the chain; returns whether any outcome is unknown."""
-        results, unknown = await self._services.toolbox.answers(self._run, self._request, turn, calls, self._left())
+        results, unknown = await self._tools.call(turn, calls, self._left())
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
         blocks = [*reply_blocks(reply.text, asked), *results]
         await retry_until_stored(lambda: self._append(turn, reply.usage, blocks, len(calls)))
@@ -524,16 +588,3 @@ class RunLoop:
             await self._services.chains.append(tx, chain, blocks, run.id)
             await rows.add_usage(tx, run.id, usage.prompt_tokens, usage.completion_tokens, turns=1, tools=tools)
             await rows.note(tx, run.id, "turn.completed", {"turn": turn, "usage": usage.to_json(), "tools": tools}, now)
-
-
-def chat_request(request: RunRequest, blocks: list[Block]) -> ChatRequest:
-    """The model request for these blocks."""
-    tools = [tool_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
-    return ChatRequest(
-        request.model,
-        chat_messages(blocks),
-        max_tokens=request.limits.max_tokens,
-        temperature=request.temperature,
-        system_prompt=system_prompt(blocks),
-        tools=tools,
-    )

@@ -6,44 +6,58 @@ event, and is closed at the next start if the gateway was killed. The turns are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, retry_until_stored
-from plugbay.server.domain.chains import (
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.deliveries import RUN_CANCELLED, RUN_COMPLETED, RUN_FAILED, Events, NewEvent
+from plugbay.server.domain.errors import conflict, denied, invalid, not_found, unprocessable
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
+from plugbay.server.domain.orgs import tenant
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.run_loop import (
+    Ending,
+    Limits,
+    OfferedTool,
+    RunLoop,
+    RunRequest,
+    RunServices,
+    chat_request,
+    failed_ending,
+)
+from plugbay.server.domain.sessions import (
     CLOSED,
     IDLE,
     RUNNING,
+    Chains,
+    Sessions,
     attach_conflict,
     chain_closed,
     check_blocks,
     decode_block,
+    reads_only_own,
     text_of,
 )
-from plugbay.server.domain.deliveries import RUN_CANCELLED, RUN_COMPLETED, RUN_FAILED, Events, NewEvent
-from plugbay.server.domain.errors import conflict, denied, invalid, not_found, unprocessable
-from plugbay.server.domain.ids import new_trace_id
-from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.provenance import Provenance, charge_budget, find_provenance
-from plugbay.server.domain.run_loop import Ending, RunLoop, RunServices, chat_request, failed_ending
-from plugbay.server.domain.run_requests import RunOptions, RunRequest, resolve_request
-from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.workers import Budgets, Workers
+from plugbay.server.domain.workers import BoundExport, Budgets, Provenance, Workers, charge_budget, find_provenance
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
 from plugbay.store.chains import Chain
-from plugbay.store.database import Tx
+from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 from plugbay.store.runs import Run, RunEvent, ToolExecution
 
 T = TypeVar("T")
 
 CLIENT_BLOCKS = frozenset({"input", "system"})
-"""Kinds of blocks a client may bring."""
+"""Kinds of blocks that a client may send."""
 
 ANSWERABLE_BLOCKS = frozenset({"input", "tool_result"})
 """Kinds of blocks that a model can answer."""
@@ -52,6 +66,21 @@ MAX_SUMMARY = 4_000
 """Characters of a task or an output in an event."""
 
 EVENT_TYPES = {"completed": RUN_COMPLETED, "cancelled": RUN_CANCELLED, "failed": RUN_FAILED, "timed_out": RUN_FAILED}
+
+
+MAX_NAME = 64
+"""Characters of a tool name, as providers allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options in a client's request."""
+
+    model: str | None = None
+    tools: Sequence[str] | None = None
+    """Names of exports, `package/export` or binding ids; None: all that are bound."""
+    limits: Mapping[str, int] | None = None
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +110,21 @@ class Runs:
 
     def __init__(
         self,
-        services: RunServices,
+        database: Database,
+        llm: Callable[[], LlmRegistry],
+        chains: Chains,
         sessions: Sessions,
         workers: Workers,
         budgets: Budgets,
         events: Events,
         audit: Audit,
+        clock: Clock,
+        ids: Ids = new_id,
     ) -> None:
-        self.feeds = services.feeds
-        self._services = services
-        self._database = services.database
-        self._chains = services.chains
+        self._services = RunServices(database, llm, chains, workers, clock, ids)
+        self.feeds = self._services.feeds
+        self._database = database
+        self._chains = chains
         self._sessions = sessions
         self._workers = workers
         self._budgets = budgets
@@ -106,7 +139,7 @@ class Runs:
         async with self._database.transaction() as tx:
             left = await rows.unfinished(tx)
         for run in left:
-            text = "the gateway was restarted while this run was at work"
+            text = "the gateway was restarted during this run"
             ending = _cancelled_ending(USER) if run.cancel_requested else failed_ending("run.host_restarted", text)
             await self._finish(run, ending)
 
@@ -123,8 +156,8 @@ class Runs:
         async with self._database.transaction() as tx:
             chain = await self._chains.existing(tx, caller, chain_id, lock=True)
             _require_idle(chain)
-            bound = await self._workers.serving(tx, "tool", chain.org_id, chain.project_id, chain.session_id)
-            request = resolve_request(asked.wanted, chain.defaults, self._services.llm().names(), bound, None)
+            bound = await self._workers.serving("tool", chain.org_id, chain.project_id, chain.session_id)
+            request = resolve_request(asked.wanted, chain.defaults, self._services.llm().names(), bound)
             request = _narrow_scopes(request, caller)
             chain = await self._chains.append(tx, chain, brought, asked.run_id, status=RUNNING)
             await self._answerable(tx, chain)
@@ -142,7 +175,7 @@ class Runs:
             kept = _narrow_scopes(RunRequest.from_json(before.request), caller)
             if asked.wanted.model is not None:
                 wanted = RunOptions(model=asked.wanted.model, tools=())
-                chosen = resolve_request(wanted, {}, self._services.llm().names(), (), None)
+                chosen = resolve_request(wanted, {}, self._services.llm().names(), ())
                 kept = msgspec.structs.replace(kept, provider=chosen.provider, model=chosen.model)
             return await self._insert(tx, caller, chain, kept, asked, rerun_of=id)
 
@@ -155,7 +188,7 @@ class Runs:
         async with self._database.reading() as tx:
             if filters.get("chain_id") is not None:
                 await self._chains.existing(tx, caller, str(filters["chain_id"]))
-            if _only_own(caller):
+            if reads_only_own(caller, "runs:read"):
                 filters["invocation_id"] = caller.invocation_id
             return await rows.page(tx, part, tenant(caller), only=await self._sessions.lineage(tx, caller), **filters)
 
@@ -184,19 +217,15 @@ class Runs:
                 raise not_found("run", id)
             if run.status in rows.UNFINISHED:
                 await rows.change(tx, id, cancel_requested=True)
-                await self._record(tx, caller, "run.cancel", run)
+                await self._audit.record_change(tx, caller, "run.cancel", run)
                 self._database.after_commit(lambda: self._jobs.cancel(id))
             return await self.existing(tx, caller, id)
 
     async def existing(self, tx: Tx, caller: Principal, id: str) -> Run:
         """The run; raises `not_found` if the caller may not see it."""
-        run = await rows.find(tx, id)
-        if run is None or not caller.sees(run.org_id, run.project_id):
-            raise not_found("run", id)
-        if not await self._sessions.reaches(tx, caller, run.session_id):
-            raise not_found("run", id)
-        if _only_own(caller) and not _is_own(caller, run):
-            raise denied("auth.scope_denied", "this token reads only runs it made", required=["runs:read"])
+        run = await self._sessions.require(tx, caller, "run", id, await rows.find(tx, id))
+        if reads_only_own(caller, "runs:read") and not _is_own(caller, run):
+            raise denied("auth.scope_denied", "this token reads only its own runs", required=["runs:read"])
         return run
 
     async def place(
@@ -204,7 +233,7 @@ class Runs:
     ) -> ConversationIds:
         """Complete the ids: the chain of a run, the session of a chain.
 
-        Raises `not_found` for an id that is not there for the caller, or is another tenant's than the work.
+        Raises `not_found` for ids that the caller may not see, or that belong to another tenant than the work.
         """
         run = chain = session = None
         async with self._database.reading() as tx:
@@ -219,16 +248,16 @@ class Runs:
             if found is not None:
                 tenant_of_work.must_see(kind, found.id, found.org_id, found.project_id)
         if run is not None and run.chain_id != _not_none(chain).id:
-            raise invalid("run.other_chain", f"{run.id} is of another chain", "run_id")
+            raise invalid("run.other_chain", f"{run.id} belongs to another chain", "run_id")
         if chain is not None and chain.session_id != _not_none(session).id:
-            raise invalid("chain.other_session", f"{chain.id} is of another session", "chain_id")
+            raise invalid("chain.other_session", f"{chain.id} belongs to another session", "chain_id")
         return ConversationIds(*(None if found is None else found.id for found in (session, chain, run)))
 
     # Beginning.
 
     async def _answerable(self, tx: Tx, chain: Chain) -> None:
         if await chain_rows.last_kind(tx, chain.id, without=("system", "thinking")) not in ANSWERABLE_BLOCKS:
-            raise unprocessable("run.nothing_to_answer", "there is no input to answer; bring some", "blocks")
+            raise unprocessable("run.nothing_to_answer", "the chain has no input to answer; send some", "blocks")
 
     async def _insert(
         self,
@@ -247,7 +276,7 @@ class Runs:
         if not await rows.insert(tx, run):
             raise attach_conflict(chain.id)
         await rows.note(tx, run.id, "run.queued", {"model": run.model}, run.created_at)
-        await self._record(tx, caller, "run.create", run)
+        await self._audit.record_change(tx, caller, "run.create", run)
         self._database.after_commit(lambda: self._launch(run))
         return run
 
@@ -312,9 +341,6 @@ class Runs:
             trace_id=run.trace_id,
             cause_depth=run.cause_depth + 1,
         )
-
-    async def _record(self, tx: Tx, caller: Principal, action: str, run: Run) -> None:
-        await self._audit.record(tx, caller, action, "run", run.id, org_id=run.org_id, project_id=run.project_id)
 
 
 def _not_none(found: T | None) -> T:
@@ -384,11 +410,86 @@ def _new_run(
     )
 
 
-def _only_own(caller: Principal) -> bool:
-    """Whether a caller sees only the runs it created: a token with write scope reads its own."""
-    return caller.kind == "delegated" and "runs:read" not in caller.scopes
-
-
 def _is_own(caller: Principal, run: Run) -> bool:
     mine = run.execution_id is not None and run.execution_id == caller.claims.get("execution_id")
     return mine or (run.invocation_id is not None and run.invocation_id == caller.invocation_id)
+
+
+# Resolving a request.
+
+
+def resolve_request(
+    wanted: RunOptions,
+    defaults: Mapping[str, Any],
+    providers: Sequence[str],
+    bound: Sequence[BoundExport],
+) -> RunRequest:
+    """Merge the client's options with the chain's defaults; raises for invalid ones."""
+    provider, model = resolve_model(wanted.model or defaults.get("model"), providers)
+    names = wanted.tools if wanted.tools is not None else defaults.get("tools")
+    limits = {**(defaults.get("limits") or {}), **(wanted.limits or {})}
+    temperature = wanted.temperature if wanted.temperature is not None else defaults.get("temperature")
+    return RunRequest(
+        provider=provider,
+        model=model,
+        tools=offer_tools(bound if names is None else select_tools(names, bound)),
+        limits=msgspec.convert(limits, Limits),
+        temperature=0.7 if temperature is None else temperature,
+    )
+
+
+def resolve_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
+    """Split `provider/model`; with a single provider, the model alone is enough."""
+    if not isinstance(name, str) or not name:
+        raise unprocessable("run.model_missing", "neither the request nor the chain names a model", "model")
+    provider, slash, model = name.partition("/")
+    if slash and model and provider in providers:
+        return provider, model
+    if len(providers) == 1:
+        return providers[0], name
+    known = ", ".join(providers) or "none is configured"
+    raise unprocessable("run.model_unknown", f"{name!r} names no provider; known providers: {known}", "model")
+
+
+def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[BoundExport]:
+    """The tools with these names, each once."""
+    found: dict[str, BoundExport] = {}
+    for name in names:
+        matches = [tool for tool in bound if name in _tool_names(tool)]
+        if not matches:
+            raise unprocessable("run.tool_unknown", f"no tool {name!r} is bound here", "tools", tool=name)
+        if len(matches) > 1:
+            text = f"{name!r} is the name of several tools; name the package too"
+            raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[_full_name(tool) for tool in matches])
+        found[matches[0].binding_id] = matches[0]
+    return list(found.values())
+
+
+def _tool_names(tool: BoundExport) -> tuple[str, ...]:
+    return tool.binding_id, tool.export_id, _full_name(tool)
+
+
+def _full_name(tool: BoundExport) -> str:
+    return f"{tool.package_id}/{tool.export_id}"
+
+
+def offer_tools(tools: Sequence[BoundExport]) -> tuple[OfferedTool, ...]:
+    """Tools for a model, by export name; ambiguous names get the package as prefix."""
+    count = Counter(tool.export_id for tool in tools)
+    return tuple(
+        OfferedTool(
+            name=tool.export_id if count[tool.export_id] == 1 else _long_name(tool),
+            binding_id=tool.binding_id,
+            package_id=tool.package_id,
+            export_id=tool.export_id,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            effect_class=str(tool.facts.get("effect_class", "unknown")),
+        )
+        for tool in tools
+    )
+
+
+def _long_name(tool: BoundExport) -> str:
+    """Package and export joined with characters that providers allow; cut at the front."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"{tool.package_id}__{tool.export_id}")[-MAX_NAME:]

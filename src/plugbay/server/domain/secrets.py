@@ -20,7 +20,7 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,7 @@ class Keyring:
         try:
             return AESGCM(key).decrypt(sealed.nonce, sealed.data, bound.encode()).decode()
         except InvalidTag:
-            raise KeysUnusable("what is kept is not what was sealed here") from None
+            raise KeysUnusable("the sealed value was modified") from None
 
     def add_key(self) -> str:
         """Create a key and seal with it from now on; old keys stay until `forget_others`."""
@@ -117,7 +117,7 @@ class KeySource:
         self.name = name
 
     def write(self, keys: Sequence[bytes]) -> None:
-        raise KeysUnusable(f"the keys are the operator's, in {self.name}: put the new one first there, and start again")
+        raise KeysUnusable(f"the operator manages the keys in {self.name}: put the new key first there, and restart")
 
 
 class _KeyFile(KeySource):
@@ -216,7 +216,7 @@ def _decode_keys(text: str, source: str) -> list[bytes]:
         except ValueError:
             key = b""
         if len(key) != KEY_BYTES:
-            raise KeysUnusable(f"{source} has something in it that is not {KEY_BYTES} bytes in base64")
+            raise KeysUnusable(f"{source} contains a value that is not {KEY_BYTES} bytes in base64")
         keys.append(key)
     if not keys:
         raise KeysUnusable(f"there is no key in {source}")
@@ -226,7 +226,7 @@ def _decode_keys(text: str, source: str) -> list[bytes]:
 SCHEME = "secret://"
 
 SECRET_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
-"""Of a secret."""
+"""The pattern of names."""
 
 _REFERENCE = re.compile(rf"secret://(?P<scope>[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}})/(?P<name>{SECRET_NAME})", re.ASCII)
 
@@ -338,11 +338,11 @@ class Secrets:
     async def rotate_key(self, caller: Principal) -> int:
         """Create a new key, reseal all secrets, delete the old keys; returns the number of secrets.
 
-        Killed in between, it is done by the next call: what is not yet sealed anew is still opened by its own key.
+        If it is interrupted, the next call completes it: secrets that are not resealed keep their own key.
         """
         if caller.org_id is not None:
             raise denied(
-                "auth.role_denied", "only the operator of all orgs changes the key", required=["operator of all"]
+                "auth.role_denied", "only the operator of all orgs rotates the key", required=["operator of all"]
             )
         async with self._rotating:
             count = await self._rotate()
@@ -370,8 +370,7 @@ class Secrets:
             for row in found:
                 bound = _associated_data(row.org_id, row.scope, row.name, row.version)
                 again = self._keyring.seal(self._unseal(row), bound)
-                fresh = {"key_id": again.key_id, "nonce": again.nonce, "sealed": again.data}
-                await rows.put(tx, _with_fields(row, fresh))
+                await rows.put(tx, replace(row, key_id=again.key_id, nonce=again.nonce, sealed=again.data))
             return len(found)
 
     def _unseal(self, row: SecretRow) -> str:
@@ -384,7 +383,7 @@ class Secrets:
     async def _require(self, tx: Tx, caller: Principal, scope: SecretScope) -> None:
         await self._orgs.scope(tx, caller, scope.org_id, scope.project_id)
         if caller.project_id is not None and scope.project_id is None:
-            raise denied("auth.role_denied", "a key of one project sets no secrets of its org", required=["org key"])
+            raise denied("auth.role_denied", "a key of one project cannot set secrets of its org", required=["org key"])
 
     async def _record_audit(
         self, tx: Tx, caller: Principal, action: str, scope: SecretScope, name: str, **details: int
@@ -397,7 +396,3 @@ class Secrets:
 def _associated_data(org_id: str, scope: str, name: str, version: int) -> str:
     """The associated data of a sealed value. No part contains a slash."""
     return f"{org_id}/{scope}/{name}/{version}"
-
-
-def _with_fields(row: SecretRow, fresh: Mapping[str, object]) -> SecretRow:
-    return SecretRow(**{**{field: getattr(row, field) for field in SecretRow.__slots__}, **fresh})

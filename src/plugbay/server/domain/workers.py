@@ -1,23 +1,32 @@
-"""`Workers`: how conversations find and run bound exports; `BoundWorkers` implements it with bindings and invocations.
+"""Requests between conversations and plugins, in both directions.
 
-Conversations depend on the protocol only and know a binding by its id; tests replace it.
+`Workers` finds and runs bound exports; `BoundWorkers` implements it with bindings and invocations, and tests replace
+it. `find_provenance` names the run, execution and event behind a request that a plugin sends back, and `charge_budget`
+charges it: nesting and chains of events are limited, so a hook that starts a run whose end calls the hook again
+terminates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallResult
-from plugbay.model.errors import Failure
+from plugbay.model.errors import Failure, Outcome
+from plugbay.server.domain.background import INTERNAL
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
-from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.invocations import Invocations, Work
+from plugbay.server.domain.errors import GatewayError, unavailable
+from plugbay.server.domain.invocations import Invocations, Opened, Work
 from plugbay.server.domain.principal import Principal
+from plugbay.store import compactions, deliveries, events, harnesses, runs
 from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
+
+OnProgress = Callable[[Any], None]
+
+INVALID_SEED = "compactor.invalid_seed"
+"""The error code of a compactor whose output the host refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,64 +43,24 @@ class BoundExport:
     """The table of its kind in the manifest: effect class, subscriptions, fidelity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Work for a plugin."""
-
-    binding_id: str
-    kind: str
-    input: Any
-    org_id: str
-    project_id: str | None
-    execution_id: str
-    trace_id: str
-    session_id: str | None = None
-    chain_id: str | None = None
-    run_id: str | None = None
-    attempt: int = 1
-    timeout: float | None = None
-    scopes: frozenset[str] | None = None
-    """Scopes of the caller; None: all."""
-    on_progress: Callable[[Any], None] | None = field(default=None, repr=False)
-    opened: Callable[[InvocationRecord], None] | None = field(default=None, repr=False)
-    """Called for each attempt once its record is open."""
-
-
-class WorkRefused(Exception):
-    """A job was not started. `inactive`: its binding is not active; otherwise it may work later."""
-
-    def __init__(self, code: str, message: str, *, inactive: bool = False) -> None:
-        self.code = code
-        self.message = message
-        self.inactive = inactive
-        super().__init__(f"{code}: {message}")
-
-
 class Workers(Protocol):
     """Finds and runs bound exports."""
 
     async def serving(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+        self, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
     ) -> Sequence[BoundExport]:
         """The bound exports of a kind, selected for a key such as a session; for hooks: those subscribed to `event`."""
         ...
 
-    async def bound(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
-    ) -> BoundExport | None:
+    async def bound(self, kind: str, org_id: str, project_id: str | None, binding_id: str) -> BoundExport | None:
         """An active binding of this kind at this scope; None if there is none."""
         ...
 
-    async def do(self, job: Job) -> CallResult:
-        """Run a job; raises `WorkRefused`. When cancelled, returns only after the job has ended."""
-        ...
+    async def do(self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None) -> CallResult:
+        """Run an invocation; raises `GatewayError` if it was not started.
 
-
-class Budgets(Protocol):
-    """Budgets of plugins with delegated tokens."""
-
-    async def spend(self, principal: Principal, what: Literal["child_run", "compaction"], *, depth: int = 1) -> None:
-        """Spend one unit of the budget; raises `policy.limit_exceeded`. People have no limits."""
+        When cancelled, returns only after the invocation has ended.
+        """
         ...
 
 
@@ -100,8 +69,48 @@ def error_code(failure: Failure) -> str:
     return str(failure.detail.get("plugin_code") or failure.code)
 
 
-GONE = frozenset({"binding.not_found", "binding.not_active"})
-"""Codes of `invocations` that mean the binding is inactive."""
+def is_inactive(refused: GatewayError) -> bool:
+    """Whether work was refused because its binding is not active; otherwise it may work later."""
+    return refused.code in ("binding.not_found", "binding.not_active")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOutcome:
+    """The end of a compaction or of a harness execution."""
+
+    status: str
+    value: dict[str, Any] | None = None
+    """The value of a success."""
+    error: dict[str, Any] | None = None
+    invoked: CallResult | None = None
+    """None if the work was refused or cut off."""
+    refused: GatewayError | None = None
+
+
+async def perform(workers: Workers, work: Work, opened: Opened | None = None) -> WorkOutcome:
+    """Run an invocation; its failure and its refusal are outcomes too."""
+    try:
+        result = await workers.do(work, opened=opened)
+    except GatewayError as refused:
+        return replace(failed_outcome(refused.code, refused.message), refused=refused)
+    failure = result.failure
+    if failure is None:
+        return WorkOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
+    error = {"code": error_code(failure), "message": failure.message}
+    if error["code"] == INVALID_SEED:
+        error["breaches"] = failure.detail["breaches"]
+    return WorkOutcome(result.status, error=error, invoked=result)
+
+
+def failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> WorkOutcome:
+    return WorkOutcome(status, error={"code": code, "message": message})
+
+
+def cut_off_outcome(kind: str, reason: str) -> WorkOutcome:
+    """The outcome of work that `BackgroundJobs` cut off for this reason."""
+    if reason == INTERNAL:
+        return failed_outcome(f"{kind}.internal", "a bug in plugbay; its log has more")
+    return failed_outcome(f"{kind}.cancelled", reason, Outcome.CANCELLED)
 
 
 class BoundWorkers:
@@ -112,15 +121,13 @@ class BoundWorkers:
         self._invocations = invocations
 
     async def serving(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+        self, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
     ) -> Sequence[BoundExport]:
         found = await self._bindings.serving(org_id, project_id, kind, key)
         wanted = [each for each in found if event is None or event in each.export.facts.get("subscribes_to", ())]
         return [_bound(each) for each in wanted]
 
-    async def bound(
-        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
-    ) -> BoundExport | None:
+    async def bound(self, kind: str, org_id: str, project_id: str | None, binding_id: str) -> BoundExport | None:
         found = await self._bindings.bound(binding_id)
         if found is None or found.row.org_id != org_id or found.row.project_id not in (None, project_id):
             return None
@@ -128,28 +135,11 @@ class BoundWorkers:
             return None
         return _bound(found)
 
-    async def do(self, job: Job) -> CallResult:
-        work = Work(
-            org_id=job.org_id,
-            input=job.input,
-            project_id=job.project_id,
-            binding_id=job.binding_id,
-            kind=job.kind,
-            session_id=job.session_id,
-            chain_id=job.chain_id,
-            run_id=job.run_id,
-            trace_id=job.trace_id,
-            execution_id=job.execution_id,
-            attempt=job.attempt,
-            timeout=job.timeout,
-            scopes=job.scopes,
-        )
+    async def do(self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None) -> CallResult:
         try:
-            return await self._invocations.invoke(work, job.on_progress, job.opened)
+            return await self._invocations.invoke(work, on_progress, opened)
         except StoreUnavailable as error:
-            raise WorkRefused("store.unavailable", str(error)) from None
-        except GatewayError as error:
-            raise WorkRefused(error.code, error.message, inactive=error.code in GONE) from None
+            raise unavailable("store.unavailable", str(error)) from None
 
 
 def _bound(found: ResolvedBinding) -> BoundExport:
@@ -163,3 +153,79 @@ def _bound(found: ResolvedBinding) -> BoundExport:
         input_schema=export.input_schema,
         facts=export.facts,
     )
+
+
+# Requests of plugins.
+
+MAX_EVENT_DEPTH = 4
+"""Length of a chain of events; deliveries of later events are dropped."""
+
+
+class Budgets(Protocol):
+    """Budgets of plugins with delegated tokens."""
+
+    async def spend(self, principal: Principal, what: Literal["child_run", "compaction"], *, depth: int = 1) -> None:
+        """Spend one unit of the budget; raises `policy.limit_exceeded`. People have no limits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The origin of a request. All empty for a person's request."""
+
+    events: int = 0
+    """Length of the chain of events that led here."""
+    depth: int = 0
+    """Nesting depth in runs and executions."""
+    run_id: str | None = None
+    execution_id: str | None = None
+    """The execution of a harness."""
+    trace_id: str | None = None
+
+
+async def find_provenance(tx: Tx, caller: Principal) -> Provenance:
+    """The origin of a caller's request."""
+    work, trace = caller.claims.get("execution_id"), caller.claims.get("trace_id")
+    if caller.kind != "delegated" or work is None:
+        return Provenance()
+    of_kind = {"hook": _of_delivery, "harness": _of_execution, "tool": _of_tool, "compactor": _of_compaction}
+    find = of_kind.get(str(caller.claims.get("export_kind")))
+    found = None if find is None else await find(tx, work)
+    found = found or Provenance(depth=1)
+    return Provenance(found.events, found.depth, found.run_id, found.execution_id, trace)
+
+
+async def charge_budget(
+    tx: Tx, budgets: Budgets, caller: Principal, cause: Provenance, what: Literal["child_run", "compaction"], depth: int
+) -> None:
+    """Charge a plugin for starting work at this depth; raises `policy.limit_exceeded`.
+
+    Work started by tools of a harness's runs is charged to the harness, so its limits cannot be bypassed.
+    """
+    execution = None if cause.execution_id is None else await harnesses.find(tx, cause.execution_id)
+    if execution is not None:
+        claims = {**caller.claims, "execution_id": execution.id, "policy": execution.policy}
+        caller, depth = replace(caller, claims=claims), depth - execution.depth
+    await budgets.spend(caller, what, depth=depth)
+
+
+async def _of_delivery(tx: Tx, id: str) -> Provenance | None:
+    delivery = await deliveries.find(tx, id)
+    event = None if delivery is None else await events.find(tx, delivery.event_id)
+    return None if event is None else Provenance(event.cause_depth, 1, event.run_id)
+
+
+async def _of_execution(tx: Tx, id: str) -> Provenance | None:
+    execution = await harnesses.find(tx, id)
+    return None if execution is None else Provenance(execution.cause_depth, execution.depth + 1, None, id)
+
+
+async def _of_tool(tx: Tx, id: str) -> Provenance | None:
+    tool = await runs.find_tool(tx, id)
+    run = None if tool is None else await runs.find(tx, tool.run_id)
+    return None if run is None else Provenance(run.cause_depth, run.depth + 1, run.id, run.execution_id)
+
+
+async def _of_compaction(tx: Tx, id: str) -> Provenance | None:
+    compaction = await compactions.find(tx, id)
+    return None if compaction is None else Provenance(compaction.cause_depth, 1, compaction.created_by_run_id)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
+from plugbay.server.api.routes.compactions import CompactionIn
 from tests.support.conversing import gateway_with_model
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -40,3 +44,8 @@ def test_a_compaction_is_accepted_and_can_be_read(run: Run, sqlite_url: str, tmp
                 assert (await client.get("/v1/compactions/cmp_nobodys")).status_code == 404
 
     run(story)
+
+
+def test_a_compaction_out_of_bounds_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        CompactionIn.model_validate({"chain_id": "c", "target": {"max_input_tokens": 0}})

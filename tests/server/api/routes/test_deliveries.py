@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plugbay.server.domain.run_requests import RunOptions
-from plugbay.server.domain.runs import NewRun
+from plugbay.server.domain.runs import NewRun, RunOptions
 from tests.support.conversing import CALLER, gateway_with_model, settled
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -21,7 +20,7 @@ def hook(body, m):
 
 
 @requirement("vai:control-deliveries-api")
-def test_what_a_hook_refused_is_seen_and_replayed(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+def test_a_refused_delivery_is_listed_and_replayed(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             key = await make_key(gateway, "org_1", project_id="proj_1")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
+from plugbay.server.api.routes.harnesses import ExecutionIn, ExecutionOut
 from tests.support.conversing import gateway_with_model, settled
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -46,3 +50,12 @@ def test_an_execution_is_started_read_cancelled_and_resumed(run: Run, sqlite_url
                 assert (await client.post(f"{at}:resume")).status_code == 403
 
     run(story)
+
+
+def test_an_execution_out_of_bounds_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        ExecutionIn.model_validate({"binding_id": "b", "policy": {"max_child_runs": -1}})
+
+
+def test_the_document_lists_the_modes_of_an_execution() -> None:
+    assert ExecutionOut.model_json_schema()["properties"]["mode"]["enum"] == ["start", "resume"]

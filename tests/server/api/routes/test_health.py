@@ -1,4 +1,4 @@
-"""Alive, ready, counted."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 
 
-def test_whoever_asks_learns_that_it_lives_and_what_it_lacks(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_liveness_and_failed_checks_are_reported(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         host = Host([])
         async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
@@ -48,7 +48,7 @@ def test_metrics_are_text(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     run(main)
 
 
-def test_calls_durations_states_and_confinement_are_told(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_calls_durations_states_and_confinement_are_measured(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     write_plugin(tmp_path / "plugins", "p")
 
     async def main() -> None:
@@ -79,7 +79,7 @@ def test_an_empty_gateway_has_metrics_too(sqlite_url: str, tmp_path: Path, run: 
     run(main)
 
 
-def test_a_host_with_a_broker_says_how_it_stands_with_it(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_the_state_of_the_broker_is_measured(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         host = Host([], parse('[broker]\nurl = "nats://127.0.0.1:1"\ntopics = ["a"]'))
         async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:

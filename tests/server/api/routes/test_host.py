@@ -6,9 +6,9 @@ from pathlib import Path
 
 from plugbay.host.config.sections import days
 from plugbay.host.host import Host
-from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import CallHistory
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import calls
 from plugbay.store.database import Database
@@ -108,7 +108,7 @@ def test_a_call_is_answered_with_how_it_ended_and_kept(sqlite_url: str, tmp_path
     run(main)
 
 
-def test_the_hosts_plugins_are_nobodys_but_the_operators(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_only_the_operator_reaches_the_plugins_of_the_host(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)
@@ -146,7 +146,7 @@ def test_old_records_are_counted_removed_once_and_audited(database_url: str, tmp
     run(main)
 
 
-def test_nobody_but_the_operator_of_all_orgs_has_records_removed(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_only_the_operator_of_all_orgs_prunes_records(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)

@@ -30,7 +30,7 @@ def test_orgs_and_projects_are_made_read_and_changed(database_url: str, tmp_path
 
 
 @requirement("vai:control-cross-tenant")
-def test_another_orgs_ids_are_not_found_in_the_same_words_as_nobodys(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_ids_of_another_org_get_the_same_answer_as_unknown_ids(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)

@@ -45,7 +45,7 @@ def test_a_package_is_uploaded_once_listed_and_read(sqlite_url: str, tmp_path: P
     run(main)
 
 
-def test_what_is_no_package_is_refused(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_an_invalid_package_is_refused(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
             for content, headers, status, code in (

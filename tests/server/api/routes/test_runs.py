@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
+from pydantic import ValidationError
 
+from plugbay.server.api.routes.runs import RunIn
 from tests.support.conversing import gateway_with_model, says, settled, stuck
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -142,3 +145,17 @@ def test_a_repeated_request_starts_one_run(run: Run, sqlite_url: str, tmp_path: 
                 assert len((await client.get(f"/v1/chains/{chain}/runs")).json()["items"]) == 1
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"temperature": 3},
+        {"limits": {"max_turns": 0}},
+        {"limits": {"timeout_ms": 10**9}},
+        {"tools": [""]},
+    ],
+)
+def test_a_run_out_of_bounds_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        RunIn.model_validate(body)

@@ -1,4 +1,4 @@
-"""Secrets over HTTP: they go in."""
+"""Secrets over HTTP: values are set and never returned."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_secret_is_set_listed_by_name_and_removed_and_no_answer_has_its_value(
     run(main)
 
 
-def test_the_operator_says_of_which_org_and_may_change_the_key(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_the_operator_names_the_org_and_may_rotate_the_key(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
             await make_org(gateway)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
+from plugbay.server.api.routes.sessions import ChainIn, SessionIn
 from tests.support.conversing import gateway_with_model
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -110,3 +115,17 @@ def test_bad_blocks_are_refused_with_their_place(run: Run, sqlite_url: str, tmp_
                 assert lost.status_code == 404
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (SessionIn, {"org_id": "a/b"}),
+        (SessionIn, {"metadata": {str(number): 1 for number in range(65)}}),
+        (ChainIn, {}),
+        (ChainIn, {"session_id": "s", "defaults": {"colour": "red"}}),
+    ],
+)
+def test_a_session_or_chain_out_of_bounds_is_refused(model: Any, body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        model.model_validate(body)

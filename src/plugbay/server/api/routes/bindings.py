@@ -9,9 +9,8 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, PathId, Time, listing
 from plugbay.server.domain.bindings import Draft, Verdict
-from plugbay.server.domain.clock import stamp
 from plugbay.store.bindings import BindingRow
 
 router = Router(tags=["bindings"])
@@ -80,8 +79,8 @@ class BindingOut(Answer):
     status: Status
     rollout: RolloutOut
     revision: int
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class FindingOut(Answer):
@@ -120,11 +119,11 @@ async def list_bindings(
     caller: Caller,
     gateway: TheGateway,
     page: Paging,
-    org_id: Annotated[str | None, Query(max_length=64)] = None,
-    project_id: Annotated[str | None, Query(max_length=64)] = None,
+    org_id: IdFilter = None,
+    project_id: IdFilter = None,
     package_id: Annotated[str | None, Query(max_length=129)] = None,
     package_version: Annotated[str | None, Query(max_length=128)] = None,
-    export_id: Annotated[str | None, Query(max_length=64)] = None,
+    export_id: IdFilter = None,
     kind: Kind | None = None,
     status: Status | None = None,
 ) -> Listing[BindingOut]:
@@ -180,8 +179,8 @@ def binding_out(row: BindingRow) -> BindingOut:
             "status": row.status,
             "rollout": {"traffic_percent": row.traffic_percent},
             "revision": row.revision,
-            "created_at": stamp(row.created_at),
-            "updated_at": stamp(row.updated_at),
+            "created_at": row.created_at,
+            "updated_at": row.updated_at,
         }
     )
 

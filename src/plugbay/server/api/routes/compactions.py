@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
+from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.conversation_models import CompactionIn, CompactionOut, TraceParent
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Listing, Paging, PathId, listing
-from plugbay.server.domain.clock import maybe_stamp, stamp
+from plugbay.server.api.models import (
+    Answer,
+    Body,
+    ChosenId,
+    IdFilter,
+    Listing,
+    ModelName,
+    Paging,
+    PathId,
+    Time,
+    TraceId,
+    WorkStatus,
+    listing,
+)
 from plugbay.server.domain.compactions import CompactionRequest
-from plugbay.server.domain.ids import parse_traceparent
-from plugbay.store.compactions import Compaction
 
 router = Router(tags=["compactions"])
 
@@ -21,9 +31,55 @@ OWN = {"any_of": ("compactions:read", "compactions:write")}
 """A caller that may only write still reads its own compactions."""
 
 
+class CompactorRef(Body):
+    binding_id: ChosenId | None = None
+
+
+class Target(Body):
+    max_input_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    target_model: ModelName | None = None
+
+
+class CompactionPolicy(Body):
+    retain_system: bool = True
+    retain_open_tasks: bool = True
+
+
+class CompactionIn(Body):
+    chain_id: ChosenId
+    target: Target
+    compactor: CompactorRef = Field(default_factory=CompactorRef)
+    policy: CompactionPolicy = Field(default_factory=CompactionPolicy)
+    pinned_items: Annotated[list[ChosenId], Field(max_length=200)] = Field(
+        default_factory=list, description="Ids of blocks that must be in the new chain."
+    )
+    compaction_id: ChosenId | None = Field(default=None, description="The same id again is the same compaction.")
+
+
+class CompactionOut(Answer):
+    id: str
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    new_chain_id: str | None
+    binding_id: str
+    status: WorkStatus
+    target: dict[str, Any]
+    policy: dict[str, Any]
+    source_digest: str
+    summary: Any
+    diagnostics: Any
+    error: dict[str, Any] | None
+    created_by_run_id: str | None
+    created_at: Time
+    started_at: Time | None
+    completed_at: Time | None
+
+
 @router.post("/v1/compactions", status_code=202, **needs("compactions:write"))
 async def create_compaction(
-    body: CompactionIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
+    body: CompactionIn, caller: Caller, gateway: TheGateway, trace_id: TraceId
 ) -> CompactionOut:
     """Create a shorter chain from a long one, which stays unchanged. Poll until it has ended."""
     wanted = CompactionRequest(
@@ -33,9 +89,9 @@ async def create_compaction(
         binding_id=body.compactor.binding_id,
         pinned=body.pinned_items,
         compaction_id=body.compaction_id,
-        trace_id=parse_traceparent(traceparent),
+        trace_id=trace_id,
     )
-    return _compaction_out(await gateway.compactions.create(caller, wanted))
+    return CompactionOut.model_validate(await gateway.compactions.create(caller, wanted))
 
 
 @router.get("/v1/compactions", **needs(**OWN))
@@ -43,35 +99,14 @@ async def list_compactions(
     caller: Caller,
     gateway: TheGateway,
     page: Paging,
-    chain_id: Annotated[str | None, Query(max_length=64)] = None,
+    chain_id: IdFilter = None,
     status: Annotated[str | None, Query(max_length=32)] = None,
 ) -> Listing[CompactionOut]:
-    return listing(await gateway.compactions.page(caller, page, chain_id=chain_id, status=status), _compaction_out)
+    return listing(
+        await gateway.compactions.page(caller, page, chain_id=chain_id, status=status), CompactionOut.model_validate
+    )
 
 
 @router.get("/v1/compactions/{compaction_id}", **needs(**OWN))
 async def get_compaction(compaction_id: PathId, caller: Caller, gateway: TheGateway) -> CompactionOut:
-    return _compaction_out(await gateway.compactions.get(caller, compaction_id))
-
-
-def _compaction_out(compaction: Compaction) -> CompactionOut:
-    return CompactionOut(
-        id=compaction.id,
-        org_id=compaction.org_id,
-        project_id=compaction.project_id,
-        session_id=compaction.session_id,
-        chain_id=compaction.chain_id,
-        new_chain_id=compaction.new_chain_id,
-        binding_id=compaction.binding_id,
-        status=compaction.status,
-        target=compaction.target,
-        policy=compaction.policy,
-        source_digest=compaction.source_digest,
-        summary=compaction.summary,
-        diagnostics=compaction.diagnostics,
-        error=compaction.error,
-        created_by_run_id=compaction.created_by_run_id,
-        created_at=stamp(compaction.created_at),
-        started_at=maybe_stamp(compaction.started_at),
-        completed_at=maybe_stamp(compaction.completed_at),
-    )
+    return CompactionOut.model_validate(await gateway.compactions.get(caller, compaction_id))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 from fastapi import Query
 from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Listing, Paging, PathId, listing
-from plugbay.server.domain.clock import maybe_stamp, stamp
-from plugbay.store.deliveries import Attempt, Delivery
+from plugbay.server.api.models import Answer, IdFilter, Listing, Paging, PathId, Time, listing, one_of
+from plugbay.store.deliveries import Delivery
 from plugbay.store.events import Event
 
 router = Router(tags=["hooks"])
@@ -29,7 +29,7 @@ class EventOut(Answer):
     org_id: str
     project_id: str | None
     type: str
-    occurred_at: str
+    occurred_at: Time
     subject: Subject
     summary: dict[str, Any]
     session_id: str | None
@@ -44,8 +44,8 @@ class AttemptOut(Answer):
     outcome: str | None
     error_code: str | None
     invocation_id: str | None
-    started_at: str
-    ended_at: str | None
+    started_at: Time
+    ended_at: Time | None
 
 
 class DeliveryOut(Answer):
@@ -54,15 +54,15 @@ class DeliveryOut(Answer):
     binding_id: str
     org_id: str
     project_id: str | None
-    status: Annotated[str, Field(json_schema_extra={"enum": list(get_args(Status))})]
+    status: Annotated[str, one_of(*get_args(Status))]
     reason: str | None
     attempts: int
     interruptions: int = Field(description="Attempts that ended with their server; they do not count as failures.")
-    next_attempt_at: str | None
+    next_attempt_at: Time | None
     error_code: str | None
     invocation_id: str | None
-    created_at: str
-    completed_at: str | None
+    created_at: Time
+    completed_at: Time | None
 
 
 class DeliveryDetail(DeliveryOut):
@@ -75,10 +75,10 @@ async def list_events(
     caller: Caller,
     gateway: TheGateway,
     page: Paging,
-    type: Annotated[str | None, Query(max_length=64)] = None,
-    session_id: Annotated[str | None, Query(max_length=64)] = None,
-    chain_id: Annotated[str | None, Query(max_length=64)] = None,
-    run_id: Annotated[str | None, Query(max_length=64)] = None,
+    type: IdFilter = None,
+    session_id: IdFilter = None,
+    chain_id: IdFilter = None,
+    run_id: IdFilter = None,
 ) -> Listing[EventOut]:
     """Events that hooks can subscribe to."""
     filters = {"type": type, "session_id": session_id, "chain_id": chain_id, "run_id": run_id}
@@ -91,8 +91,8 @@ async def list_deliveries(
     gateway: TheGateway,
     page: Paging,
     status: Annotated[Status | None, Query()] = None,
-    binding_id: Annotated[str | None, Query(max_length=64)] = None,
-    event_id: Annotated[str | None, Query(max_length=64)] = None,
+    binding_id: IdFilter = None,
+    event_id: IdFilter = None,
 ) -> Listing[DeliveryOut]:
     filters = {"status": status, "binding_id": binding_id, "event_id": event_id}
     return listing(await gateway.deliveries.page(caller, page, **filters), _delivery_out)
@@ -105,7 +105,7 @@ async def get_delivery(delivery_id: PathId, caller: Caller, gateway: TheGateway)
     return DeliveryDetail(
         **_delivery_out(delivery).model_dump(),
         event=_event_out(event),
-        history=[_attempt_out(each) for each in attempts],
+        history=[AttemptOut.model_validate(each) for each in attempts],
     )
 
 
@@ -116,47 +116,10 @@ async def replay_delivery(delivery_id: PathId, caller: Caller, gateway: TheGatew
 
 
 def _event_out(event: Event) -> EventOut:
-    return EventOut(
-        id=event.id,
-        org_id=event.org_id,
-        project_id=event.project_id,
-        type=event.type,
-        occurred_at=stamp(event.occurred_at),
-        subject=Subject(kind=event.subject_kind, id=event.subject_id),
-        summary=event.summary,
-        session_id=event.session_id,
-        chain_id=event.chain_id,
-        run_id=event.run_id,
-        trace_id=event.trace_id,
-        cause_depth=event.cause_depth,
-    )
-
-
-def _attempt_out(attempt: Attempt) -> AttemptOut:
-    return AttemptOut(
-        attempt=attempt.attempt,
-        outcome=attempt.outcome,
-        error_code=attempt.error_code,
-        invocation_id=attempt.invocation_id,
-        started_at=stamp(attempt.started_at),
-        ended_at=maybe_stamp(attempt.ended_at),
-    )
+    subject = Subject(kind=event.subject_kind, id=event.subject_id)
+    return EventOut.model_validate({**msgspec.structs.asdict(event), "subject": subject})
 
 
 def _delivery_out(delivery: Delivery) -> DeliveryOut:
-    return DeliveryOut(
-        id=delivery.id,
-        event_id=delivery.event_id,
-        binding_id=delivery.binding_id,
-        org_id=delivery.org_id,
-        project_id=delivery.project_id,
-        status=delivery.status,
-        reason=delivery.reason,
-        attempts=delivery.attempts,
-        interruptions=delivery.interruptions,
-        next_attempt_at=stamp(delivery.due_at) if delivery.status == "pending" else None,
-        error_code=delivery.error_code,
-        invocation_id=delivery.invocation_id,
-        created_at=stamp(delivery.created_at),
-        completed_at=maybe_stamp(delivery.completed_at),
-    )
+    due = delivery.due_at if delivery.status == "pending" else None
+    return DeliveryOut.model_validate({**msgspec.structs.asdict(delivery), "next_attempt_at": due})

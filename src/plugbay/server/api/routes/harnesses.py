@@ -2,28 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import Query
-from pydantic import ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.conversation_models import ExecutionIn, ExecutionOut, HarnessInput, TraceParent
+from plugbay.server.api.errors import validation_problems
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Listing, Paging, PathId, listing
-from plugbay.server.domain.clock import maybe_stamp, stamp
+from plugbay.server.api.models import (
+    Answer,
+    Body,
+    ChosenId,
+    IdFilter,
+    Listing,
+    Paging,
+    PathId,
+    Time,
+    TraceId,
+    WorkStatus,
+    listing,
+    one_of,
+)
+from plugbay.server.domain.credentials import LIMITS
 from plugbay.server.domain.errors import unprocessable
 from plugbay.server.domain.harnesses import HarnessRequest
-from plugbay.server.domain.ids import parse_traceparent
 from plugbay.server.domain.invocations import Work
 from plugbay.store.harnesses import HarnessExecution
 
 router = Router(tags=["harnesses"])
 
 
+class TriggerIn(Body):
+    type: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "user_request"
+    input: Annotated[list[dict[str, Any]], Field(max_length=64)] = Field(default_factory=list)
+
+
+class HarnessPolicy(Body):
+    """Limits that the gateway enforces on a harness."""
+
+    max_depth: Annotated[int, Field(ge=0, le=64)] = LIMITS["max_depth"]
+    max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = LIMITS["max_child_runs"]
+    allow_compaction: bool = LIMITS["allow_compaction"]
+
+
+class TargetIn(Body):
+    session_id: ChosenId | None = None
+    chain_id: ChosenId | None = None
+    execution_id: ChosenId | None = None
+
+
+class HarnessInput(Body):
+    """The `input` of a harness started as an invocation: same fields and limits as an execution."""
+
+    mode: Literal["start"] = Field(default="start", description="To resume, use `harness-executions/ID:resume`.")
+    target: TargetIn = Field(default_factory=TargetIn)
+    trigger: TriggerIn = Field(default_factory=TriggerIn)
+    policy: HarnessPolicy = Field(default_factory=HarnessPolicy)
+
+
+class ExecutionIn(Body):
+    binding_id: ChosenId
+    session_id: ChosenId | None = None
+    chain_id: ChosenId | None = None
+    org_id: ChosenId | None = Field(default=None, description="For an operator of all orgs.")
+    project_id: ChosenId | None = None
+    trigger: TriggerIn = Field(default_factory=TriggerIn)
+    policy: HarnessPolicy = Field(default_factory=HarnessPolicy)
+
+
+class ExecutionOut(Answer):
+    id: str
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    binding_id: str
+    status: WorkStatus
+    mode: Annotated[str, one_of("start", "resume")]
+    trigger: dict[str, Any]
+    policy: dict[str, Any]
+    summary: Any
+    artifacts: list[Any]
+    checkpoint: dict[str, Any] | None
+    error: dict[str, Any] | None
+    resumes: int
+    trace_id: str
+    created_at: Time
+    started_at: Time | None
+    completed_at: Time | None
+
+
 @router.post("/v1/harness-executions", status_code=202, **needs("operator"))
 async def create_harness_execution(
-    body: ExecutionIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
+    body: ExecutionIn, caller: Caller, gateway: TheGateway, trace_id: TraceId
 ) -> ExecutionOut:
     """Run a harness on a chain, or on a new one. Poll until it has ended."""
     request = HarnessRequest(
@@ -34,7 +107,7 @@ async def create_harness_execution(
         chain_id=body.chain_id,
         org_id=body.org_id,
         project_id=body.project_id,
-        trace_id=parse_traceparent(traceparent),
+        trace_id=trace_id,
     )
     return _execution_out(await gateway.harnesses.create(caller, request))
 
@@ -44,8 +117,8 @@ async def list_harness_executions(
     caller: Caller,
     gateway: TheGateway,
     page: Paging,
-    binding_id: Annotated[str | None, Query(max_length=64)] = None,
-    session_id: Annotated[str | None, Query(max_length=64)] = None,
+    binding_id: IdFilter = None,
+    session_id: IdFilter = None,
     status: Annotated[str | None, Query(max_length=32)] = None,
 ) -> Listing[ExecutionOut]:
     """Executions without checkpoints; read one to get its checkpoint."""
@@ -75,7 +148,7 @@ def harness_request(work: Work) -> HarnessRequest:
     try:
         given = HarnessInput.model_validate(work.input)
     except ValidationError as error:
-        problems = [{"path": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()]
+        problems = validation_problems(error.errors())
         text = f"input.{problems[0]['path']}: {problems[0]['problem']}"
         raise unprocessable("invocation.invalid_input", text, "input", problems=problems) from None
     return HarnessRequest(
@@ -94,24 +167,4 @@ def harness_request(work: Work) -> HarnessRequest:
 
 
 def _execution_out(execution: HarnessExecution, checkpoint: dict[str, Any] | None = None) -> ExecutionOut:
-    return ExecutionOut(
-        id=execution.id,
-        org_id=execution.org_id,
-        project_id=execution.project_id,
-        session_id=execution.session_id,
-        chain_id=execution.chain_id,
-        binding_id=execution.binding_id,
-        status=execution.status,
-        mode=execution.mode,
-        trigger=execution.trigger,
-        policy=execution.policy,
-        summary=execution.summary,
-        artifacts=execution.artifacts,
-        checkpoint=checkpoint,
-        error=execution.error,
-        resumes=execution.resumes,
-        trace_id=execution.trace_id,
-        created_at=stamp(execution.created_at),
-        started_at=maybe_stamp(execution.started_at),
-        completed_at=maybe_stamp(execution.completed_at),
-    )
+    return ExecutionOut.model_validate({**msgspec.structs.asdict(execution), "checkpoint": checkpoint})

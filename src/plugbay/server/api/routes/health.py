@@ -31,15 +31,15 @@ PREFIX = "plugbay_"
 
 
 _HELP = {
-    "calls": "Calls of the host's plugins that are over.",
-    "call_seconds": "How long those calls took.",
-    "http_requests": "Requests that were answered.",
-    "http_request_seconds": "How long answers took.",
-    "invocations": "Invocations that are over.",
-    "invocation_seconds": "How long those invocations took.",
+    "calls": "Finished calls of the host's plugins.",
+    "call_seconds": "Duration of finished calls.",
+    "http_requests": "Answered requests.",
+    "http_request_seconds": "Duration of answered requests.",
+    "invocations": "Finished invocations.",
+    "invocation_seconds": "Duration of finished invocations.",
     "deliveries": "Attempts to deliver an event to a hook.",
-    "records_removed": "Records that were too old to be kept.",
-    "record_removals_failed": "Times that old records could not be removed; that is tried again.",
+    "records_removed": "Records removed after their retention time.",
+    "record_removals_failed": "Failed attempts to remove old records; they are retried.",
 }
 
 
@@ -93,12 +93,14 @@ def _plugins(statuses: list[PluginStatus]) -> Iterator[Metric]:
     state = GaugeMetricFamily(PREFIX + "plugin_state", "1 for the state a plugin is in.", labels=["plugin", "state"])
     starts = CounterMetricFamily(PREFIX + "plugin_starts", "Processes started for a plugin.", labels=["plugin"])
     confined = GaugeMetricFamily(
-        PREFIX + "plugin_confined", "1: confined; 0: not, or not wholly.", labels=["plugin", "sandbox", "limits"]
+        PREFIX + "plugin_confined",
+        "1: fully confined; 0: not, or only in part.",
+        labels=["plugin", "sandbox", "limits"],
     )
     events = CounterMetricFamily(
-        PREFIX + "plugin_events", "What happened to a plugin without failing a call.", labels=["plugin", "kind"]
+        PREFIX + "plugin_events", "Events of a plugin that failed no call, by kind.", labels=["plugin", "kind"]
     )
-    busy = GaugeMetricFamily(PREFIX + "plugin_busy", "Calls that a plugin is working on.", labels=["plugin"])
+    busy = GaugeMetricFamily(PREFIX + "plugin_busy", "Running calls of a plugin.", labels=["plugin"])
     for status in statuses:
         plugin = status.spec.id
         state.add_metric([plugin, str(status.state)], 1)
@@ -113,10 +115,10 @@ def _plugins(statuses: list[PluginStatus]) -> Iterator[Metric]:
 
 
 def _tasks(gateway: Gateway) -> Iterator[Metric]:
-    crashes = CounterMetricFamily(PREFIX + "task_crashes", "Background work that crashed.", labels=["task"])
+    crashes = CounterMetricFamily(PREFIX + "task_crashes", "Crashes of background work.", labels=["task"])
     for name in gateway.tasks.names:
         crashes.add_metric([name], gateway.tasks.crashes[name])
-    lost = CounterMetricFamily(PREFIX + "call_records_lost", "Records of calls that could not be kept.")
+    lost = CounterMetricFamily(PREFIX + "call_records_lost", "Call records that were dropped.")
     lost.add_metric([], gateway.calls.lost)
     yield from (crashes, lost)
 
@@ -126,9 +128,7 @@ def _broker(status: BrokerStatus | None) -> Iterator[Metric]:
         return
     joined = GaugeMetricFamily(PREFIX + "broker_joined", "1: this host is joined with others through the broker.")
     joined.add_metric([], int(status.joined))
-    events = CounterMetricFamily(
-        PREFIX + "broker_events", "Events between hosts, by what became of them.", labels=["what"]
-    )
+    events = CounterMetricFamily(PREFIX + "broker_events", "Events between hosts, by outcome.", labels=["what"])
     for what in ("sent", "received", "dropped", "refused"):
         events.add_metric([what], getattr(status, what))
     yield from (joined, events)

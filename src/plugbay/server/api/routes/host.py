@@ -15,11 +15,12 @@ from starlette.responses import Response
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.events.subjects import subject_problem
+from plugbay.host.ports import CallRecord
 from plugbay.host.request import CallResult
 from plugbay.model.errors import CallFailed
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, Listing, Paging, listing
+from plugbay.server.api.models import Answer, Body, Listing, Paging, listing, to_seconds
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
@@ -256,18 +257,21 @@ async def call_host_export(
     """Call an export. The answer contains the outcome, also when the plugin failed."""
     if stream:
         return event_stream(request, _call_events(gateway, body))
+    return _call_out(await _call(gateway, body))
+
+
+async def _call(gateway: Gateway, body: CallIn, on_progress: Any = None) -> CallResult:
     timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
-    return _call_out(await gateway.host.attempt(body.export, body.input, timeout=timeout, context=body.context))
+    return await gateway.host.attempt(
+        body.export, body.input, timeout=timeout, context=body.context, on_progress=on_progress
+    )
 
 
 async def _call_events(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:
-    timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
     ended: list[CallResult] = []
 
-    async def begin(each: Any) -> CallResult:
-        result = await gateway.host.attempt(
-            body.export, body.input, timeout=timeout, context=body.context, on_progress=each
-        )
+    async def begin(on_progress: Any) -> CallResult:
+        result = await _call(gateway, body, on_progress)
         ended.append(result)
         return result
 
@@ -298,8 +302,8 @@ async def list_host_calls(
         plugin=plugin,
         export=export,
         status=status,
-        since=None if since is None else since.timestamp(),
-        until=None if until is None else until.timestamp(),
+        since=to_seconds(since),
+        until=to_seconds(until),
     )
     return listing(part, _call_record_out)
 
@@ -328,16 +332,21 @@ def _call_out(result: CallResult) -> CallOut:
         status=record.status,
         output=result.value() if failure is None else None,
         failure=None if failure is None else failure.to_json(),
-        plugin=PluginRef(id=record.plugin or None, version=record.version or None, contract=record.contract or None),
+        plugin=_plugin_ref(record),
         call_id=record.call_id,
         duration_ms=record.duration_ms,
     )
 
 
+def _plugin_ref(call: CallRecord | StoredCall) -> PluginRef:
+    """The plugin of a call; a call that reached no plugin has none."""
+    return PluginRef(id=call.plugin or None, version=call.version or None, contract=call.contract or None)
+
+
 def _call_record_out(call: StoredCall) -> CallRecordOut:
     return CallRecordOut(
         call_id=call.id,
-        plugin=PluginRef(id=call.plugin or None, version=call.version or None, contract=call.contract or None),
+        plugin=_plugin_ref(call),
         export=call.export,
         started_at=stamp(call.started_at),
         duration_ms=call.duration_ms,

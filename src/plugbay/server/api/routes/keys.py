@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query
 from pydantic import AwareDatetime, Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, shown_once
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, listing
-from plugbay.server.domain.clock import maybe_stamp, stamp
+from plugbay.server.api.models import (
+    Answer,
+    Body,
+    ChosenId,
+    IdFilter,
+    Listing,
+    Name,
+    Paging,
+    PathId,
+    Time,
+    listing,
+    one_of,
+    to_seconds,
+)
 from plugbay.server.domain.principal import ROLES, Role
-from plugbay.store.keys import ApiKey
 
 router = Router(tags=["keys"])
 
@@ -30,11 +38,11 @@ class KeyOut(Answer):
     org_id: str
     project_id: str | None
     name: str
-    role: str = Field(json_schema_extra={"enum": list(ROLES)})
+    role: str = one_of(*ROLES)
     hint: str = Field(description="The last characters of the key.")
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
 
 
 class NewKeyOut(KeyOut):
@@ -45,39 +53,23 @@ class NewKeyOut(KeyOut):
 @shown_once("key")
 async def create_key(body: KeyIn, caller: Caller, gateway: TheGateway) -> NewKeyOut:
     """Create a key. It cannot have more rights than its creator."""
-    expires_at = None if body.expires_at is None else body.expires_at.timestamp()
+    expires_at = to_seconds(body.expires_at)
     made, key = await gateway.keys.create(caller, body.org_id, body.name, body.role, body.project_id, expires_at)
-    return NewKeyOut(**_key_out(made).model_dump(), key=key)
+    return NewKeyOut(**KeyOut.model_validate(made).model_dump(), key=key)
 
 
 @router.get("/v1/api-keys", **needs("admin"))
-async def list_keys(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Annotated[str | None, Query(max_length=64)] = None
-) -> Listing[KeyOut]:
+async def list_keys(caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None) -> Listing[KeyOut]:
     """Keys visible to the caller, including revoked ones."""
-    return listing(await gateway.keys.page(caller, page, org_id), _key_out)
+    return listing(await gateway.keys.page(caller, page, org_id), KeyOut.model_validate)
 
 
 @router.get("/v1/api-keys/{key_id}", **needs("admin"))
 async def get_key(key_id: PathId, caller: Caller, gateway: TheGateway) -> KeyOut:
-    return _key_out(await gateway.keys.get(caller, key_id))
+    return KeyOut.model_validate(await gateway.keys.get(caller, key_id))
 
 
 @router.delete("/v1/api-keys/{key_id}", **needs("admin"))
 async def revoke_key(key_id: PathId, caller: Caller, gateway: TheGateway) -> KeyOut:
     """Revoke a key, permanently."""
-    return _key_out(await gateway.keys.revoke(caller, key_id))
-
-
-def _key_out(key: ApiKey) -> KeyOut:
-    return KeyOut(
-        id=key.id,
-        org_id=key.org_id,
-        project_id=key.project_id,
-        name=key.name,
-        role=key.role,
-        hint=key.hint,
-        created_at=stamp(key.created_at),
-        expires_at=maybe_stamp(key.expires_at),
-        revoked_at=maybe_stamp(key.revoked_at),
-    )
+    return KeyOut.model_validate(await gateway.keys.revoke(caller, key_id))

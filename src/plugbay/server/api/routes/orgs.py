@@ -9,10 +9,7 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, listing
-from plugbay.server.domain.clock import stamp
-from plugbay.store.audit import Entry
-from plugbay.store.orgs import Org, Project
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, Time, listing
 
 router = Router(tags=["orgs"])
 
@@ -32,8 +29,8 @@ class OrgOut(Answer):
     id: str
     name: str
     policy: dict[str, Any]
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class ProjectIn(Body):
@@ -49,13 +46,13 @@ class ProjectOut(Answer):
     id: str
     org_id: str
     name: str
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class AuditOut(Answer):
     id: str
-    at: str
+    at: Time
     org_id: str | None
     project_id: str | None
     actor_kind: str
@@ -70,47 +67,47 @@ class AuditOut(Answer):
 @router.post("/v1/orgs", status_code=201, **needs("admin"))
 async def create_org(body: OrgIn, caller: Caller, gateway: TheGateway) -> OrgOut:
     """Create an org. Only for the operator of all orgs."""
-    return _org_out(await gateway.orgs.create(caller, body.name, body.policy, body.id))
+    return OrgOut.model_validate(await gateway.orgs.create(caller, body.name, body.policy, body.id))
 
 
 @router.get("/v1/orgs", **needs("viewer"))
 async def list_orgs(caller: Caller, gateway: TheGateway, page: Paging) -> Listing[OrgOut]:
     """Orgs visible to the caller."""
-    return listing(await gateway.orgs.page(caller, page), _org_out)
+    return listing(await gateway.orgs.page(caller, page), OrgOut.model_validate)
 
 
 @router.get("/v1/orgs/{org_id}", **needs("viewer"))
 async def get_org(org_id: PathId, caller: Caller, gateway: TheGateway) -> OrgOut:
-    return _org_out(await gateway.orgs.get(caller, org_id))
+    return OrgOut.model_validate(await gateway.orgs.get(caller, org_id))
 
 
 @router.patch("/v1/orgs/{org_id}", **needs("admin"))
 async def update_org(org_id: PathId, body: OrgPatch, caller: Caller, gateway: TheGateway) -> OrgOut:
     """Change the given fields; missing fields and null stay unchanged."""
-    return _org_out(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
+    return OrgOut.model_validate(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
 
 
 @router.post("/v1/orgs/{org_id}/projects", status_code=201, **needs("admin"))
 async def create_project(org_id: PathId, body: ProjectIn, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project_out(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
+    return ProjectOut.model_validate(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
 
 
 @router.get("/v1/orgs/{org_id}/projects", **needs("viewer"))
 async def list_projects(org_id: PathId, caller: Caller, gateway: TheGateway, page: Paging) -> Listing[ProjectOut]:
     """Projects of an org, visible to the caller."""
-    return listing(await gateway.orgs.projects(caller, org_id, page), _project_out)
+    return listing(await gateway.orgs.projects(caller, org_id, page), ProjectOut.model_validate)
 
 
 @router.get("/v1/orgs/{org_id}/projects/{project_id}", **needs("viewer"))
 async def get_project(org_id: PathId, project_id: PathId, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project_out(await gateway.orgs.project(caller, org_id, project_id))
+    return ProjectOut.model_validate(await gateway.orgs.project(caller, org_id, project_id))
 
 
 @router.patch("/v1/orgs/{org_id}/projects/{project_id}", **needs("admin"))
 async def update_project(
     org_id: PathId, project_id: PathId, body: ProjectPatch, caller: Caller, gateway: TheGateway
 ) -> ProjectOut:
-    return _project_out(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
+    return ProjectOut.model_validate(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
 
 
 @router.get("/v1/audit", **needs("admin"))
@@ -122,40 +119,6 @@ async def list_audit(
     action: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[AuditOut]:
     """The audit log: action, actor and request; newest first."""
-    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _audit_out)
-
-
-def _org_out(org: Org) -> OrgOut:
-    return OrgOut(
-        id=org.id,
-        name=org.name,
-        policy=org.policy,
-        created_at=stamp(org.created_at),
-        updated_at=stamp(org.updated_at),
-    )
-
-
-def _project_out(project: Project) -> ProjectOut:
-    return ProjectOut(
-        id=project.id,
-        org_id=project.org_id,
-        name=project.name,
-        created_at=stamp(project.created_at),
-        updated_at=stamp(project.updated_at),
-    )
-
-
-def _audit_out(entry: Entry) -> AuditOut:
-    return AuditOut(
-        id=entry.id,
-        at=stamp(entry.at),
-        org_id=entry.org_id,
-        project_id=entry.project_id,
-        actor_kind=entry.actor_kind,
-        actor_id=entry.actor_id,
-        action=entry.action,
-        subject_kind=entry.subject_kind,
-        subject_id=entry.subject_id,
-        request_id=entry.request_id,
-        details=entry.details,
+    return listing(
+        await gateway.audit.page(caller, page, subject_id=subject_id, action=action), AuditOut.model_validate
     )

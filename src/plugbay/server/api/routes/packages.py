@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
@@ -18,7 +19,7 @@ from plugbay.packages.registry import ARCHIVE_TYPE
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, IdFilter, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, ScopeOut, Status
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid, too_large
@@ -102,7 +103,7 @@ async def upload_package(request: Request, caller: Caller, gateway: TheGateway) 
             archive = await _save_body(request, Path(folder))
             row, new = await gateway.packages.upload(caller, archive, signature)
     else:
-        text = "send a package as application/gzip, or where it is as application/json"
+        text = "send an archive as application/gzip, or its source as application/json"
         raise invalid("request.invalid_content_type", text, "Content-Type")
     return JSONResponse(package_out(row).model_dump(), 201 if new else 200)
 
@@ -111,9 +112,7 @@ def _source(body: bytes) -> str:
     try:
         return SourceIn.model_validate_json(body).source
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(map(str, first["loc"])) or None
-        raise invalid("request.invalid", f"{path or 'the body'}: {first['msg']}", path) from None
+        raise RequestValidationError(error.errors()) from None
 
 
 def _signature(header: str | None) -> bytes | None:
@@ -178,8 +177,6 @@ def package_out(row: PackageRow) -> PackageOut:
 
 exports_router = Router(tags=["exports"])
 
-Filter = Annotated[str | None, Query(max_length=64)]
-
 
 class BoundOut(Answer):
     binding_id: str
@@ -209,7 +206,7 @@ class ExportOut(Answer):
 
 @exports_router.get("/v1/plugin-harnesses", **needs("viewer"))
 async def list_harnesses(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[ExportOut]:
     """Harness exports of available packages."""
     return await _exports(caller, gateway, page, "harness", org_id, project_id)
@@ -217,7 +214,7 @@ async def list_harnesses(
 
 @exports_router.get("/v1/plugin-tools", **needs("viewer"))
 async def list_tools(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[ExportOut]:
     """Tool exports of available packages."""
     return await _exports(caller, gateway, page, "tool", org_id, project_id)
@@ -225,7 +222,7 @@ async def list_tools(
 
 @exports_router.get("/v1/plugin-hooks", **needs("viewer"))
 async def list_hooks(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[ExportOut]:
     """Hook exports of available packages."""
     return await _exports(caller, gateway, page, "hook", org_id, project_id)
@@ -233,7 +230,7 @@ async def list_hooks(
 
 @exports_router.get("/v1/plugin-compactors", **needs("viewer"))
 async def list_compactors(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[ExportOut]:
     """Compactor exports of available packages."""
     return await _exports(caller, gateway, page, "compactor", org_id, project_id)
@@ -242,7 +239,7 @@ async def list_compactors(
 async def _exports(
     caller: Principal, gateway: Gateway, page: Page, kind: str, org_id: str | None, project_id: str | None
 ) -> Listing[ExportOut]:
-    return listing(await gateway.export_catalog.page(caller, kind, page, org_id, project_id), _export_out)
+    return listing(await gateway.packages.exports(caller, kind, page, org_id, project_id), _export_out)
 
 
 def _export_out(item: ListedExport) -> ExportOut:

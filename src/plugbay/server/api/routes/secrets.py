@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Path
 from pydantic import Field, SecretStr
 from starlette.responses import JSONResponse, Response
 
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.principal import Principal
@@ -24,7 +24,6 @@ MAX_VALUE = 64 << 10
 """Characters of a value; a certificate with its chain has a tenth."""
 
 SecretName = Annotated[str, Path(pattern=rf"^{SECRET_NAME}$")]
-Named = Annotated[str | None, Query(max_length=64)]
 
 
 class SecretIn(Body):
@@ -64,7 +63,7 @@ async def put_secret(name: SecretName, body: SecretIn, caller: Caller, gateway: 
 
 @router.get("/v1/secrets", **needs("operator"))
 async def list_secrets(
-    caller: Caller, gateway: TheGateway, page: Paging, org_id: Named = None, project_id: Named = None
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[SecretOut]:
     """Names and versions; no values."""
     return listing(await gateway.secrets.page(caller, page, org_id, project_id), _secret_out)
@@ -72,7 +71,7 @@ async def list_secrets(
 
 @router.delete("/v1/secrets/{name}", status_code=204, **needs("admin"))
 async def delete_secret(
-    name: SecretName, caller: Caller, gateway: TheGateway, org_id: Named = None, project_id: Named = None
+    name: SecretName, caller: Caller, gateway: TheGateway, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Response:
     """Remove a secret; invocations of bindings that need it fail from now on."""
     await gateway.secrets.delete(caller, _scope(caller, org_id, project_id), name)
@@ -89,7 +88,7 @@ async def rotate_key(caller: Caller, gateway: TheGateway) -> RotatedOut:
 def _scope(caller: Principal, org_id: str | None, project_id: str | None) -> SecretScope:
     org = org_id or caller.org_id
     if org is None:
-        raise invalid("request.invalid", "say of which org", "org_id")
+        raise invalid("request.invalid", "an operator of all orgs must name the org", "org_id")
     return SecretScope(org, project_id or caller.project_id)
 
 
