@@ -18,7 +18,7 @@ import msgspec
 from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.host.ports import CallRecord, InvocationRecord
-from plugbay.host.request import CallResult
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.services.llm.openai import OpenAiProvider
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import Failure
@@ -28,14 +28,13 @@ from plugbay.server.domain.clock import Clock, SystemClock
 from plugbay.server.domain.credentials import Credentials
 from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.server.domain.gateway import Conversations, Gateway
-from plugbay.server.domain.invocations import Opened, Work
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.domain.workers import BoundExport, OnProgress
+from plugbay.server.domain.workers import BoundExport
 from plugbay.store.chains import Chain
 from plugbay.store.database import Database
 from plugbay.store.runs import Run
@@ -48,7 +47,7 @@ CALLER = Principal("key", "org_1", "proj_1", role="admin", key_id="key_1")
 STRANGER = Principal("key", "org_2", None, role="admin", key_id="key_2")
 
 T = TypeVar("T")
-Does = Callable[[Work], Awaitable[Any]]
+Does = Callable[[CallRequest], Awaitable[Any]]
 
 _CODEC = MsgspecCodec()
 USAGE = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
@@ -91,7 +90,7 @@ class ScriptedWorkers:
 
     def __init__(self) -> None:
         self.bindings: dict[str, tuple[BoundExport, Does]] = {}
-        self.works: list[Work] = []
+        self.works: list[CallRequest] = []
         self.inactive: set[str] = set()
 
     def bind(self, kind: str, id: str, does: Does, **facts: Any) -> BoundExport:
@@ -109,9 +108,7 @@ class ScriptedWorkers:
         found = self.bindings.get(binding_id)
         return found[0] if found is not None and found[0].kind == kind and org_id == "org_1" else None
 
-    async def do(
-        self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None
-    ) -> CallResult:
+    async def do(self, work: CallRequest) -> CallResult:
         assert work.binding_id is not None
         if work.binding_id in self.inactive:
             raise conflict("binding.not_active", "off")
@@ -124,7 +121,7 @@ class ScriptedWorkers:
         return CallResult(call, output, _CODEC, (_record(work, bound, failure),))
 
 
-def _record(work: Work, bound: BoundExport, failure: Failure | None) -> InvocationRecord:
+def _record(work: CallRequest, bound: BoundExport, failure: Failure | None) -> InvocationRecord:
     return InvocationRecord(
         invocation_id=f"inv_{work.execution_id}_{work.attempt}",
         trace_id=str(work.trace_id),
@@ -134,7 +131,7 @@ def _record(work: Work, bound: BoundExport, failure: Failure | None) -> Invocati
         package_version="1.0.0",
         binding_id=bound.binding_id,
         execution_class="worker",
-        org_id=work.org_id,
+        org_id=str(work.org_id),
         project_id=work.project_id,
         session_id=work.session_id,
         chain_id=work.chain_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,8 @@ class CallRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_execution_id, delivery_id, compaction_id or execution_id of the four kinds.
     """
 
-    name: str
+    name: str = ""
+    """Empty where a gateway finds the export by its `binding_id`."""
     input: Any = None
     """None: an empty object."""
     kind: str = ""
@@ -87,10 +88,12 @@ class CallRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     execution_id: str | None = None
     attempt: int = 1
     """The number of a hook's delivery attempt, from 1."""
-    scopes: tuple[str, ...] | None = None
+    scopes: Collection[str] | None = None
     """Gateway scopes the caller has itself; None: it does not narrow them."""
     binding: ExportBinding | None = None
     """None: as the operator bound the export in plugbay.toml."""
+    binding_id: str | None = None
+    """For a gateway: the binding to use; None: the one that serves the export."""
     on_opened: Callable[[InvocationRecord], None] | None = None
     """Called with the record of each attempt when it is open, before a process is started. Must not raise."""
     stays: bool = False

@@ -61,10 +61,9 @@ class Prepared:
             result = await tx.execute(self._postgresql, values)
             rows = [dict(row) for row in result.mappings()] if result.returns_rows else []
             return Outcome(rows, result.rowcount)
-        from plugbay.store.sqlite import driver_of  # its driver is an extra
-
-        bound = self.bind(values, tx.dialect)
-        return bound.outcome(await driver_of(tx).run_small(bound.text, bound.parameters))
+        bound, connection = self.bind(values, tx.dialect), tx.sync_connection
+        driver: Any = None if connection is None else connection.connection.driver_connection
+        return bound.outcome(await driver.run_small(bound.text, bound.parameters))
 
     def bind(self, values: Mapping[str, Any], dialect: Dialect) -> Bound:
         """The statement for SQLite, with a value for each parameter."""

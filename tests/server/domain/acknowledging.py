@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from plugbay.server.domain.invocations import Work
+from plugbay.host.request import CallRequest
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.failures import StoreUnavailable
 from tests.support.gateways import gateway_at, make_org
@@ -25,7 +25,7 @@ async def main(url: str, folder: Path) -> None:
         await make_org(gateway)
         exports = [export("t", execution_class="worker", max_concurrency=64)]
         binding = await bind(gateway, await Publisher(folder, folder).bring(gateway, exports=exports))
-        work = Work(org_id="org_1", project_id="proj_1", binding_id=binding.id, input={})
+        work = CallRequest(org_id="org_1", project_id="proj_1", binding_id=binding.id, input={})
 
         async def ask() -> None:
             while True:

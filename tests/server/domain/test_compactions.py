@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.errors import GatewayError, conflict
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.sessions import text_block
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
@@ -28,7 +28,7 @@ POLICY = {"retain_system": True, "retain_open_tasks": True}
 SEED = [{"kind": "input", "content": [{"type": "text", "text": "in short"}], "lineage": ["blk_1"]}]
 
 
-async def shorten(work: Work) -> Any:
+async def shorten(work: CallRequest) -> Any:
     return {"seed_blocks": SEED, "summary": {"text": "short"}, "diagnostics": {"input_tokens_estimate": 9}}
 
 
@@ -125,7 +125,7 @@ def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: s
             KeyError("a bug"),
         ]
 
-        async def fails(work: Work) -> Any:
+        async def fails(work: CallRequest) -> Any:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -152,7 +152,7 @@ def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: s
 @requirement("vai:control-compaction-restart")
 def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def hangs(work: Work) -> Any:
+        async def hangs(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(database_url, workers=compactor(hangs)) as talk:
@@ -180,7 +180,7 @@ def test_a_chain_may_grow_while_it_is_compacted(run: Run, sqlite_url: str) -> No
     async def story() -> None:
         go_on = asyncio.Event()
 
-        async def slowly(work: Work) -> Any:
+        async def slowly(work: CallRequest) -> Any:
             await go_on.wait()
             return await shorten(work)
 

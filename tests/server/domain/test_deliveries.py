@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain import background
 from plugbay.server.domain import deliveries as module
@@ -23,7 +24,6 @@ from plugbay.server.domain.deliveries import (
     retry_pause,
 )
 from plugbay.server.domain.errors import GatewayError, conflict
-from plugbay.server.domain.invocations import Work
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
 from plugbay.store.deliveries import Attempt, Delivery
@@ -38,7 +38,7 @@ from tests.support.requirements import requirement
 
 
 def hook(answer: Any) -> ScriptedWorkers:
-    async def answers(work: Work) -> Any:
+    async def answers(work: CallRequest) -> Any:
         return answer
 
     workers = ScriptedWorkers()
@@ -238,9 +238,9 @@ class Hook:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = answers
-        self.works: list[Work] = []
+        self.works: list[CallRequest] = []
 
-    async def __call__(self, work: Work) -> Any:
+    async def __call__(self, work: CallRequest) -> Any:
         self.works.append(work)
         answer = self.answers[min(len(self.works), len(self.answers)) - 1]
         if isinstance(answer, Exception):
@@ -399,7 +399,7 @@ def test_a_delivery_that_cannot_start_is_retried(run: Run, sqlite_url: str) -> N
 @requirement("vai:control-delivery-survives")
 def test_the_next_gateway_delivers_for_a_killed_one(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def dies(work: Work) -> Any:
+        async def dies(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         stuck, clock = ScriptedWorkers(), TurnedClock()
@@ -426,7 +426,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
     async def story() -> None:
         go_on, clock = asyncio.Event(), TurnedClock()
 
-        async def late(work: Work) -> Any:
+        async def late(work: CallRequest) -> Any:
             await go_on.wait()
             return {"status": "ack"}
 
@@ -453,7 +453,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
 
 def test_a_running_delivery_keeps_its_lease(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def long(work: Work) -> Any:
+        async def long(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         workers = ScriptedWorkers()
@@ -472,7 +472,7 @@ def test_a_running_delivery_keeps_its_lease(run: Run, sqlite_url: str) -> None:
 
 def test_a_stopped_gateway_releases_its_leases(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def long(work: Work) -> Any:
+        async def long(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         workers = ScriptedWorkers()
@@ -546,7 +546,7 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "MAX_INTERRUPTIONS", 9)
 
-    async def dies(work: Work) -> Any:
+    async def dies(work: CallRequest) -> Any:
         await asyncio.Event().wait()
 
     async def story() -> None:
@@ -615,7 +615,7 @@ def test_a_running_delivery_is_not_repeated_when_the_clock_is_set(run: Run, data
     async def story() -> None:
         go_on, clock = asyncio.Event(), TurnedClock()
 
-        async def slow(work: Work) -> Any:
+        async def slow(work: CallRequest) -> Any:
             await go_on.wait()
             return {"status": "ack"}
 

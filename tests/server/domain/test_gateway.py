@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from plugbay.host.host import Host
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain import deliveries
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.invocations import Work
+from plugbay.server.domain.policy import Reach
 from plugbay.server.domain.principal import OPERATOR
-from plugbay.server.domain.runner import Reach
 from plugbay.store.pages import Page
 from tests.support.conversing import CALLER, ScriptedWorkers, conversing, settled, stuck
 from tests.support.gateways import code_of, gateway_at
@@ -94,7 +94,7 @@ def test_new_and_replayed_deliveries_wake_the_dispatcher(
     monkeypatch.setattr(deliveries, "LONGEST_WAIT", 3600.0)
     answers: list[Any] = [Failure(Code.PLUGIN_ERROR, "no", origin=Origin.PLUGIN), {"status": "ack"}]
 
-    async def hook(work: Work) -> Any:
+    async def hook(work: CallRequest) -> Any:
         return answers.pop(0)
 
     async def story() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from plugbay.host.ports import ResumeState
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.errors import GatewayError, conflict
 from plugbay.server.domain.harnesses import HarnessRequest
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store import checkpoints
 from plugbay.store.harnesses import HarnessExecution
@@ -26,7 +26,7 @@ POLICY = {"max_depth": 4, "max_child_runs": 2, "allow_compaction": True}
 DONE = {"summary": {"text": "all is well"}, "artifacts": [{"path": "a"}], "checkpoint": {"kind": "c", "data": {}}}
 
 
-async def succeeds(work: Work) -> Any:
+async def succeeds(work: CallRequest) -> Any:
     return DONE
 
 
@@ -98,7 +98,7 @@ def test_without_a_chain_it_gets_one(run: Run, sqlite_url: str) -> None:
 @requirement("vai:control-harness-cancel")
 def test_a_harness_can_be_cancelled(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        async def works_on(work: Work) -> Any:
+        async def works_on(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(sqlite_url, workers=harness(works_on)) as talk:
@@ -124,7 +124,7 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
     async def story() -> None:
         answers: list[Any] = [Failure(Code.CRASHED, "gone", retryable=True), DONE]
 
-        async def crashes_once(work: Work) -> Any:
+        async def crashes_once(work: CallRequest) -> Any:
             return answers.pop(0)
 
         async with conversing(database_url, workers=harness(crashes_once)) as talk:
@@ -150,7 +150,7 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
 @requirement("vai:control-harness-restart")
 def test_a_harness_that_was_at_work_when_its_gateway_died_waits_to_be_resumed(run: Run, database_url: str) -> None:
     async def story() -> None:
-        async def works_on(work: Work) -> Any:
+        async def works_on(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         async with conversing(database_url, workers=harness(works_on)) as talk:
@@ -171,7 +171,7 @@ def test_an_execution_that_cannot_start_fails(run: Run, sqlite_url: str) -> None
     async def story() -> None:
         answers: list[Exception] = [conflict("binding.secret_not_found", "no key"), KeyError("a bug")]
 
-        async def refuses(work: Work) -> Any:
+        async def refuses(work: CallRequest) -> Any:
             raise answers.pop(0)
 
         async with conversing(sqlite_url, workers=harness(refuses)) as talk:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from plugbay.host.ports import InvocationRecord, ResumeState
+from plugbay.host.request import CallRequest
 from plugbay.server.domain import invocations
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
@@ -29,7 +30,6 @@ from plugbay.server.domain.invocations import (
     InvocationEvent,
     InvocationEvents,
     SqlCheckpoints,
-    Work,
 )
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretScope
@@ -84,8 +84,8 @@ async def plugged(
         yield gateway, await publisher.bring(gateway, body, exports, schemas={"config": SCHEMA}), publisher
 
 
-def work(**fields: Any) -> Work:
-    return Work(**{"org_id": "org_1", "project_id": "proj_1", "input": {}, "export": "t", **fields})
+def work(**fields: Any) -> CallRequest:
+    return CallRequest(**{"org_id": "org_1", "project_id": "proj_1", "input": {}, "name": "t", **fields})
 
 
 async def the_record(gateway: Gateway) -> InvocationRecord:
@@ -152,7 +152,7 @@ def test_what_is_changed_counts_for_the_next_invocation_and_not_for_the_one_that
             binding = await bind(gateway, package, secrets=KEY, config={"n": 1})
             asked = asyncio.Event()
             running = asyncio.ensure_future(
-                gateway.invocations.invoke(work(input={"wait": True}), lambda event: asked.set())
+                gateway.invocations.invoke(work(input={"wait": True}, on_progress=lambda event: asked.set()))
             )
             await asked.wait()
             await gateway.bindings.change(OPERATOR, binding.id, {"config": {"n": 2}, "package_version": "2.0.0"})
@@ -179,7 +179,7 @@ def test_disabling_a_binding_cancels_what_runs_under_it_and_ends_its_tokens(
         async with plugged(database_url, tmp_path, WAITS) as (gateway, package, _):
             binding = await bind(gateway, package, secrets=KEY)
             heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            running = asyncio.ensure_future(gateway.invocations.invoke(work(), heard.set_result))
+            running = asyncio.ensure_future(gateway.invocations.invoke(work(on_progress=heard.set_result)))
             assert (await heard)["token"] == "***"  # nobody is told, not even who asked
             await gateway.bindings.change(OPERATOR, binding.id, {"status": "disabled"})
             result = await running
@@ -288,10 +288,10 @@ def test_what_cannot_be_begun_says_why(sqlite_url: str, tmp_path: Path, run: Run
             binding = await bind(gateway, package, secrets=KEY)
             await bind(gateway, other, "strict")
             with pytest.raises(GatewayError) as caught:
-                await gateway.invocations.begin(work(export="strict"))
+                await gateway.invocations.begin(work(name="strict"))
             assert (caught.value.status, caught.value.code) == (422, "invocation.invalid_input")
             with pytest.raises(GatewayError) as caught:
-                await gateway.invocations.begin(work(export="none"))
+                await gateway.invocations.begin(work(name="none"))
             assert caught.value.code == "binding.not_found"
             for wrong in ({"org_id": "org_2"}, {"project_id": "proj_2"}):
                 with pytest.raises(GatewayError) as caught:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.request import CallRequest
 from plugbay.packages.installer import verify
 from plugbay.packages.package import read_folder
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.marketplace import CARDS, Artifact
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
@@ -59,7 +59,7 @@ def test_thread_weave_is_installed_signed_and_really_compacts(sqlite_url: str, t
                 "target": {"max_input_tokens": 700},
                 "policy": {"retain_system": True},
             }
-            work = Work(org_id="org_1", project_id="proj_1", input=request, export="thread_weave")
+            work = CallRequest("thread_weave", request, org_id="org_1", project_id="proj_1")
             result = (await gateway.invocations.invoke(work)).value_or_raise()
             seed = result["seed_blocks"]
             assert result["token_estimate"] <= 700 and seed[0] == BLOCKS[0] and BLOCKS[3] in seed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.run_loop import (
     FEED_DEPTH,
     LAGGED,
@@ -98,7 +98,7 @@ def test_usage_of_all_turns_is_added_up(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             return result_of("42")
 
         workers.bind("tool", "t", tool)
@@ -174,11 +174,11 @@ def test_results_are_in_the_order_of_the_calls(run: Run, database_url: str) -> N
     async def story() -> None:
         workers, fast_is_done = ScriptedWorkers(), asyncio.Event()
 
-        async def slow(work: Work) -> Any:
+        async def slow(work: CallRequest) -> Any:
             await fast_is_done.wait()
             return result_of("slow is done")
 
-        async def fast(work: Work) -> Any:
+        async def fast(work: CallRequest) -> Any:
             fast_is_done.set()
             return result_of("fast is done")
 
@@ -215,7 +215,7 @@ def test_no_call_is_in_the_chain_before_its_result(run: Run, sqlite_url: str) ->
     async def story() -> None:
         workers, go_on = ScriptedWorkers(), asyncio.Event()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             await go_on.wait()
             return result_of("done")
 
@@ -240,7 +240,7 @@ def test_a_cancelled_batch_leaves_no_call_behind(run: Run, sqlite_url: str) -> N
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             await asyncio.Event().wait()
 
         workers.bind("tool", "t", tool)
@@ -263,14 +263,14 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def failing(work: Work) -> Any:
+        async def failing(work: CallRequest) -> Any:
             said = "the password is hunter22"
             return Failure(Code.PLUGIN_ERROR, said, origin=Origin.PLUGIN, detail={"plugin_code": "jira.down"})
 
-        async def picky(work: Work) -> Any:
+        async def picky(work: CallRequest) -> Any:
             return Failure(Code.INVALID_INPUT, "the input does not fit: city is missing")
 
-        async def erring(work: Work) -> Any:
+        async def erring(work: CallRequest) -> Any:
             return result_of("no such issue", is_error=True)
 
         for name, does in (("failing", failing), ("picky", picky), ("erring", erring), ("gone", erring)):
@@ -301,7 +301,7 @@ def test_a_run_stops_when_the_outcome_of_a_tool_is_unknown(run: Run, sqlite_url:
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def lost(work: Work) -> Any:
+        async def lost(work: CallRequest) -> Any:
             return Failure(Code.CRASHED, "it is gone", detail={"execution_outcome": "unknown"})
 
         workers.bind("tool", "pay", lost, effect_class="non_idempotent_write")
@@ -322,7 +322,7 @@ def test_a_run_stops_at_its_limits_with_nothing_dangling(run: Run, sqlite_url: s
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             return result_of("more")
 
         workers.bind("tool", "t", tool)
@@ -346,7 +346,7 @@ def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -
 
         workers = ScriptedWorkers()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             return result_of("no")
 
         workers.bind("tool", "t", tool)
@@ -364,7 +364,7 @@ def test_a_result_that_is_too_large_is_an_error(run: Run, sqlite_url: str) -> No
     async def story() -> None:
         workers = ScriptedWorkers()
 
-        async def tool(work: Work) -> Any:
+        async def tool(work: CallRequest) -> Any:
             return result_of("x" * (5 << 20))
 
         workers.bind("tool", "t", tool)

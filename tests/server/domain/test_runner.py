@@ -13,7 +13,8 @@ from plugbay.host.discovery.folders import inspect
 from plugbay.model.spec import Access
 from plugbay.server.domain import runner as runners
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.runner import IDLE_SECONDS, Reach, _host_config, _narrow_network
+from plugbay.server.domain.policy import Reach
+from plugbay.server.domain.runner import IDLE_SECONDS, _host_config, _narrow_network
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run

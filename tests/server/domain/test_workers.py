@@ -12,12 +12,12 @@ import pytest
 
 from plugbay.host.config import config
 from plugbay.host.host import Host
+from plugbay.host.request import CallRequest
 from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.credentials import LIMITS, Credentials
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import HarnessRequest
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.sessions import text_block
@@ -296,7 +296,9 @@ def test_only_active_bindings_of_the_kind_and_scope_are_bound(run: Run, sqlite_u
             await gateway.bindings.change(OPERATOR, tool, {"status": "disabled"})
             assert await workers.bound("tool", "org_1", "proj_1", tool) is None
             for binding_id in (tool, "bind_9"):
-                work = Work("org_1", {"city": "x"}, "proj_1", binding_id, kind="tool")
+                work = CallRequest(
+                    "", {"city": "x"}, "tool", org_id="org_1", project_id="proj_1", binding_id=binding_id
+                )
                 with pytest.raises(GatewayError) as refused:
                     await workers.do(work)
                 assert is_inactive(refused.value)
@@ -308,13 +310,13 @@ HELLO = [text_block("input", "hello")]
 
 
 def plugins() -> ScriptedWorkers:
-    async def tool(work: Work) -> Any:
+    async def tool(work: CallRequest) -> Any:
         return result_of("42")
 
-    async def hook(work: Work) -> Any:
+    async def hook(work: CallRequest) -> Any:
         return {"status": "ack"}
 
-    async def harness(work: Work) -> Any:
+    async def harness(work: CallRequest) -> Any:
         return {"summary": {"text": "done"}, "artifacts": []}
 
     workers = ScriptedWorkers()

@@ -7,7 +7,7 @@ by id, by a caller that goes away and by a host that stops. One attempt is in `a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class Invocations:
             new_id,
         )
         self._pending: dict[asyncio.Task[CallFinished | Failure], PendingRequest] = {}
-        self._terms: dict[tuple[int, Policy, tuple[str, ...] | None], tuple[Plan, Terms]] = {}
+        self._terms: dict[tuple[int, Policy, frozenset[str] | None], tuple[Plan, Terms]] = {}
         self._stopping = False
 
     @property
@@ -191,9 +191,9 @@ class Invocations:
                     await asyncio.wait({task})
             raise
 
-    def _terms_of(self, plan: Plan, policy: Policy, scopes: tuple[str, ...] | None) -> Terms:
+    def _terms_of(self, plan: Plan, policy: Policy, scopes: Collection[str] | None) -> Terms:
         """The terms of an invocation, computed once for each plan, policy and scopes."""
-        key = (id(plan), policy, scopes)
+        key = (id(plan), policy, None if scopes is None else frozenset(scopes))
         known = self._terms.get(key)
         if known is None or known[0] is not plan:
             if len(self._terms) >= MAX_KEPT_TERMS:

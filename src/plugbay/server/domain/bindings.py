@@ -22,6 +22,7 @@ import msgspec
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
+from plugbay.host.request import ExportBinding
 from plugbay.model.spec import Export
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
@@ -31,6 +32,7 @@ from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages
 from plugbay.server.domain.policy import (
     Policy,
+    Reach,
     effective_permissions,
     find_widened,
     intersect_policies,
@@ -295,6 +297,10 @@ class ResolvedBinding:
     package: PackageRow
     export: Export
     policy: Policy
+    binding: ExportBinding
+    """For the host, without secrets."""
+    reach: Reach
+    """The hosts that the plugin may reach."""
 
 
 class Bindings:
@@ -483,7 +489,8 @@ class Bindings:
         )  # checked at creation, and packages never change
         least = Policy(execution_class=least_execution_class(package))
         policy = intersect_policies(parse_policy(org.policy), parse_policy(row.policy), least)
-        return ResolvedBinding(row, package, export, policy)
+        binding = ExportBinding(row.id, row.config, {}, policy.for_host(), row.org_id, row.project_id)
+        return ResolvedBinding(row, package, export, policy, binding, policy.reach())
 
     async def select(
         self, org_id: str, project_id: str | None, export: str, key: str, kind: str | None = None

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from plugbay.host.request import CallRequest
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import BackgroundJobs, retry_until_stored
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
 from plugbay.server.domain.errors import conflict, denied, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.sessions import (
@@ -220,7 +220,7 @@ class Compactions:
             "target": compaction.target,
             "policy": compaction.policy,
         }
-        return await perform(self._workers, _work(compaction, request))
+        return await perform(self._workers, _call_request(compaction, request))
 
     async def _finish(self, compaction: Compaction, outcome: WorkOutcome) -> None:
         """Commit the new chain, the end and the event together."""
@@ -266,8 +266,8 @@ class Compactions:
         )
 
 
-def _work(compaction: Compaction, request: dict[str, Any]) -> Work:
-    return Work(
+def _call_request(compaction: Compaction, request: dict[str, Any]) -> CallRequest:
+    return CallRequest(
         binding_id=compaction.binding_id,
         kind="compactor",
         input=request,

@@ -16,14 +16,13 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.request import CallResult
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Poller, retry_until_stored
 from plugbay.server.domain.clock import Clock, stamp
 from plugbay.server.domain.errors import GatewayError, conflict, not_found
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
@@ -368,7 +367,7 @@ class Dispatcher:
     async def _attempt(self, delivery: Delivery, event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
         """New values of the delivery, and of this attempt."""
         try:
-            result = await self._workers.do(_work(delivery, event))
+            result = await self._workers.do(_call_request(delivery, event))
         except GatewayError as refused:
             return self._not_started(delivery, refused)
         return self._after_result(delivery, result)
@@ -416,8 +415,8 @@ class Dispatcher:
             )
 
 
-def _work(delivery: Delivery, event: Event) -> Work:
-    return Work(
+def _call_request(delivery: Delivery, event: Event) -> CallRequest:
+    return CallRequest(
         binding_id=delivery.binding_id,
         kind="hook",
         input=hook_input(event),

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import CallRequest
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import USER, BackgroundJobs, retry_until_stored, settle
@@ -21,7 +24,6 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
 from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
-from plugbay.server.domain.invocations import Opened, Work
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.sessions import Chains, Sessions
@@ -226,17 +228,17 @@ class Harnesses:
             if watch is not None:
                 settle(watch.began, record)
 
-        work = _work(execution, request)
-        self._jobs.launch(execution.id, lambda: self._perform(execution, work, opened), finish)
+        call = msgspec.structs.replace(_call_request(execution, request), on_opened=opened)
+        self._jobs.launch(execution.id, lambda: self._perform(execution, call), finish)
 
-    async def _perform(self, execution: HarnessExecution, work: Work, opened: Opened) -> WorkOutcome:
+    async def _perform(self, execution: HarnessExecution, request: CallRequest) -> WorkOutcome:
         async def begin() -> bool:
             async with self._database.transaction() as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
 
         if not await retry_until_stored(begin):
             return _cut_off(USER)
-        return await perform(self._workers, work, opened)
+        return await perform(self._workers, request)
 
     async def _finish(self, execution: HarnessExecution, outcome: WorkOutcome) -> None:
         value = outcome.value or {}
@@ -257,7 +259,7 @@ class Harnesses:
         )
 
 
-def _work(execution: HarnessExecution, request: HarnessRequest | None) -> Work:
+def _call_request(execution: HarnessExecution, request: HarnessRequest | None) -> CallRequest:
     body: dict[str, Any] = {
         "mode": execution.mode,
         "target": {
@@ -269,7 +271,7 @@ def _work(execution: HarnessExecution, request: HarnessRequest | None) -> Work:
     }
     # The trigger is stored with the checkpoints; a resume uses that one.
     started = {} if execution.mode == RESUME else {"trigger": execution.trigger}
-    return Work(
+    return CallRequest(
         binding_id=execution.binding_id,
         kind="harness",
         input={**body, **started},

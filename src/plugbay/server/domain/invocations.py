@@ -1,6 +1,6 @@
 """`Invocations`: work of bound exports, from selecting the binding to the final record; and live events of them.
 
-    result = await gateway.invocations.invoke(Work(org_id="org_1", export="jira_search", input={"query": "tea"}))
+    result = await gateway.invocations.invoke(CallRequest("jira_search", {"query": "tea"}, org_id="org_1"))
 
 Binding, package, config, secrets and policy are fixed when an invocation starts; later changes affect later ones.
 Disabling a binding cancels its running invocations. `SqlInvocationLog` writes a row before anything starts and closes
@@ -14,15 +14,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import msgspec
 
 from plugbay.host.invocations.attempt import USER
-from plugbay.host.invocations.context import NO_ACCESS
 from plugbay.host.ports import InvocationRecord, ResumeState
-from plugbay.host.request import CallResult, ExportBinding
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.background import Tasks, settle
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
@@ -30,7 +29,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.runner import Reach, Runner
+from plugbay.server.domain.runner import Runner
 from plugbay.server.domain.secrets import Secrets
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import invocations as rows
@@ -243,61 +242,15 @@ class SqlCheckpoints:
 
 BINDING_DISABLED = "binding_disabled"
 
-Opened = Callable[[InvocationRecord], None]
-"""Called for each attempt once its record is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """An invocation to run, by one binding or by the binding that serves an export."""
-
-    org_id: str
-    input: Any
-    project_id: str | None = None
-    binding_id: str | None = None
-    export: str | None = None
-    """`jira_search`, or `acme/devkit/jira_search`."""
-    kind: str | None = None
-    session_id: str | None = None
-    chain_id: str | None = None
-    run_id: str | None = None
-    trace_id: str | None = None
-    execution_id: str | None = None
-    attempt: int = 1
-    timeout: float | None = None
-    """Seconds."""
-    scopes: frozenset[str] | None = None
-    """Gateway scopes the caller has itself; None: all."""
-
-    @property
-    def key(self) -> str:
-        """The key that selects a rollout share."""
-        return stable_key(self.session_id, self.chain_id, self.run_id, self.execution_id, self.trace_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Binding, package, config, secrets and policy of an invocation, fixed at its start."""
-
-    bound: ResolvedBinding
-    binding: ExportBinding
-
-    @property
-    def reach(self) -> Reach:
-        """The network reach of the plugin."""
-        policy = self.bound.policy
-        if policy.network == NO_ACCESS:
-            return Reach(())
-        domains = policy.egress_domains
-        return Reach(None if domains is None else tuple(sorted(domains)))
-
 
 class RunningInvocation:
     """An invocation in progress."""
 
     __slots__ = ("_on_opened", "_runner", "binding_id", "reason", "record")
 
-    def __init__(self, runner: Runner, binding_id: str, on_opened: Opened | None = None) -> None:
+    def __init__(
+        self, runner: Runner, binding_id: str, on_opened: Callable[[InvocationRecord], None] | None = None
+    ) -> None:
         """`on_opened` is called for each attempt."""
         self._runner = runner
         self._on_opened = on_opened
@@ -363,34 +316,53 @@ class Invocations:
 
     # Running.
 
-    async def invoke(
-        self, work: Work, on_progress: Callable[[Any], None] | None = None, opened: Opened | None = None
-    ) -> CallResult:
+    async def invoke(self, request: CallRequest) -> CallResult:
         """Run an invocation; raises `GatewayError` if it cannot be started.
 
-        Cancelled, it calls the work off and ends when that has ended: its token is dead then, and its process gone.
+        Cancelled, it cancels the invocation and ends when that has ended: its token is revoked then, and its process
+        gone.
         """
-        binding_id = await self.binding_of(work)
-        running = RunningInvocation(self._runner, binding_id, opened)
+        binding_id = request.binding_id or await self.select_binding(request)
+        running = RunningInvocation(self._runner, binding_id, request.on_opened)
         self._running.add(running)
         try:
             # Only now: a binding disabled from here on finds this invocation in `_running` and cancels it.
-            snapshot = await self._snapshot(work, binding_id)
-            return await self._run(work, snapshot, running, on_progress)
+            bound = await self._bound(request, binding_id)
+            binding = bound.binding
+            if bound.row.secrets:
+                binding = replace(binding, secrets=await self._read_secrets(bound.row))
+
+            def on_progress(event: Any) -> None:
+                self._events.publish(InvocationEvent(EVENT, running.record, event))
+                if request.on_progress is not None:
+                    request.on_progress(event)
+
+            bound_request = msgspec.structs.replace(
+                request,
+                name=bound.export.name,
+                kind="",
+                binding=binding,
+                on_progress=on_progress,
+                on_opened=running.opened,
+                stays=True,
+            )
+            async with self._runner.host(bound.package, bound.reach) as host:
+                return await host.run(bound_request)
         finally:
             self._running.discard(running)
 
-    async def begin(self, work: Work) -> InvocationRecord:
+    async def begin(self, request: CallRequest) -> InvocationRecord:
         """Run an invocation in the background; returns its first record."""
         began: asyncio.Future[InvocationRecord] = asyncio.get_running_loop().create_future()
-        task = asyncio.get_running_loop().create_task(self._run_detached(work, began))
+        task = asyncio.get_running_loop().create_task(self._run_detached(request, began))
         self._detached.add(task)
         task.add_done_callback(self._detached.discard)
         return await asyncio.shield(began)
 
-    async def _run_detached(self, work: Work, began: asyncio.Future[InvocationRecord]) -> None:
+    async def _run_detached(self, request: CallRequest, began: asyncio.Future[InvocationRecord]) -> None:
+        request = msgspec.structs.replace(request, on_opened=lambda record: settle(began, record))
         try:
-            result = await self.invoke(work, opened=lambda record: settle(began, record))
+            result = await self.invoke(request)
         except Exception as error:
             if began.done():
                 raise
@@ -411,26 +383,27 @@ class Invocations:
             if running.binding_id == binding_id:
                 running.cancel(BINDING_DISABLED)
 
-    async def binding_of(self, work: Work) -> str:
-        """The named binding, or the one that serves the export; raises `not_found`."""
-        if work.binding_id is not None:
-            return work.binding_id
-        export = work.export or ""
-        found = await self._bindings.select(work.org_id, work.project_id, export, work.key, work.kind)
+    async def select_binding(self, request: CallRequest) -> str:
+        """The id of the binding that serves the export of a request; raises `not_found`."""
+        ids = (request.session_id, request.chain_id, request.run_id, request.execution_id, request.trace_id)
+        found = await self._bindings.select(
+            str(request.org_id), request.project_id, request.name, stable_key(*ids), request.kind or None
+        )
         if found is None:
-            raise not_found("binding", export)
+            raise not_found("binding", request.name)
         return found.id
 
-    async def _snapshot(self, work: Work, binding_id: str) -> Snapshot:
+    async def _bound(self, request: CallRequest, binding_id: str) -> ResolvedBinding:
         bound = await self._bindings.bound(binding_id)
-        if bound is None or bound.row.org_id != work.org_id or bound.row.project_id not in (None, work.project_id):
+        if (
+            bound is None
+            or bound.row.org_id != request.org_id
+            or bound.row.project_id not in (None, request.project_id)
+        ):
             raise not_found("binding", binding_id)
-        row = bound.row
-        if row.status != ACTIVE:
-            raise conflict("binding.not_active", f"the binding {binding_id} is {row.status}")
-        secrets = await self._read_secrets(row) if row.secrets else {}
-        binding = ExportBinding(row.id, row.config, secrets, bound.policy.for_host(), row.org_id, row.project_id)
-        return Snapshot(bound, binding)
+        if bound.row.status != ACTIVE:
+            raise conflict("binding.not_active", f"the binding {binding_id} is {bound.row.status}")
+        return bound
 
     async def _read_secrets(self, row: BindingRow) -> dict[str, str]:
         """Not cached: secrets stay in memory only while they are needed."""
@@ -441,34 +414,6 @@ class Invocations:
             text = f"the binding {row.id} needs secrets that are not there: {', '.join(gone)}"
             raise conflict("binding.secret_not_found", text, slots=gone)
         return values
-
-    async def _run(
-        self, work: Work, snapshot: Snapshot, running: RunningInvocation, on_progress: Callable[[Any], None] | None
-    ) -> CallResult:
-        def publish(event: Any) -> None:
-            self._events.publish(InvocationEvent(EVENT, running.record, event))
-            if on_progress is not None:
-                on_progress(event)
-
-        async with self._runner.host(snapshot.bound.package, snapshot.reach) as host:
-            return await host.invoke(
-                snapshot.bound.export.name,
-                work.input,
-                timeout=work.timeout,
-                on_progress=publish,
-                org_id=work.org_id,
-                project_id=work.project_id,
-                session_id=work.session_id,
-                chain_id=work.chain_id,
-                run_id=work.run_id,
-                trace_id=work.trace_id,
-                execution_id=work.execution_id,
-                attempt=work.attempt,
-                scopes=None if work.scopes is None else tuple(sorted(work.scopes)),
-                binding=snapshot.binding,
-                on_opened=running.opened,
-                stays=True,
-            )
 
     # Reading.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -53,6 +53,12 @@ class PolicyDocument(BaseModel):
     max_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
 
 
+class Reach(NamedTuple):
+    """Network hosts a plugin may reach: None is all, empty is none."""
+
+    domains: tuple[str, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Restrictions; None: unrestricted."""
@@ -63,6 +69,12 @@ class Policy:
     gateway_api_scopes: frozenset[str] | None = None
     execution_class: str | None = None
     max_concurrency: int | None = None
+
+    def reach(self) -> Reach:
+        """The network hosts that it leaves."""
+        if self.network == NO_ACCESS:
+            return Reach(())
+        return Reach(None if self.egress_domains is None else tuple(sorted(self.egress_domains)))
 
     def for_host(self) -> HostPolicy:
         """The part the host enforces; the sandbox enforces the rest."""

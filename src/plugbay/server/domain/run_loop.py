@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
+from plugbay.host.request import CallRequest
 from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usage
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import CallFailed, Code, Failure, Outcome
@@ -23,7 +24,6 @@ from plugbay.server.domain.background import retry_until_stored
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.invocations import Work
 from plugbay.server.domain.sessions import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_block, text_of
 from plugbay.server.domain.workers import Workers, error_code
 from plugbay.store import chains as chain_rows
@@ -278,7 +278,7 @@ class RunTools:
         if not isinstance(call.arguments, Mapping):
             return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
         feeds.publish(run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
-        work = Work(
+        request = CallRequest(
             binding_id=tool.binding_id,
             kind="tool",
             input=call.arguments,
@@ -291,13 +291,12 @@ class RunTools:
             run_id=run.id,
             timeout=seconds,
             scopes=self._scopes,
+            on_progress=lambda event: feeds.publish(
+                run.id, "tool.progress", tool_execution_id=execution.id, event=event
+            ),
         )
-
-        def on_progress(event: Any) -> None:
-            feeds.publish(run.id, "tool.progress", tool_execution_id=execution.id, event=event)
-
         try:
-            result = await self._services.workers.do(work, on_progress)
+            result = await self._services.workers.do(request)
         except GatewayError as refused:
             return _refused_call(refused.code, f"The tool {call.name} is not available.")
         if result.failure is not None:

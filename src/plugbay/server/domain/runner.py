@@ -28,6 +28,7 @@ from plugbay.model.spec import Access, PluginSpec
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import unavailable
 from plugbay.server.domain.packages import Packages
+from plugbay.server.domain.policy import Reach
 from plugbay.store.packages import PackageRow
 
 if TYPE_CHECKING:
@@ -46,12 +47,6 @@ NETWORK = "network"
 PORTS = {"http": 80, "https": 443}
 
 LOOPBACK = "127.0.0.1"
-
-
-class Reach(NamedTuple):
-    """Network hosts a plugin may reach: None is all, empty is none."""
-
-    domains: tuple[str, ...] | None = None
 
 
 class Key(NamedTuple):

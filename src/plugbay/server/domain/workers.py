@@ -8,22 +8,20 @@ terminates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from plugbay.host.request import CallResult
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.background import INTERNAL
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
 from plugbay.server.domain.errors import GatewayError, unavailable
-from plugbay.server.domain.invocations import Invocations, Opened, Work
+from plugbay.server.domain.invocations import Invocations
 from plugbay.server.domain.principal import Principal
 from plugbay.store import compactions, deliveries, events, harnesses, runs
 from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
-
-OnProgress = Callable[[Any], None]
 
 INVALID_SEED = "compactor.invalid_seed"
 """The error code of a compactor whose output the host refused."""
@@ -56,7 +54,7 @@ class Workers(Protocol):
         """An active binding of this kind at this scope; None if there is none."""
         ...
 
-    async def do(self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None) -> CallResult:
+    async def do(self, request: CallRequest) -> CallResult:
         """Run an invocation; raises `GatewayError` if it was not started.
 
         When cancelled, returns only after the invocation has ended.
@@ -87,10 +85,10 @@ class WorkOutcome:
     refused: GatewayError | None = None
 
 
-async def perform(workers: Workers, work: Work, opened: Opened | None = None) -> WorkOutcome:
+async def perform(workers: Workers, request: CallRequest) -> WorkOutcome:
     """Run an invocation; its failure and its refusal are outcomes too."""
     try:
-        result = await workers.do(work, opened=opened)
+        result = await workers.do(request)
     except GatewayError as refused:
         return replace(failed_outcome(refused.code, refused.message), refused=refused)
     failure = result.failure
@@ -135,9 +133,9 @@ class BoundWorkers:
             return None
         return _bound(found)
 
-    async def do(self, work: Work, on_progress: OnProgress | None = None, opened: Opened | None = None) -> CallResult:
+    async def do(self, request: CallRequest) -> CallResult:
         try:
-            return await self._invocations.invoke(work, on_progress, opened)
+            return await self._invocations.invoke(request)
         except StoreUnavailable as error:
             raise unavailable("store.unavailable", str(error)) from None
 

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Query
 from pydantic import Field, StringConstraints, ValidationError
 
+from plugbay.host.request import CallRequest
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.errors import validation_problems
 from plugbay.server.api.idempotency import Router
@@ -28,7 +29,6 @@ from plugbay.server.api.models import (
 from plugbay.server.domain.credentials import LIMITS
 from plugbay.server.domain.errors import unprocessable
 from plugbay.server.domain.harnesses import HarnessRequest
-from plugbay.server.domain.invocations import Work
 from plugbay.store.harnesses import HarnessExecution
 
 router = Router(tags=["harnesses"])
@@ -143,26 +143,26 @@ async def resume_harness_execution(execution_id: PathId, caller: Caller, gateway
     return _execution_out(await gateway.harnesses.resume(caller, execution_id))
 
 
-def harness_request(work: Work) -> HarnessRequest:
+def harness_request(request: CallRequest) -> HarnessRequest:
     """The harness request in an invocation of a harness; raises for an invalid input."""
     try:
-        given = HarnessInput.model_validate(work.input)
+        given = HarnessInput.model_validate(request.input)
     except ValidationError as error:
         problems = validation_problems(error.errors())
         text = f"input.{problems[0]['path']}: {problems[0]['problem']}"
         raise unprocessable("invocation.invalid_input", text, "input", problems=problems) from None
     return HarnessRequest(
-        binding_id=str(work.binding_id),
+        binding_id=str(request.binding_id),
         trigger=given.trigger.model_dump(),
         policy=given.policy.model_dump(),
-        session_id=work.session_id,
-        chain_id=work.chain_id,
-        run_id=work.run_id,
-        org_id=work.org_id,
-        project_id=work.project_id,
-        trace_id=work.trace_id,
-        execution_id=work.execution_id or given.target.execution_id,
-        timeout=work.timeout,
+        session_id=request.session_id,
+        chain_id=request.chain_id,
+        run_id=request.run_id,
+        org_id=request.org_id,
+        project_id=request.project_id,
+        trace_id=request.trace_id,
+        execution_id=request.execution_id or given.target.execution_id,
+        timeout=request.timeout,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
-from plugbay.host.request import CallResult
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import Router, direct, long_running
@@ -23,11 +22,12 @@ from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, P
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
+from plugbay.server.domain.bindings import ResolvedBinding
 from plugbay.server.domain.errors import conflict, invalid, not_found, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import ExecutionWatch
 from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
-from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, Work, refusal_error
+from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, refusal_error
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runs import ConversationIds
 from plugbay.store.failures import StoreUnavailable
@@ -37,6 +37,8 @@ from plugbay.store.pages import Page
 router = Router(tags=["invocations"])
 
 MAY_INVOKE = ("operator",)
+
+NOWHERE = ConversationIds()
 
 LONGEST_PARENT = 512
 """Characters of a `traceparent`; today's have 55."""
@@ -148,34 +150,31 @@ async def invoke(
     """Invoke a bound export. The answer contains the outcome, also when the plugin failed."""
     trace_id = parse_traceparent(traceparent) or new_trace_id()
     try:
-        work, kind = await _request_of(body, caller, gateway, trace_id)
+        request, kind = await _request_of(body, caller, gateway, trace_id)
+        if kind != "harness" and body.wait:
+            return _result_response(await gateway.invocations.invoke(request))
         if kind != "harness":
-            return await _run_invocation(body, gateway, work)
+            begun = await gateway.invocations.begin(request)
+            return _outcome_response(begun, 202, attempts=[begun.invocation_id])
     except StoreUnavailable as error:  # not recorded, so not started: the request was refused
         raise unavailable("store.unavailable", str(error), retry_after=error.retry_after) from None
-    return await _harness(body, caller, gateway, work)
-
-
-async def _run_invocation(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
-    if not body.wait:
-        begun = await gateway.invocations.begin(work)
-        return _outcome_response(begun, 202, attempts=[begun.invocation_id])
-    return _result_response(await gateway.invocations.invoke(work))
+    return await _harness(body, caller, gateway, request)
 
 
 def _result_response(result: CallResult) -> Response:
-    if result.invocation is None:
+    invocations, failure = result.invocations, result.record.failure
+    if not invocations:
         raise refusal_error(result)
-    ids = [each.invocation_id for each in result.invocations]
-    return _outcome_response(
-        result.invocation, 200, result=result.value(), failure=_failure(result.failure), attempts=ids
-    )
+    output = None if result.output is None else msgspec.Raw(result.output)
+    shown = None if failure is None else _failure(failure)
+    ids = [each.invocation_id for each in invocations]
+    return _outcome_response(invocations[-1], 200, result=output, failure=shown, attempts=ids)
 
 
-async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work: Work) -> Response:
+async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, request: CallRequest) -> Response:
     """Run a harness as an execution, so it has a session, limits and a record that can be resumed."""
     watch = ExecutionWatch()
-    execution = await gateway.harnesses.create(caller, harness_request(work), watch)
+    execution = await gateway.harnesses.create(caller, harness_request(request), watch)
     if not body.wait:
         either: set[asyncio.Future[Any]] = {watch.began, watch.ended}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +187,7 @@ async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work
     if outcome.invoked is not None:
         return _result_response(outcome.invoked)
     of_execution = Wanted({"execution_id": execution.id})
-    attempts = (await gateway.invocations.page(caller, Page(), of_execution, work.org_id)).items
+    attempts = (await gateway.invocations.page(caller, Page(), of_execution, request.org_id)).items
     if not attempts:
         raise conflict("harness.cancelled", f"{execution.id} was cancelled before it began")
     failure = Failure(Code.CANCELLED, "it was cancelled")
@@ -197,57 +196,69 @@ async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work
     )
 
 
-async def _request_of(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> tuple[Work, str]:
-    """The request, and the kind of the export that serves it."""
-    org_id, project_id = await _scope(body, caller, gateway)
-    work = Work(
+async def _request_of(
+    body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str
+) -> tuple[CallRequest, str]:
+    """The request with its binding, and the kind of the export that serves it."""
+    bound, org_id, project_id = await _scope(body, caller, gateway)
+    request = CallRequest(
+        body.export or "",
+        body.input,
+        body.kind or "",
+        None if body.timeout_ms is None else body.timeout_ms / 1000,
         org_id=org_id,
         project_id=project_id,
-        input=body.input,
-        binding_id=body.binding_id,
-        export=body.export,
-        kind=body.kind,
         session_id=body.session_id,
         chain_id=body.chain_id,
         run_id=body.run_id,
         trace_id=trace_id,
         execution_id=body.execution_id,
-        timeout=None if body.timeout_ms is None else body.timeout_ms / 1000,
+        binding_id=body.binding_id,
     )
-    binding_id = await gateway.invocations.binding_of(work)
-    bound = await gateway.bindings.bound(binding_id)
     if bound is None:
-        raise not_found("binding", binding_id)
+        binding_id = await gateway.invocations.select_binding(request)
+        bound = await gateway.bindings.bound(binding_id)
+        if bound is None:
+            raise not_found("binding", binding_id)
+        request = msgspec.structs.replace(request, binding_id=binding_id)
     kind = bound.export.kind
     named = _conversation_ids(body, kind)
-    place = named if named == ConversationIds() else await gateway.runs.place(caller, org_id, project_id, named)
-    return replace(work, binding_id=binding_id, **place._asdict()), kind
+    if named == NOWHERE:
+        return request, kind
+    place = await gateway.runs.place(caller, org_id, project_id, named)
+    return msgspec.structs.replace(request, **place._asdict()), kind
 
 
 def _conversation_ids(body: InvocationIn, kind: str) -> ConversationIds:
     """Session, chain and run named by the request; harness and compactor inputs name them too."""
-    part = body.input.get({"harness": "target", "compactor": "source"}.get(kind, ""))
-    named = part if isinstance(part, dict) else {}
-    inside = [named.get(name) for name in ("session_id", "chain_id")]
-    session_id, chain_id = [each if isinstance(each, str) else None for each in inside]
-    return ConversationIds(body.session_id or session_id, body.chain_id or chain_id, body.run_id)
+    part = body.input.get("target" if kind == "harness" else "source" if kind == "compactor" else "")
+    if not isinstance(part, dict):
+        return ConversationIds(body.session_id, body.chain_id, body.run_id)
+    session_id, chain_id = part.get("session_id"), part.get("chain_id")
+    return ConversationIds(
+        body.session_id or (session_id if isinstance(session_id, str) else None),
+        body.chain_id or (chain_id if isinstance(chain_id, str) else None),
+        body.run_id,
+    )
 
 
-async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tuple[str, str | None]:
-    """Org and project of the invocation: from the binding, the body, or the caller's key."""
+async def _scope(
+    body: InvocationIn, caller: Principal, gateway: Gateway
+) -> tuple[ResolvedBinding | None, str, str | None]:
+    """The named binding, and the org and project of the invocation: from it, the body, or the caller's key."""
     if body.binding_id is not None:
         bound = await gateway.bindings.bound(body.binding_id)
         if bound is None or not caller.sees(bound.row.org_id, bound.row.project_id):
             raise not_found("binding", body.binding_id)
-        return bound.row.org_id, bound.row.project_id or caller.project_id
+        return bound, bound.row.org_id, bound.row.project_id or caller.project_id
     if body.scope is not None:
         org_id, project_id = body.scope.org_id, body.scope.project_id
         async with gateway.database.reading() as tx:
             await gateway.orgs.scope(tx, caller, org_id, project_id)
-        return org_id, project_id or caller.project_id
+        return None, org_id, project_id or caller.project_id
     if caller.org_id is None:
         raise invalid("request.invalid", "say for which org", "scope")
-    return caller.org_id, caller.project_id
+    return None, caller.org_id, caller.project_id
 
 
 def _outcome_response(record: InvocationRecord, status: int, **outcome: Any) -> Response:
@@ -258,9 +269,7 @@ def _outcome_response(record: InvocationRecord, status: int, **outcome: Any) -> 
     return Response(msgspec.json.encode(answer), status, headers, "application/json")
 
 
-def _failure(failure: Failure | None) -> dict[str, Any] | None:
-    if failure is None:
-        return None
+def _failure(failure: Failure) -> dict[str, Any]:
     return {
         "code": str(failure.detail.get("plugin_code") or failure.code),
         "origin": failure.origin,
