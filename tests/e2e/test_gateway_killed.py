@@ -21,8 +21,8 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from plugbay.server.domain.sessions import decode_block, first_broken_block
 from plugbay.server.domain.compactions import MAX_STARTS
+from plugbay.server.domain.sessions import decode_block, first_broken_block
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.tables import (
