@@ -90,7 +90,7 @@ class ScriptedWorkers:
 
     def __init__(self) -> None:
         self.bindings: dict[str, tuple[BoundExport, Does]] = {}
-        self.works: list[CallRequest] = []
+        self.received: list[CallRequest] = []
         self.inactive: set[str] = set()
 
     def bind(self, kind: str, id: str, does: Does, **facts: Any) -> BoundExport:
@@ -112,7 +112,7 @@ class ScriptedWorkers:
         assert work.binding_id is not None
         if work.binding_id in self.inactive:
             raise conflict("binding.not_active", "off")
-        self.works.append(work)
+        self.received.append(work)
         bound, does = self.bindings[work.binding_id]
         value = await does(work)
         failure = value if isinstance(value, Failure) else None

@@ -82,7 +82,7 @@ def test_a_compaction_makes_a_new_chain_and_leaves_the_old_one_alone(run: Run, d
             ]
             session = await talk.conversations.sessions.get(CALLER, chain.session_id)
             assert session.latest_chain_id == made.id
-            [work] = talk.workers.works
+            [work] = talk.workers.received
             assert work.input["compaction_id"] == work.execution_id == done.id
             assert [each["kind"] for each in work.input["source"]["projection"]["blocks"]] == ["input", "input"]
 
@@ -103,7 +103,7 @@ def test_one_id_makes_one_chain(run: Run, database_url: str) -> None:
             done = await ended(talk, asked[0])
             again = await create(CALLER, squeeze(chain.id, compaction_id="cmp_mine"))
             assert again == done
-            assert len(talk.workers.works) == 1
+            assert len(talk.workers.received) == 1
             with pytest.raises(GatewayError) as refused:
                 await create(CALLER, squeeze(other.id, compaction_id="cmp_mine"))
             assert refused.value.code == "compaction.id_conflict"
@@ -158,12 +158,12 @@ def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times
         async with conversing(database_url, workers=compactor(hangs)) as talk:
             chain = await talk.chain("a")
             asked = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: bool(talk.workers.works))
+            await until(lambda: bool(talk.workers.received))
             async with conversing(database_url, workers=compactor()) as after:
                 done = await ended(after, asked)
                 assert (done.status, done.attempts) == ("succeeded", 2)
             doomed = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: len(talk.workers.works) == 2)
+            await until(lambda: len(talk.workers.received) == 2)
             async with talk.database.transaction() as tx:
                 for _ in range(2):
                     await rows.begin(tx, doomed.id, 1.0)
@@ -187,7 +187,7 @@ def test_a_chain_may_grow_while_it_is_compacted(run: Run, sqlite_url: str) -> No
         async with conversing(sqlite_url, workers=compactor(slowly)) as talk:
             chain = await talk.chain("a")
             asked = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
-            await until(lambda: bool(talk.workers.works))
+            await until(lambda: bool(talk.workers.received))
             await talk.answered("more", chain)
             go_on.set()
             assert (await ended(talk, asked)).status == "succeeded"
@@ -228,7 +228,7 @@ def test_there_must_be_something_to_compact_and_to_pin(run: Run, sqlite_url: str
             assert refused.value.code == "compaction.no_such_block"
             [block] = await talk.blocks(chain.id)
             await ended(talk, await create(CALLER, squeeze(chain.id, pinned=[block["id"]])))
-            assert talk.workers.works[-1].input["source"]["projection"]["pinned_items"] == [text_block("input", "a")]
+            assert talk.workers.received[-1].input["source"]["projection"]["pinned_items"] == [text_block("input", "a")]
 
     run(story)
 

@@ -92,7 +92,7 @@ def test_a_delivered_event_is_never_delivered_again(run: Run, sqlite_url: str) -
             with pytest.raises(GatewayError) as refused:
                 await talk.conversations.deliveries.replay(CALLER, delivery.id)
             assert (refused.value.code, refused.value.status) == ("delivery.delivered", 409)
-            assert len(talk.workers.works) == 1
+            assert len(talk.workers.received) == 1
 
     run(story)
 
@@ -238,11 +238,11 @@ class Hook:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = answers
-        self.works: list[CallRequest] = []
+        self.received: list[CallRequest] = []
 
     async def __call__(self, work: CallRequest) -> Any:
-        self.works.append(work)
-        answer = self.answers[min(len(self.works), len(self.answers)) - 1]
+        self.received.append(work)
+        answer = self.answers[min(len(self.received), len(self.answers)) - 1]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -288,14 +288,14 @@ def test_a_hook_that_acknowledges_is_called_once(run: Run, database_url: str) ->
             done = await talk.answered("fix the bug")
             delivery = await the_delivery(talk, "delivered")
             assert (delivery.attempts, delivery.completed_at is not None) == (1, True)
-            [work] = hook.works
+            [work] = hook.received
             assert (work.execution_id, work.attempt, work.run_id) == (delivery.id, 1, done.id)
             assert work.input["type"] == "run.completed"
             assert work.input["subject"] == {"kind": "run", "id": done.id}
             assert work.input["summary"] == {"task": "fix the bug", "output": "ok"}
             talk.conversations.dispatcher.wake()
         async with conversing(database_url, workers=hooked(hook)) as talk:
-            assert len(hook.works) == 1
+            assert len(hook.received) == 1
             assert [attempt.outcome for attempt in await history(talk, delivery)] == ["succeeded"]
 
     run(story)
@@ -315,8 +315,8 @@ def test_attempts_share_one_delivery_id_and_come_later_and_retry_or_give_up(run:
                 clock.turn(pause + 0.001)
                 talk.conversations.dispatcher.wake()
             delivery = await the_delivery(talk, "delivered")
-            assert [work.attempt for work in hook.works] == [1, 2, 3]
-            assert {work.execution_id for work in hook.works} == {delivery.id}
+            assert [work.attempt for work in hook.received] == [1, 2, 3]
+            assert {work.execution_id for work in hook.received} == {delivery.id}
             outcomes = [attempt.outcome for attempt in await history(talk, delivery)]
             assert outcomes == ["retryable_failure", "retryable_failure", "succeeded"]
 
@@ -331,7 +331,7 @@ def test_a_hook_that_answers_failed_is_not_called_again(run: Run, sqlite_url: st
             await talk.answered("go")
             delivery = await the_delivery(talk, "failed")
             assert (delivery.error_code, delivery.reason) == ("slack.gone", "refused")
-            assert len(hook.works) == 1
+            assert len(hook.received) == 1
 
     run(story)
 
@@ -351,7 +351,7 @@ def test_after_eight_attempts_it_is_a_dead_letter_and_can_be_replayed(run: Run, 
             await talk.conversations.deliveries.replay(talk.caller, dead.id)
             delivered = await the_delivery(talk, "delivered")
             assert (delivered.id, delivered.attempts) == (dead.id, 9)
-            assert hook.works[-1].attempt == 9
+            assert hook.received[-1].attempt == 9
 
     run(story)
 
@@ -367,7 +367,7 @@ def test_a_disabled_binding_drops_its_pending_deliveries(run: Run, sqlite_url: s
             talk.conversations.dispatcher.drop_binding("bind_h")
             dropped = await the_delivery(talk, "dropped")
             assert dropped.reason == "binding_disabled"
-            assert len(hook.works) == 1
+            assert len(hook.received) == 1
 
     run(story)
 
@@ -434,7 +434,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
         workers.bind("hook", "h", late, subscribes_to=("run.completed",))
         async with conversing(database_url, workers=workers, clock=clock) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.works) == 1)
+            await until(lambda: len(workers.received) == 1)
             hook = Hook({"status": "ack"})
             other = Dispatcher(talk.database, hooked(hook), clock)
             clock.turn(31)
@@ -465,7 +465,7 @@ def test_a_running_delivery_keeps_its_lease(run: Run, sqlite_url: str) -> None:
             later = await settled(
                 lambda: deliveries(talk), lambda all: (all[0].lease_until or 0) > (first.lease_until or 0) + 0.06
             )
-            assert (later[0].attempts, len(workers.works)) == (1, 1)
+            assert (later[0].attempts, len(workers.received)) == (1, 1)
 
     run(story)
 
@@ -479,7 +479,7 @@ def test_a_stopped_gateway_releases_its_leases(run: Run, sqlite_url: str) -> Non
         workers.bind("hook", "h", long, subscribes_to=("run.completed",))
         async with conversing(sqlite_url, workers=workers) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.works) == 1)
+            await until(lambda: len(workers.received) == 1)
         hook = Hook({"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             assert (await the_delivery(talk, "delivered")).attempts == 2
@@ -514,7 +514,7 @@ def test_a_pause_keeps_its_length_when_the_clock_is_set(run: Run, sqlite_url: st
             clock.wall -= 600
             talk.conversations.dispatcher.wake()
             [moved] = await settled(lambda: deliveries(talk), lambda all: all[0].due_at < waiting.due_at)
-            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.works) == 1
+            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.received) == 1
 
     run(story)
 
@@ -557,11 +557,11 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
             for attempt in range(1, 11):
                 gateway = Dispatcher(talk.database, stuck, clock)
                 running = asyncio.create_task(gateway.run())
-                await until(lambda attempt=attempt: len(stuck.works) == attempt)  # type: ignore[misc]
+                await until(lambda attempt=attempt: len(stuck.received) == attempt)  # type: ignore[misc]
                 running.cancel()
                 await asyncio.wait({running})
                 await gateway.stop()
-            assert stuck.works[-1].attempt == 10 > MAX_ATTEMPTS
+            assert stuck.received[-1].attempt == 10 > MAX_ATTEMPTS
             await talk.conversations.start()
             dead = await the_delivery(talk, "dead_letter")
             assert (dead.reason, dead.interruptions) == ("interrupted_too_often", 10)
@@ -604,7 +604,7 @@ def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url
                 await the_delivery(talk, "delivered")
             else:
                 assert (await the_delivery(talk, "dropped")).reason == "causation_depth"
-                assert hook.works == []
+                assert hook.received == []
 
     run(story)
 
@@ -623,14 +623,14 @@ def test_a_running_delivery_is_not_repeated_when_the_clock_is_set(run: Run, data
         workers.bind("hook", "h", slow, subscribes_to=("run.completed",))
         async with conversing(database_url, workers=workers, clock=clock) as talk:
             await talk.answered("go")
-            await until(lambda: len(workers.works) == 1)
+            await until(lambda: len(workers.received) == 1)
             clock.wall += seconds
             await talk.answered("and again")
-            await until(lambda: len(workers.works) == 2)
+            await until(lambda: len(workers.received) == 2)
             go_on.set()
             done = lambda all: [each.status for each in all] == ["delivered", "delivered"]  # noqa: E731
             found = await settled(lambda: deliveries(talk), done)
-            assert [each.attempts for each in found] == [1, 1] and len(workers.works) == 2
+            assert [each.attempts for each in found] == [1, 1] and len(workers.received) == 2
 
     run(story)
 
@@ -655,7 +655,7 @@ def test_an_acknowledgement_is_written_when_the_database_is_back(
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             await talk.answered("go")
             assert (await the_delivery(talk, "delivered")).attempts == 1
-            assert len(hook.works) == 1, "nobody is told twice because it could not be written once"
+            assert len(hook.received) == 1, "nobody is told twice because it could not be written once"
 
     run(story)
 

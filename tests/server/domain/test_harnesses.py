@@ -63,7 +63,7 @@ def test_a_harness_works_on_a_chain_and_ends(run: Run, database_url: str) -> Non
             assert (begun.status, begun.mode) == ("queued", "start")
             done = await ended(talk, begun)
             assert (done.status, done.summary, done.artifacts) == ("succeeded", DONE["summary"], DONE["artifacts"])
-            [work] = talk.workers.works
+            [work] = talk.workers.received
             assert work.input == {
                 "mode": "start",
                 "target": {"session_id": chain.session_id, "chain_id": chain.id, "execution_id": begun.id},
@@ -104,7 +104,7 @@ def test_a_harness_can_be_cancelled(run: Run, sqlite_url: str) -> None:
         async with conversing(sqlite_url, workers=harness(works_on)) as talk:
             harnesses = talk.conversations.harnesses
             begun = await harnesses.create(CALLER, errand())
-            await until(lambda: bool(talk.workers.works))
+            await until(lambda: bool(talk.workers.received))
             with pytest.raises(GatewayError) as refused:
                 await harnesses.resume(CALLER, begun.id)
             assert refused.value.code == "harness.not_ended"
@@ -141,8 +141,8 @@ def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> N
             assert (resumed.id, resumed.mode, resumed.resumes) == (begun.id, "resume", 1)
             done = await ended(talk, begun)
             assert (done.status, done.error) == ("succeeded", None)
-            assert talk.workers.works[-1].input["mode"] == "resume"
-            assert "trigger" not in talk.workers.works[-1].input
+            assert talk.workers.received[-1].input["mode"] == "resume"
+            assert "trigger" not in talk.workers.received[-1].input
 
     run(story)
 
@@ -155,14 +155,14 @@ def test_a_harness_that_was_at_work_when_its_gateway_died_waits_to_be_resumed(ru
 
         async with conversing(database_url, workers=harness(works_on)) as talk:
             begun = await talk.conversations.harnesses.create(CALLER, errand())
-            await until(lambda: bool(talk.workers.works))
+            await until(lambda: bool(talk.workers.received))
             async with conversing(database_url, workers=harness()) as after:
                 left = await ended(after, begun)
                 assert (left.status, left.error and left.error["code"]) == (
                     "retryable_failure",
                     "harness.host_restarted",
                 )
-                assert after.workers.works == [], "its steps had effects, so it is not begun again by itself"
+                assert after.workers.received == [], "its steps had effects, so it is not begun again by itself"
 
     run(story)
 

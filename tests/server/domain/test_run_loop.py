@@ -200,8 +200,8 @@ def test_results_are_in_the_order_of_the_calls(run: Run, database_url: str) -> N
             ]
             ids = [block["tool_call_id"] for block in blocks if "tool_call_id" in block]
             assert ids[:2] == ids[2:] and len(set(ids)) == 2
-            assert {work.run_id for work in workers.works} == {done.id}
-            assert [work.execution_id for work in workers.works] == [
+            assert {work.run_id for work in workers.received} == {done.id}
+            assert [work.execution_id for work in workers.received] == [
                 block["tool_execution_id"] for block in blocks if block["kind"] == "tool_result"
             ]
             roles = [message["role"] for message in talk.server.seen[1].body["messages"]]
@@ -222,7 +222,7 @@ def test_no_call_is_in_the_chain_before_its_result(run: Run, sqlite_url: str) ->
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
             begun = await talk.begun("go")
-            await until(lambda: bool(workers.works))
+            await until(lambda: bool(workers.received))
             assert [block["kind"] for block in await talk.blocks(begun.chain_id)] == ["input"]
             go_on.set()
             await talk.ended(begun)
@@ -246,7 +246,7 @@ def test_a_cancelled_batch_leaves_no_call_behind(run: Run, sqlite_url: str) -> N
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), workers=workers) as talk:
             begun = await talk.begun("go")
-            await until(lambda: bool(workers.works))
+            await until(lambda: bool(workers.received))
             await talk.conversations.runs.cancel(CALLER, begun.id)
             done = await talk.ended(begun)
             assert done.status == "cancelled"
@@ -355,7 +355,7 @@ def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -
         async with conversing(sqlite_url, broken, says("sorry"), workers=workers) as talk:
             done = await talk.answered("go")
             assert done.status == "completed"
-            assert workers.works == []
+            assert workers.received == []
 
     run(story)
 

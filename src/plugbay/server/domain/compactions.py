@@ -24,7 +24,6 @@ from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.sessions import (
     Block,
     Chains,
-    Sessions,
     clean_seed_block,
     decode_block,
     first_broken_block,
@@ -74,7 +73,6 @@ class Compactions:
         self,
         database: Database,
         chains: Chains,
-        sessions: Sessions,
         workers: Workers,
         budgets: Budgets,
         events: Events,
@@ -84,7 +82,7 @@ class Compactions:
     ) -> None:
         self._database = database
         self._chains = chains
-        self._sessions = sessions
+        self._sessions = chains.sessions
         self._workers = workers
         self._budgets = budgets
         self._events = events

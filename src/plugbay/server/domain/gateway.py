@@ -40,8 +40,7 @@ from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.retention import Retention
 from plugbay.server.domain.runner import Runner, RunnerSettings
 from plugbay.server.domain.runs import Runs
-from plugbay.server.domain.secrets import Secrets
-from plugbay.server.domain.secrets import load_keyring as load_keyring
+from plugbay.server.domain.secrets import Secrets, load_keyring
 from plugbay.server.domain.sessions import Chains, Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
@@ -72,11 +71,9 @@ class Conversations:
         self.deliveries = Deliveries(database, audit, clock, self.dispatcher.wake)
         self.sessions = Sessions(database, orgs, audit, clock)
         self.chains = Chains(database, self.sessions, audit, clock)
-        self.runs = Runs(database, llm, self.chains, self.sessions, workers, budgets, self.events, audit, clock)
-        self.compactions = Compactions(
-            database, self.chains, self.sessions, workers, budgets, self.events, audit, clock
-        )
-        self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
+        self.runs = Runs(database, llm, self.chains, workers, budgets, self.events, audit, clock)
+        self.compactions = Compactions(database, self.chains, workers, budgets, self.events, audit, clock)
+        self.harnesses = Harnesses(database, self.chains, workers, audit, clock)
 
     async def start(self) -> None:
         """Close or resume work that the last gateway left open, then start deliveries."""

@@ -26,7 +26,7 @@ from plugbay.server.domain.errors import conflict, invalid, not_found, unprocess
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.sessions import Chains, Sessions
+from plugbay.server.domain.sessions import Chains
 from plugbay.server.domain.workers import Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
@@ -78,7 +78,6 @@ class Harnesses:
         self,
         database: Database,
         chains: Chains,
-        sessions: Sessions,
         workers: Workers,
         audit: Audit,
         clock: Clock,
@@ -86,7 +85,7 @@ class Harnesses:
     ) -> None:
         self._database = database
         self._chains = chains
-        self._sessions = sessions
+        self._sessions = chains.sessions
         self._workers = workers
         self._audit = audit
         self._clock = clock

@@ -38,7 +38,6 @@ from plugbay.server.domain.sessions import (
     IDLE,
     RUNNING,
     Chains,
-    Sessions,
     attach_conflict,
     chain_closed,
     check_blocks,
@@ -113,7 +112,6 @@ class Runs:
         database: Database,
         llm: Callable[[], LlmRegistry],
         chains: Chains,
-        sessions: Sessions,
         workers: Workers,
         budgets: Budgets,
         events: Events,
@@ -125,7 +123,7 @@ class Runs:
         self.feeds = self._services.feeds
         self._database = database
         self._chains = chains
-        self._sessions = sessions
+        self._sessions = chains.sessions
         self._workers = workers
         self._budgets = budgets
         self._events = events

@@ -353,7 +353,7 @@ class Chains:
 
     def __init__(self, database: Database, sessions: Sessions, audit: Audit, clock: Clock, ids: Ids = new_id) -> None:
         self._database = database
-        self._sessions = sessions
+        self.sessions = sessions
         self._audit = audit
         self._clock = clock
         self._ids = ids
@@ -370,7 +370,7 @@ class Chains:
         """Create a chain with these blocks."""
         seed = check_blocks(blocks, KINDS)
         async with self._database.transaction() as tx:
-            session = await self._sessions.existing(tx, caller, session_id)
+            session = await self.sessions.existing(tx, caller, session_id)
             chain = await self.begin(tx, session, seed, defaults=defaults or {}, metadata=metadata or {})
             await self._audit.record_change(tx, caller, "chain.create", chain)
             return chain
@@ -384,8 +384,8 @@ class Chains:
     ) -> Part[Chain]:
         async with self._database.reading() as tx:
             if session_id is not None:
-                await self._sessions.existing(tx, caller, session_id)
-            only = await self._sessions.lineage(tx, caller)
+                await self.sessions.existing(tx, caller, session_id)
+            only = await self.sessions.lineage(tx, caller)
             return await chain_rows.page(tx, part, tenant(caller), only=only, session_id=session_id, status=status)
 
     async def context(
@@ -434,13 +434,13 @@ class Chains:
     ) -> tuple[Session, Chain]:
         """Create a session that starts with the bytes of the named chain, or of the latest."""
         async with self._database.transaction() as tx:
-            session = await self._sessions.existing(tx, caller, session_id)
+            session = await self.sessions.existing(tx, caller, session_id)
             source_id = chain_id or session.latest_chain_id
             source = None if source_id is None else await self.existing(tx, caller, source_id)
             if source is None or source.session_id != session_id:
                 text = f"{session_id} has no such chain to branch from"
                 raise unprocessable("session.nothing_to_branch", text, "chain_id")
-            made = await self._sessions.insert(
+            made = await self.sessions.insert(
                 tx, caller, session.org_id, session.project_id, parent=session_id, metadata=metadata or {}
             )
             chain = await self.copy(tx, source, session_id=made.id)
@@ -458,7 +458,7 @@ class Chains:
 
     async def existing(self, tx: Tx, caller: Principal, id: str, *, lock: bool = False) -> Chain:
         """The chain; raises `not_found` if the caller may not see it."""
-        return await self._sessions.require(tx, caller, "chain", id, await chain_rows.find(tx, id, lock=lock))
+        return await self.sessions.require(tx, caller, "chain", id, await chain_rows.find(tx, id, lock=lock))
 
     async def begin(
         self,
