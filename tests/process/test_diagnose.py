@@ -139,6 +139,12 @@ PYTHON_TRACEBACK = [
         ),
         (
             1,
+            [*PYTHON_TRACEBACK[:-1], "ModuleNotFoundError: No module named 'plugbay'"],
+            "the SDK of plugbay is not",
+            "pip install plugbay-sdk",
+        ),
+        (
+            1,
             ["/usr/bin/python3: No module named tool"],
             "tool is not installed for /usr/bin/python3",
             "-m pip",

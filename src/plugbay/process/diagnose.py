@@ -277,6 +277,12 @@ _RULES: tuple[tuple[int | None, re.Pattern[str], str, str], ...] = tuple(
         ),
         (
             None,
+            r"^ModuleNotFoundError: No module named Qplugbay(?:\.sdk)?Q",
+            "the SDK of plugbay is not installed for {python}",
+            "run: {python} -m pip install plugbay-sdk",
+        ),
+        (
+            None,
             r"^ModuleNotFoundError: No module named Q([\w.]+)Q",
             "the Python module {0} is not installed for {python}",
             "run: {python} -m pip install {0}",
