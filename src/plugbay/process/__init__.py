@@ -10,4 +10,5 @@ stderr      the stderr of a child: a bounded tail and a rotated log
 warden      kills every child when the host dies, however it died
 sandbox     confinement of a child
 diagnose    explains why a command did not start or did not stay
+usage       memory, sockets and unlinked files of a process tree, measured from /proc
 """

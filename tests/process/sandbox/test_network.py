@@ -11,7 +11,7 @@ import pytest
 from plugbay.process.sandbox import network
 from plugbay.process.sandbox.network import Networks
 from tests.process.helpers import open_fds
-from tests.process.sandbox.test_mount_view import on_a_thread
+from tests.process.sandbox.test_mounts import on_a_thread
 from tests.support.patience import PATIENCE
 
 

@@ -25,8 +25,8 @@ from plugbay.model.protected import FOLDER as A_FOLDER
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.listener import ENVIRONMENT
-from plugbay.process.sandbox.forbidden import forbidden, home_folders, normalised
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.sources import forbidden, home_folders, normalised
 from plugbay.process.sandbox.system import is_system
 from plugbay.process.stderr import log_name
 

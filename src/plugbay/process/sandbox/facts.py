@@ -16,7 +16,7 @@ from pathlib import Path
 from plugbay.process import pidfd
 from plugbay.process.failures import LaunchFailed
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import runtime, seccomp, users
+from plugbay.process.sandbox import seccomp, system, users
 from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES
 from plugbay.process.sandbox.cgroup import DEGRADED
 from plugbay.process.sandbox.launcher import Program, Sandbox, tool
@@ -132,7 +132,7 @@ def _proof(sandbox: Sandbox) -> Fact:
 def _from_inside(sandbox: Sandbox) -> str:
     """What the probe says. Raises LaunchFailed, OSError or SubprocessError."""
     program = Program(("/bin/sh", "-c", _PROBE), Path("/"), {"PATH": "/usr/bin:/bin"}, LABEL)
-    cell = sandbox.prepare(program, Policy(Path(runtime.PLUGBAY)), Rlimits(), {})
+    cell = sandbox.prepare(program, Policy(Path(system.PLUGBAY)), Rlimits(), {})
     try:
         with subprocess.Popen(
             cell.argv,

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from plugbay.process import limits, pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import covers, mount_view, network
+from plugbay.process.sandbox import mounts, network
 from plugbay.process.sandbox.bwrap import explain_setup_failure
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
 from plugbay.process.sandbox.egress.listener import listen_inside
@@ -269,7 +269,7 @@ class Jail:
 
     def uncovered(self) -> str | None:
         """A hidden path that the plugin sees by now; None when there is none. Blocks."""
-        return covers.uncovered(self._first, self.guarded)
+        return mounts.uncovered(self._first, self.guarded)
 
     @property
     def leader(self) -> int:
@@ -288,7 +288,7 @@ class Jail:
 
     def lay_out(self, sources: Sequence[Source]) -> list[str]:
         """Set the stage; `admit` takes it down."""
-        paths = mount_view.lay_out(sources)
+        paths = mounts.lay_out(sources)
         self._staged = True
         return paths
 
@@ -417,7 +417,7 @@ class Jail:
     def _strike(self) -> None:
         if self._staged:
             self._staged = False
-            mount_view.clear()
+            mounts.clear()
 
 
 @contextmanager

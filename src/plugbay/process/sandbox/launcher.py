@@ -25,16 +25,15 @@ from pathlib import Path
 from plugbay.model.protected import is_within, protecting
 from plugbay.process.failures import SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import bwrap, mount_view, runtime, seccomp, system, users
+from plugbay.process.sandbox import bwrap, mounts, seccomp, system, users
 from plugbay.process.sandbox.bwrap import INSTALL
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
-from plugbay.process.sandbox.covers import View, covering
-from plugbay.process.sandbox.forbidden import home_folders, normalised
 from plugbay.process.sandbox.jail import Jail
+from plugbay.process.sandbox.mounts import View, covering
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.policy import SandboxSettings as SandboxSettings
-from plugbay.process.sandbox.sources import Source, open_source, refused
+from plugbay.process.sandbox.sources import Source, home_folders, normalised, open_source, refused
 
 TMP = "/tmp"
 
@@ -116,7 +115,7 @@ class Sandbox:
     def _furnish(self, cell: Jail, program: Program, policy: Policy, uid: int | None) -> int:
         """Open everything; the descriptor of bubblewrap's arguments."""
         if uid is not None:
-            mount_view.enter(kept=self.cgroups.bases)
+            mounts.enter(kept=self.cgroups.bases)
             users.renounce()
         _make_state(policy.state, uid)
         view = self._view(cell.keep, program, policy, uid)
@@ -209,16 +208,16 @@ class Sandbox:
         yield from ruled
         shown: list[str] = []
         named = dict.fromkeys(map(str, (policy.package, *policy.read, *self.settings.read)))
-        needed = dict.fromkeys(runtime.needed(program.argv, program.env))
+        needed = dict.fromkeys(system.needed(program.argv, program.env))
         for run in policy.run:
-            needed |= dict.fromkeys(runtime.needed((str(run),), program.env))
+            needed |= dict.fromkeys(system.needed((str(run),), program.env))
         for path in (*named, *needed):
             clean = normalised(path)
             if not system.is_system(path) and not any(is_within(clean, other) for other in shown):
                 source = self._open(keep, path, links=path in needed)
                 if path in named:
                     _check_way(source, ruled)
-                _check_hidden(source, hidden, (*own, *runtime.host_python()) if path in needed else own)
+                _check_hidden(source, hidden, (*own, *system.host_python()) if path in needed else own)
                 shown += [source.path] if source.folder and source.path == source.resolved else []
                 yield source
 

@@ -43,7 +43,7 @@ from tests.process.sandbox.egress.helpers import (
     serving,
     way_out,
 )
-from tests.process.sandbox.egress.test_client_hello import message, records, server_name
+from tests.process.sandbox.egress.test_decision import message, records, server_name
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")

@@ -20,8 +20,7 @@ from functools import partial
 
 from plugbay.model import addresses
 from plugbay.process.sandbox.egress import decision
-from plugbay.process.sandbox.egress.client_hello import HANDSHAKE, Hello, read_hello
-from plugbay.process.sandbox.egress.decision import TLS_PORT, Decision, Refusal
+from plugbay.process.sandbox.egress.decision import HANDSHAKE, TLS_PORT, Decision, Hello, Refusal, read_hello
 from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
 from plugbay.process.sandbox.policy import Network, Reach
 
