@@ -145,7 +145,7 @@ async def _run_confined(bindings: Bindings, launch: Launch) -> int:
         if process is not None:
             process.kill()
             process.wait()
-        cell.cut_off()
+        cell.close_network()
         cell.close()
     return status if status >= 0 else exit_codes.for_signal(-status)
 

@@ -1,9 +1,7 @@
-"""Plain words for why a command did not start, or started and did not stay.
+"""Explains why a command did not start, or started and did not stay.
 
-Owns the sentences and the rules that choose them. Pure: what is on the disk comes in through `look`, of which
-`facts` is the real one.
-
-Every function answers with a message (what is wrong, naming the file) and a hint (what to do; may be empty).
+Pure: the state of the disk comes in through `look`, of which `facts` is the real one. Every function returns a message,
+which names the file, and a hint, which may be empty.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is on the disk under one path."""
+    """The file or folder at one path."""
 
     kind: Kind
     executable: bool = False
@@ -45,7 +43,7 @@ Words = tuple[str, str]
 
 
 def facts(path: str) -> Facts:
-    """Look at a path. Never raises: what cannot be seen is missing, what cannot be read has an empty head."""
+    """Look at a path. Never raises: an invisible path is missing, an unreadable file has an empty head."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -345,7 +343,7 @@ def early_exit(
     look: Look = facts,
     known: Words | None = None,
 ) -> Words:
-    """Why a command that did start was gone before it was of use. `known`: what its owner knows to be the reason."""
+    """Why a started command ended before it was ready. `known`: the reason, if the caller knows it."""
     cause, hint = known or _cause(argv, status, stderr_tail, look)
     message = f"the plugin ended early ({status.describe()})"
     return (f"{message}: {cause}" if cause else message), hint

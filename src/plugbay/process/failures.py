@@ -1,4 +1,4 @@
-"""What a start can fail with. Below everything else here, so that every part of a start may raise it."""
+"""The exceptions of a failed start. Imports nothing of this package, so that every part of a start may raise them."""
 
 from __future__ import annotations
 

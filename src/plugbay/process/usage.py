@@ -1,8 +1,8 @@
 """Measures from /proc what a process and its descendants use: memory, sockets, and unlinked files on the disk.
 
-For hosts without control groups, and for what those do not count. Sees what the kernel shows to the host's user. Not
-counted: buffers of unix sockets, descriptors in transit through one, and System V segments without a process; the
-kernel limits pipes for each user. Every function blocks for about a millisecond for each process.
+For hosts without control groups, and for uses that those do not count. Sees the processes that the kernel shows to the
+host's user. Not counted: buffers of unix sockets, descriptors in transit through one, and System V segments without a
+process; the kernel limits pipes for each user. Every function blocks for about a millisecond for each process.
 """
 
 from __future__ import annotations

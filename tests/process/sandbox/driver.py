@@ -356,10 +356,10 @@ async def used(yard: Yard) -> dict[str, Any]:
     found = {}
     for moment in ("before", "after"):
         await rest(stdout, "ready")
-        assert child.cell is not None
+        assert child.jail is not None
         found[moment] = {
             "memory": usage.memory_of_tree(child.pid),
-            "sockets": usage.memory_of_sockets(child.cell.first),
+            "sockets": usage.memory_of_sockets(child.jail.first),
         }
         os.write(stdin, b"\n")
     await child.wait(PATIENCE)

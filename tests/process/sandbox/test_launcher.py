@@ -266,23 +266,23 @@ class Yard:
 
     def _run(self, sandbox: Sandbox) -> None:
         program = Program(("/bin/true",), self.package, {}, "yard")
-        cell = sandbox.prepare(program, Policy(self.package), Rlimits(), {})
+        jail = sandbox.prepare(program, Policy(self.package), Rlimits(), {})
         try:
             with subprocess.Popen(
-                cell.argv,
+                jail.argv,
                 stderr=subprocess.PIPE,
-                env=cell.env,
-                pass_fds=cell.pass_fds,
+                env=jail.env,
+                pass_fds=jail.pass_fds,
                 cwd="/",
                 start_new_session=True,
             ) as process:
                 assert process.stderr is not None
                 try:
-                    cell.admit(process.pid, None, process.stderr.fileno())
+                    jail.admit(process.pid, None, process.stderr.fileno())
                 finally:
                     pidfd.signal_group(process.pid, signal.SIGKILL)
         finally:
-            cell.close()
+            jail.close()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.process.sandbox import system
 from plugbay.process.sandbox.system import PLUGBAY, env_command, is_system, needed
-from plugbay.process.sandbox.users import posing_as
+from plugbay.process.sandbox.users import as_user
 
 
 def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> None:
@@ -28,7 +28,7 @@ def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> 
 
 def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(user: int | None) -> list[str]:
-        with posing_as(user):
+        with as_user(user):
             found = list(system.copied())
         for fd, _ in found:
             os.close(fd)

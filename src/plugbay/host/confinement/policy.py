@@ -209,7 +209,7 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
             paths.notes.append(f"it may reach {item.target}, which is no name and no address of a host")
         else:
             doors[Endpoint(host, item.port)] = None
-    doors |= dict.fromkeys(more.doors)
+    doors |= dict.fromkeys(more.endpoints)
     return Network(Reach.LISTED, tuple(doors), operator.private) if doors else Network()
 
 

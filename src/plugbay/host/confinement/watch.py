@@ -114,7 +114,7 @@ class MemoryWatch:
     def begin(self, child: Child, policy: Policy, too_much: Callable[[str], None]) -> None:
         """Check until the process ends that it stays within its limits."""
         # In the network namespace of the machine, the sockets of all other programs would count too.
-        inside = 0 if child.cell is None or policy.network.reach is Reach.HOST else child.cell.first
+        inside = 0 if child.jail is None or policy.network.reach is Reach.HOST else child.jail.first
         if child.limits_state == DEGRADED:
             self._watch.begin(child, partial(memory_problem, child.pid, inside, policy.limits), too_much)
         elif inside:

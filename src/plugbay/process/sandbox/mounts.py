@@ -32,12 +32,12 @@ from plugbay.model.protected import is_within
 from plugbay.process.sandbox.sources import OPEN_STEP, PLACES, Source, refused
 
 _NO_WAY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP})
-"""What keeps a plugin from a path as well."""
+"""Errors that keep the plugin from a path as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that a policy makes visible, each with the name that it has inside."""
+    """All that a policy makes visible, with the names inside."""
 
     shown: tuple[tuple[Source, str], ...]
     empty: tuple[str, ...]
@@ -57,7 +57,7 @@ class _Step:
 
 
 def covering(keep: Callable[[int], int], sources: Sequence[Source], hidden: Sequence[str]) -> View:
-    """What is seen of the sources. Asked as the plugin's user; `keep` has descriptors closed later.
+    """The view of the sources. Runs as the plugin's user; `keep` closes descriptors later.
 
     Raises SandboxUnavailable where something could not be covered for good.
     """
@@ -118,7 +118,7 @@ def _is_missing(path: str) -> bool:
 
 
 def _name(source: Source, sources: Sequence[Source]) -> str:
-    """What it is called inside: as outside, unless the way there leads through a link in something else that is shown.
+    """The name of a source inside: as outside, unless the way there leads through a link in another shown source.
 
     That link is there inside too, and leads to the name without links.
     """
@@ -149,7 +149,7 @@ def _walk(keep: Callable[[int], int], source: Source, inner: str) -> Iterator[_S
 
 
 def _check_links(source: Source, steps: Sequence[_Step]) -> None:
-    """A link on the way to something hidden cannot be covered, and who writes around it can turn it."""
+    """A link on the way to a hidden path cannot be covered, and a plugin that may write there can replace it."""
     if source.writable and steps and stat.S_ISLNK(steps[-1].mode):
         link = f"{source.resolved}/{steps[-1].path}"
         why = f"may be written by the plugin, but {link} lies in it, a link by which the host finds its own files"
@@ -171,7 +171,7 @@ def _pins(source: Source, name: str, steps: Sequence[_Step]) -> dict[str, tuple[
 
 
 def _seen(named: set[str], covers: Iterable[str], pins: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Which covers and pins there are to be: none in an empty folder, and no pin where something else is shown."""
+    """The covers and pins to make: none in an empty folder, and no pin where another source is shown."""
     covered: list[str] = []
     held: list[str] = []
     for name in sorted({*covers, *pins} - named, key=_depth):
@@ -200,8 +200,8 @@ UNSEEN = (
     *(place for place in PLACES if place not in ("/proc", "/dev")),
     *("/dev/hugepages", "/dev/mqueue", "/dev/pts", "/dev/shm"),
 )
-"""Where nothing is a source, whatever a policy says, and bubblewrap needs nothing. Of /proc and /dev it needs what is
-there to make new ones: a container may have covered files of the one, and mounted each device of the other."""
+"""Places without sources, whatever a policy says, that bubblewrap does not need. It needs /proc and /dev to make new
+ones: a container may have covered files of the one, and mounted each device of the other."""
 
 _UNSEEN = tuple(f"{place}/" for place in UNSEEN)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -209,10 +209,10 @@ _thread = threading.local()
 
 
 def enter(kept: Sequence[Path] = ()) -> None:
-    """Give the calling thread, and what it starts, mounts of its own; once. Raises OSError.
+    """Give the calling thread, and its children, mounts of their own; once. Raises OSError.
 
-    What is mounted in the host later is seen here too; what is mounted here is not seen in the host. Of what no plugin
-    is ever shown only the mounts on the way to `kept` are seen.
+    Later mounts of the host are visible here too; mounts made here are not visible in the host. Of the places that no
+    plugin sees, only the mounts on the way to `kept` stay.
     """
     if getattr(_thread, "apart", False):
         return
@@ -225,7 +225,7 @@ def enter(kept: Sequence[Path] = ()) -> None:
 
 
 def needless(points: Sequence[str], kept: Iterable[Path]) -> Iterator[str]:
-    """Which of these mount points, in the order in which they were mounted, can go; the last first."""
+    """The mount points that are not needed, the last mounted first."""
     used = [f"{path}/" for path in kept]
     for point in reversed(points):
         within = f"{point}/"
@@ -244,7 +244,7 @@ def lay_out(sources: Sequence[Source]) -> list[str]:
 
 
 def clear() -> None:
-    """Take the stage down again; must be called by the thread that set it up. Raises OSError."""
+    """Undo `lay_out`; must be called by the same thread. Raises OSError."""
     _check(_libc.umount2(PLACE.encode(), MNT_DETACH), "umount")
 
 

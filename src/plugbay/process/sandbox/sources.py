@@ -28,7 +28,7 @@ PLACES = tuple(
     "/run/dbus /run/systemd /run/user /run/secrets /var/lib/docker /var/lib/containerd /var/lib/kubelet "
     "/var/spool/cron".split()
 )
-"""The machine's own. /proc and /dev as a whole: a plugin has its own of both."""
+"""Paths of the machine. /proc and /dev as a whole: a plugin has its own of both."""
 
 AT_HOME = tuple(
     ".ssh .aws .azure .gnupg .kube .docker .netrc .pgpass .my.cnf .pypirc .npmrc .yarnrc.yml .git-credentials "
@@ -39,7 +39,7 @@ AT_HOME = tuple(
     ".config/opera .mozilla .librewolf .thunderbird snap/firefox snap/chromium .gnome2/keyrings "
     ".local/share/keyrings .local/share/kwalletd Library/Keychains Library/Cookies".split()
 )
-"""Credentials and what browsers keep, in every home folder. So a home folder as a whole is refused too."""
+"""Credentials and data of browsers, in every home folder. So a home folder as a whole is refused too."""
 
 RUN_AT_HOME = tuple(
     ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout "
@@ -48,18 +48,17 @@ RUN_AT_HOME = tuple(
     ".config/pip .config/direnv .local/bin .local/lib .local/share/applications .local/share/systemd bin "
     "Library/LaunchAgents".split()
 )
-"""What runs with all rights of the user sooner or later, in every home folder: not to be written, or whoever may would
-only have to wait."""
+"""Files in every home folder that run with all rights of the user sooner or later: no plugin may write them."""
 
 ROOT_HOME = "/root"
 
 REMEMBERED = 1024
-"""Answers that are kept. They depend on letters alone, every start asks the same twenty questions, and each is held
-against hundreds of entries: without this it would be half of the preparation."""
+"""Cached results. They depend on the path alone, every start checks the same twenty paths, and each is compared with
+hundreds of entries: without a cache that is half of the preparation."""
 
 
 def home_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The home folders of whoever runs the host, as written and as they are after following links."""
+    """The home folders of the host's user, as written and without links."""
     named = [environ.get("HOME", ""), ROOT_HOME]
     try:
         named.append(pwd.getpwuid(os.getuid()).pw_dir)
@@ -77,7 +76,7 @@ def normalised(path: str) -> str:
 
 @cache
 def host_code() -> tuple[str, ...]:
-    """Where the code of this very host is: whoever writes there is the host."""
+    """The folders with the code of this host: a plugin that writes there becomes the host."""
     names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
     named = [*map(sysconfig.get_path, names), os.path.dirname(sys.executable), str(Path(__file__).parents[2])]
     return tuple(dict.fromkeys(os.path.realpath(folder) for folder in named if os.path.isabs(folder)))
@@ -113,10 +112,10 @@ OPEN_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One folder or file that is made visible; whoever holds it closes `fd`."""
+    """One folder or file that is made visible; its holder closes `fd`."""
 
     path: str
-    """What it is called, outside and inside."""
+    """The name outside and inside."""
     resolved: str
     """The same without links on the way."""
     fd: int
@@ -125,7 +124,7 @@ class Source:
 
 
 def open_source(path: str, homes: Iterable[str], *, writable: bool = False, links: bool = False) -> Source:
-    """Open what a policy names. `links`: the last part may be a link too, as parts of a runtime are.
+    """Open a path of a policy. `links`: the last part may be a link too, as parts of a runtime are.
 
     Raises SandboxUnavailable when it may not be shown, does not exist or is no plain file or folder.
     """

@@ -32,21 +32,21 @@ FOLDERS = tuple(
     "/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
     "/etc/pki/ca-trust/extracted".split()
 )
-"""Where libraries are, which program a name means, whom TLS trusts."""
+"""Paths of libraries, alternatives of programs, trusted certificates."""
 
 COPIED = tuple("/etc/ld.so.cache /etc/ld.so.conf /etc/localtime /etc/ssl/openssl.cnf /etc/mime.types".split())
-"""Where libraries are, the time zone, how TLS is spoken, what kind a file is by its name. Small files that hardly ever
-change: a plugin gets them as they are when it starts, for a mount of each would take longer than to copy it."""
+"""Paths of libraries, the time zone, settings of TLS, types of files. Small files that hardly ever change: a plugin
+gets a copy at its start, because a mount of each would take longer."""
 
 HOST_NETWORK = ("/etc/resolv.conf", "/etc/hosts")
-"""For a plugin that has the machine's own network."""
+"""For a plugin with the machine's own network."""
 
 MASKED = ("/proc/keys", "/proc/key-users", "/proc/kallsyms")
-"""Tell of the user's keys, and on some machines where the kernel lies in memory; no namespace is between."""
+"""Reveal the user's keys, and on some machines addresses of the kernel; no namespace hides them."""
 
 
 def is_system(path: str) -> bool:
-    """Whether everybody sees this path anyway."""
+    """Whether every plugin sees this path."""
     return path == "/usr" or path.startswith(_BELOW)
 
 
@@ -58,7 +58,7 @@ def binds(*, own_network: bool) -> tuple[Bind, ...]:
 
 
 def copied() -> Iterator[tuple[int, str]]:
-    """Descriptor and path of each file that is copied, as far as whoever asks may read it."""
+    """Descriptor and path of each file that is copied, if the calling user may read it."""
     for path in COPIED:
         if os.access(path, os.R_OK) and os.path.isfile(path):
             yield os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
@@ -93,13 +93,13 @@ def files(home: str, *, own_network: bool) -> dict[str, bytes]:
 LINKS = 40
 """As many links in a row as the kernel follows."""
 PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
-"""What belongs to a program in the `bin` folder of a prefix such as /opt/tool; the last makes a virtual environment."""
+"""The parts of a prefix such as /opt/tool that a program in its `bin` needs; the last marks a virtual environment."""
 PLUGBAY = str(Path(__file__).parents[2])
 """The package itself, which plugins that use the SDK import."""
 
 
 def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Paths to show read-only so that this command can run; what everybody sees or nobody has is left out."""
+    """Paths to show read-only so that this command can run, without paths of the system and missing ones."""
     search_path = env.get("PATH", "")
     found = [part for program in _programs(argv[0], search_path) for part in _parts(program)]
     # A script may start the host's Python by its name: it is told a PATH that leads there for that purpose.
@@ -132,19 +132,19 @@ def _parts(program: str) -> list[str]:
     """A program, each place that it is a link to, and the folders beside each."""
     around = list(_around(program))
     if program == sys.executable or os.path.realpath(program) == os.path.realpath(sys.executable):
-        return [*_host_python(), *around]  # whole prefixes first: what lies in one is not shown once more
+        return [*_host_python(), *around]  # whole prefixes first: paths within one are not shown twice
     return around
 
 
 @cache
 def host_python() -> tuple[str, ...]:
-    """Where the host's own Python is, by its true names: shown to those who need it, wherever it lies."""
+    """The paths of the host's own Python, without links: shown to plugins that need it, wherever it lies."""
     return tuple(dict.fromkeys(map(os.path.realpath, _host_python())))
 
 
 @cache
 def _host_python() -> tuple[str, ...]:
-    """Of the interpreter that runs this, which stays what it is."""
+    """The paths of the running interpreter, which never change."""
     prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
     return (*prefixes, *_around(sys.executable), PLUGBAY)
 
@@ -160,7 +160,7 @@ def _around(program: str) -> Iterator[str]:
 
 
 def _hops(path: str) -> Iterator[str]:
-    """The path, and what it leads to link by link."""
+    """The path, and the target of each link on the way."""
     for _ in range(LINKS):
         yield path
         if not os.path.islink(path):
@@ -175,9 +175,9 @@ LONG = frozenset("--ignore-environment --null --debug --block-signal --default-s
 """Of the last three an argument, if there is one, follows `=`."""
 LONG_WITH_ARGUMENT = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
 UNCERTAIN = frozenset("\"'\\$#")
-"""What `-S` gives a meaning of its own: quotes, escapes, variables, comments."""
+"""Characters with a meaning in `-S`: quotes, escapes, variables, comments."""
 _BLANKS = re.compile(r"[ \t\n\v\f\r]+")
-"""Where `-S` splits. Not every blank of Unicode: what is one word to `env` must be one here."""
+"""Where `-S` splits. Not every blank of Unicode: a word of `env` must be one here."""
 
 
 def env_command(argument: str) -> str:
@@ -202,7 +202,7 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _after_long(word: str, rest: list[str]) -> list[str] | None:
-    """What is left to read after a long option; None: nobody can say."""
+    """The words after a long option; None: uncertain."""
     name, given, value = word.partition("=")
     letter = LONG_WITH_ARGUMENT.get(name)
     if letter is None:
@@ -220,7 +220,7 @@ def _after_short(letters: str, rest: list[str]) -> list[str] | None:
         if letter in BARE and letter != "i":
             continue
         if letter not in WITH_ARGUMENT and letter != "S":
-            return None  # also -i: without PATH only the system's own folders are searched, which everybody sees
+            return None  # also -i: without PATH only the system's own folders are searched, which every plugin sees
         value = letters[at + 1 :]
         if not value:
             if not rest:

@@ -65,7 +65,7 @@ def test_what_would_open_a_host_is_named_in_the_words_of_the_plugins_own_contrac
 
 
 def test_an_address_that_the_operator_opened_is_open_on_that_port_alone() -> None:
-    network = Network(Reach.LISTED, LISTED.doors, ("10.0.0.5:443", "[::1]:80"))
+    network = Network(Reach.LISTED, LISTED.endpoints, ("10.0.0.5:443", "[::1]:80"))
     found = ["10.0.0.5"]
     assert check_address(network, "inside.example.com", 443, found, ()) is None
     assert check_address(network, "inside.example.com", 444, found, ()) is not None

@@ -23,10 +23,10 @@ from plugbay.process.sandbox.egress import proxy as proxy_module
 from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.sandbox.egress.proxy import (
     MAX_CONNECTIONS,
+    MAX_DECISIONS,
     MAX_LOOKUPS,
-    MAX_VERDICTS,
+    REPORTS_PER_SECOND,
     THREAD,
-    TOLD_PER_SECOND,
     Resolver,
     is_ours,
 )
@@ -74,7 +74,7 @@ def test_each_request_of_the_corpus_that_is_refused_reaches_nobody(run: Run) -> 
             for row in [row for row in ROWS if row.outcome.isdigit()]:
                 async with way_out(row.network, table) as way:
                     assert str(await way.status(row.head)) == row.outcome, row.head
-                    assert [verdict.allowed for verdict in way.proxy.verdicts] == [False]
+                    assert [verdict.allowed for verdict in way.proxy.decisions] == [False]
             assert server.seen == []
 
     run(main())
@@ -89,7 +89,9 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
                 host, _, port = row.outcome.rpartition(":")
                 async with way_out(replace(row.network, private=server.pairs), at(server, host)) as way:
                     assert await way.status(row.head) == 200, row.head
-                    assert list(way.proxy.verdicts) == [Decision("test", host, int(port), True, address=server.address)]
+                    assert list(way.proxy.decisions) == [
+                        Decision("test", host, int(port), True, address=server.address)
+                    ]
                 assert len(server.seen) == number
 
     run(main())
@@ -142,7 +144,7 @@ def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
                     await asyncio.to_thread(opener.open, f"http://a.test:{server.port}/", timeout=PATIENCE)
                 with refused.value:
                     assert refused.value.code == 403
-                assert [(item.host, item.allowed) for item in way.proxy.verdicts] == [
+                assert [(item.host, item.allowed) for item in way.proxy.decisions] == [
                     ("a.test", True),
                     ("169.254.169.254", False),
                 ]
@@ -157,7 +159,7 @@ def test_the_next_address_is_tried_when_one_does_not_answer(run: Run) -> None:
             network = Network(Reach.ANY, private=(*server.pairs, f"{gone.address}:{server.port}"))
             async with way_out(network, {"a.test": [gone.address, server.address]}) as way:
                 assert await way.status(get(f"http://a.test:{server.port}/")) == 200
-                assert [item.address for item in way.proxy.verdicts] == [server.address]
+                assert [item.address for item in way.proxy.decisions] == [server.address]
 
     run(main())
 
@@ -228,7 +230,7 @@ def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: 
         async with serving(443, trust=server_context(tmp_path, SITES)) as server, way_to(server, "secure.test") as way:
             for library in (by_http_client, by_urllib, by_httpx):
                 assert await asyncio.to_thread(library, way.port) == b"hello"
-            assert [item.allowed for item in way.proxy.verdicts] == [True] * 3
+            assert [item.allowed for item in way.proxy.decisions] == [True] * 3
 
     run(main())
 
@@ -287,7 +289,7 @@ def test_a_tunnel_leads_to_the_site_it_was_opened_for(
                 found = await shake(way, f"secure.test:{port}", name)
                 assert found == outcome
                 expected = [True] if outcome == "done" else [True, False]
-                assert [item.allowed for item in way.proxy.verdicts] == expected
+                assert [item.allowed for item in way.proxy.decisions] == expected
 
     run(main())
 
@@ -321,7 +323,7 @@ def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
             else:
                 await until(lambda: way.proxy.connections == 0)
                 assert server.seen == [b""]
-                assert not way.proxy.verdicts[-1].allowed
+                assert not way.proxy.decisions[-1].allowed
             writer.transport.abort()
 
     run(main())
@@ -448,7 +450,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(run: Run, monkey
             reader, writer = await way.open()  # and one that never says a word gets none either
             assert await reader.read() == b""
             writer.close()
-            assert len(way.proxy.verdicts) == 1
+            assert len(way.proxy.decisions) == 1
 
     run(main())
 
@@ -539,13 +541,13 @@ def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
     told: list[Decision] = []
 
     async def main() -> None:
-        async with way_out(Network(), told=told.append) as way:
-            for number in range(MAX_VERDICTS + 10):
-                way.proxy._tell(Decision("test", "a.test", number, False, "no"))
+        async with way_out(Network(), on_decision=told.append) as way:
+            for number in range(MAX_DECISIONS + 10):
+                way.proxy._report(Decision("test", "a.test", number, False, "no"))
             await asyncio.sleep(0)
-            assert [item.port for item in way.proxy.verdicts] == list(range(10, MAX_VERDICTS + 10))
-            assert TOLD_PER_SECOND <= len(told) <= 2 * TOLD_PER_SECOND  # a second may have ended meanwhile
-            assert len(told) + way.proxy.untold == MAX_VERDICTS + 10
+            assert [item.port for item in way.proxy.decisions] == list(range(10, MAX_DECISIONS + 10))
+            assert REPORTS_PER_SECOND <= len(told) <= 2 * REPORTS_PER_SECOND  # a second may have ended meanwhile
+            assert len(told) + way.proxy.unreported == MAX_DECISIONS + 10
 
     run(main())
 
@@ -558,7 +560,7 @@ def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        async with serving() as server, way_to(server, "a.test", told=fail) as way:
+        async with serving() as server, way_to(server, "a.test", on_decision=fail) as way:
             assert await way.ask(get(f"http://a.test:{server.port}/")) == OK
         assert [type(item) for item in reported] == [ZeroDivisionError]
 
@@ -571,7 +573,7 @@ def test_no_character_that_a_terminal_obeys_is_ever_told(run: Run) -> None:
             async with way_out(row.network, NAMES) as way:
                 if row.outcome.isdigit():
                     assert await way.status(row.head) == int(row.outcome)
-                assert all(f"{item.host}{item.why}{item.address}".isprintable() for item in way.proxy.verdicts)
+                assert all(f"{item.host}{item.why}{item.address}".isprintable() for item in way.proxy.decisions)
 
     run(main())
 

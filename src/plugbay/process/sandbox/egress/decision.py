@@ -20,7 +20,7 @@ from plugbay.model import addresses
 from plugbay.process.sandbox.policy import Network, Reach
 
 TLS_PORT = 443
-"""Where a tunnel must begin with TLS. On other ports what begins as TLS is checked alike, and all else passes."""
+"""Where a tunnel must begin with TLS. On other ports TLS is checked alike, and other bytes pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ def check_grant(network: Network, host: str, port: int) -> Refusal | None:
     """Why this clean host and port may not be asked for, whatever its addresses are."""
     if network.reach is Reach.ANY:
         return None
-    doors = network.doors if network.reach is Reach.LISTED else ()
-    if any(door.leads_to(host, port) for door in doors):
+    endpoints = network.endpoints if network.reach is Reach.LISTED else ()
+    if any(endpoint.matches(host, port) for endpoint in endpoints):
         return None
     where = addresses.pair(host, port)
     why = f"the network is not granted for {host}, port {port}"
-    key = network.key_to(host, port)
+    key = network.missing_grant(host, port)
     opener = (
         f'add "{where}" to network in the plugin\'s sandbox settings in plugbay.toml' if key is None else f"grant {key}"
     )
@@ -67,9 +67,9 @@ def check_grant(network: Network, host: str, port: int) -> Refusal | None:
 def check_address(
     network: Network, host: str, port: int, found: Sequence[str], ours: Collection[str]
 ) -> Refusal | None:
-    """Why none of a host's addresses may be reached: a single bad one is enough, for then somebody plays tricks.
+    """Why none of a host's addresses may be reached: one bad address is enough, because it suggests an attack.
 
-    `ours` are the addresses of this machine, whose services trust what comes from here.
+    `ours` are the addresses of this machine, whose services trust connections from here.
     """
     closed = addresses.closed(found, port, network.private, ours)
     if closed is None:
@@ -113,12 +113,12 @@ _RANDOM = 2 + 32
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a client says about where it wants to go."""
+    """The server that a client names."""
 
     name: str | None
-    """In lower case; None: it names nobody."""
+    """In lower case; None: no name."""
     hidden: bool = False
-    """There is a second, encrypted hello inside, which may name somebody else. (Or noise that looks like one.)"""
+    """There is a second, encrypted hello inside, which may name another server (or random bytes that look like one)."""
 
 
 def read_hello(data: bytes) -> Hello | str | None:
@@ -193,7 +193,7 @@ def _name(block: bytes) -> str:
 
 
 class _Parts:
-    """Bytes that are taken from the front; raises ValueError when they are not what they say."""
+    """Bytes that are taken from the front; raises ValueError if their lengths are wrong."""
 
     __slots__ = ("_at", "_data")
 
