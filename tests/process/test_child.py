@@ -95,7 +95,7 @@ def test_pipes_are_handed_out_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "stop", "forgotten", "spawner"])
-def test_pipes_that_nobody_took_are_closed(run: Run, how: str) -> None:
+def test_pipes_that_were_not_taken_are_closed(run: Run, how: str) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             close_pipes(await spawn(spawner, "/bin/cat"))
@@ -343,7 +343,7 @@ def _note_tail(child: Child, tails: list[list[str]], status: ExitStatus) -> None
     tails.append(child.stderr.tail())
 
 
-def test_the_last_words_are_in_the_tail_when_the_exit_is_told(run: Run) -> None:
+def test_the_last_lines_are_in_the_tail_when_the_exit_is_reported(run: Run) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             for _ in range(20):
@@ -770,7 +770,7 @@ def test_a_program_that_never_closes_its_spawner_leaves_nothing_and_no_word(tmp_
 GONE = ExitStatus(code=3)
 
 
-def test_who_asked_before_and_who_asks_afterwards_hear_the_same_once(run: Run) -> None:
+def test_callbacks_added_before_and_after_the_exit_are_called_once(run: Run) -> None:
     async def main() -> None:
         heard: list[tuple[str, ExitStatus]] = []
         exit = Exit(asyncio.get_running_loop(), "x")
@@ -837,7 +837,7 @@ def test_a_folder_that_was_cleaned_up_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "logs").is_dir()
 
 
-def test_without_a_folder_nobody_has_a_log_and_a_bad_one_is_no_error() -> None:
+def test_without_a_folder_there_is_no_log_and_a_bad_folder_is_no_error() -> None:
     assert Logs(None).of("a") is None
     assert Logs(Path("/dev/null/logs")).of("a") is not None
 
@@ -857,7 +857,7 @@ async def outcome_of(starts: Starts, wanted: Launch, refusal: Exception | None =
     return await arrived
 
 
-def test_a_start_arrives_in_the_loop_with_what_became_of_it(run: Run) -> None:
+def test_a_start_arrives_in_the_loop_with_its_outcome(run: Run) -> None:
     async def main() -> None:
         starts = Starts(1, subprocess.Popen, Sandbox(), False)
         born = await outcome_of(starts, launch("/bin/cat"))
@@ -906,7 +906,7 @@ def test_without_confined_starts_there_are_no_threads_for_them(run: Run) -> None
     run(main())
 
 
-def test_shutdown_waits_for_what_was_left_for_later_and_afterwards_it_is_done_at_once() -> None:
+def test_shutdown_waits_for_running_work_and_later_work_runs_at_once() -> None:
     starts = Starts(1, subprocess.Popen, Sandbox(), False)
     gate = threading.Event()
     done: list[str] = []

@@ -65,7 +65,7 @@ def failure(launch: Launch, popen: Any = subprocess.Popen) -> LaunchFailed:
     return caught.value
 
 
-def test_the_environment_is_exactly_what_was_given(
+def test_the_environment_is_exactly_the_given_one(
     processes: list[StartedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANARY", "host secret")

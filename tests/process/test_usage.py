@@ -142,7 +142,7 @@ def running(script: str, path: Path) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("script", [OPEN, TWICE, MAPPED, GRANDCHILD], ids=["open", "twice", "mapped", "grandchild"])
-def test_a_file_without_a_name_counts_once_for_as_long_as_somebody_has_it(script: str, tmp_path: Path) -> None:
+def test_an_unlinked_file_counts_once_for_as_long_as_a_process_has_it(script: str, tmp_path: Path) -> None:
     with running(script, tmp_path / "big") as pid:
         assert os.listdir(tmp_path) == []
         assert 4 * MIB <= unlinked_bytes(pid, tmp_path) < 5 * MIB

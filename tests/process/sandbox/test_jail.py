@@ -71,7 +71,7 @@ def test_a_child_knows_that_it_is_confined_and_how_well_its_limits_hold(run: Run
     run(main())
 
 
-def test_bubblewrap_is_nobody_and_the_thread_that_started_it_is_itself_again(run: Run, tmp_path: Path) -> None:
+def test_bubblewrap_runs_as_the_plugins_user_and_the_starting_thread_is_root_again(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_spawner(threads=1) as spawner:
             child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
@@ -206,7 +206,7 @@ except OSError as error:
         (Network(Reach.LISTED, (Endpoint("api.example", 443),)), ("HTTP/1.1 403 ",), 1),
     ],
 )
-def test_the_door_is_there_for_whom_it_was_granted(
+def test_a_plugin_with_a_granted_network_has_a_proxy(
     run: Run, tmp_path: Path, network: Network, answers: tuple[str, ...], told: int
 ) -> None:
     async def main() -> None:
@@ -401,7 +401,7 @@ def test_a_program_that_is_gone_already_was_run_all_the_same(reports: Reports) -
         assert reports.program(pid, first, None) == 0
 
 
-def test_a_program_that_was_never_run_is_told_from_that(reports: Reports) -> None:
+def test_a_program_that_was_never_run_is_distinguished_from_one_that_ended(reports: Reports) -> None:
     with monitor(reports, STAND_IN, "fail") as pid:
         first = reports.first_process(pid, None)
         assert first is not None
@@ -443,7 +443,7 @@ def test_with_an_ordinary_pipe_our_death_would_be_the_word_to_go_on() -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_report_that_nobody_hears_does_not_kill_the_monitor(reports: Reports) -> None:
+def test_a_report_without_a_reader_does_not_kill_the_monitor(reports: Reports) -> None:
     with monitor(reports, STAND_IN, "0.05") as pid:
         first = reports.first_process(pid, None)
         assert first is not None

@@ -163,12 +163,12 @@ def test_mounts_where_no_plugin_may_look_are_not_in_the_view_unless_they_are_kep
     assert Path("/proc/self/mountinfo").read_text() == host
 
 
-def test_a_view_has_what_bubblewrap_and_plugins_need() -> None:
+def test_a_view_has_all_mounts_that_bubblewrap_and_plugins_need() -> None:
     points = "/ /proc /proc/acpi /sys /dev /dev/null /dev/pts /dev/pts /sys/kernel/debug /home /run /run/user/7 /runner"
     assert list(mounts.needless(points.split(), ())) == ["/run/user/7", "/sys/kernel/debug", "/dev/pts", "/dev/pts"]
 
 
-def test_a_view_has_every_mount_on_the_way_to_what_is_kept() -> None:
+def test_a_view_has_every_mount_on_the_way_to_a_kept_path() -> None:
     points = [f"/sys/fs/cgroup{below}" for below in ("", "/cpu", "/cpuset", "/memory", "/memory/a")]
     kept = [Path("/sys/fs/cgroup/cpu/docker/x"), Path("/sys/fs/cgroup/memory")]
     assert list(mounts.needless(points, kept)) == ["/sys/fs/cgroup/memory/a", "/sys/fs/cgroup/cpuset"]

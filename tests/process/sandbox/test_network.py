@@ -50,7 +50,7 @@ def test_what_is_started_there_stays_there_and_no_network_is_used_twice() -> Non
     on_a_thread(work)
 
 
-def test_the_network_that_waits_is_taken_by_whoever_is_next_and_waits_no_more() -> None:
+def test_a_prepared_network_is_used_by_the_next_program_and_only_once() -> None:
     networks = Networks()
     host = here()
 

@@ -16,7 +16,7 @@ from plugbay.process.sandbox.system import PLUGBAY, env_command, is_system, need
 from plugbay.process.sandbox.users import as_user
 
 
-def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> None:
+def test_existing_programs_and_libraries_are_shown_read_only() -> None:
     shown = system.binds(own_network=True)
     assert shown[0].path == "/usr"
     assert not any(bind.writable for bind in shown)
@@ -26,7 +26,7 @@ def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> 
     assert not names & {"/etc", "/etc/passwd", "/etc/shadow", "/etc/resolv.conf", "/run", "/sys"}
 
 
-def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_the_user_may_read_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(user: int | None) -> list[str]:
         with as_user(user):
             found = list(system.copied())
@@ -45,7 +45,7 @@ def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: py
         assert pool.submit(copied, 2_000_000_123).result() == ["open"]
 
 
-def test_only_what_this_kernel_has_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_existing_files_of_the_kernel_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "MASKED", ("/proc/self/status", "/proc/no-such-file"))
     assert system.masked() == ("/proc/self/status",)
 
@@ -56,7 +56,7 @@ def test_who_has_the_machines_network_has_its_names_too() -> None:
     assert "/etc/hosts" not in system.files("/tmp", own_network=False)
 
 
-def test_the_files_that_exist_only_inside_name_nobody_of_this_machine() -> None:
+def test_the_files_that_exist_only_inside_name_no_user_of_this_machine() -> None:
     files = system.files("/state", own_network=True)
     assert files["/etc/passwd"] == b"plugin:x:1000:1000::/state:/bin/sh\n"
     assert files["/etc/hosts"].startswith(b"127.0.0.1 localhost plugin\n")
@@ -71,7 +71,7 @@ def test_no_path_adds_a_field_or_a_user(home: str) -> None:
     ("path", "known"),
     [("/usr", True), ("/usr/bin/env", True), ("/bin/sh", True), ("/usrx", False), ("/opt/x", False), ("/", False)],
 )
-def test_what_everybody_sees_is_known_by_its_path(path: str, known: bool) -> None:
+def test_paths_of_the_system_are_recognised(path: str, known: bool) -> None:
     assert system.is_system(path) is known
 
 
@@ -91,7 +91,7 @@ def test_a_program_alone_in_a_folder_is_shown_itself(tmp_path: Path) -> None:
     assert needed((str(tool),), {}) == (str(tool),)
 
 
-def test_a_program_of_a_prefix_comes_with_what_lies_beside_it(tmp_path: Path) -> None:
+def test_a_program_of_a_prefix_comes_with_the_folders_beside_it(tmp_path: Path) -> None:
     tool = program(tmp_path / "bin" / "tool")
     (tmp_path / "lib").mkdir()
     (tmp_path / "etc").mkdir()
@@ -99,7 +99,7 @@ def test_a_program_of_a_prefix_comes_with_what_lies_beside_it(tmp_path: Path) ->
     assert needed((str(tool),), {}) == tuple(f"{tmp_path}/{name}" for name in ("bin", "lib", "pyvenv.cfg"))
 
 
-def test_a_link_leads_to_what_it_stands_for(tmp_path: Path) -> None:
+def test_a_link_comes_with_its_target(tmp_path: Path) -> None:
     program(tmp_path / "real" / "bin" / "tool")
     (tmp_path / "alias").symlink_to("real/bin/tool")
     assert needed((str(tmp_path / "alias"),), {}) == (f"{tmp_path}/alias", f"{tmp_path}/real/bin")
@@ -230,7 +230,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("argument", "program"), READ.items())
-def test_the_program_is_what_follows_options_and_variables(argument: str, program: str) -> None:
+def test_the_program_follows_options_and_variables(argument: str, program: str) -> None:
     assert env_command(argument) == program
 
 

@@ -57,7 +57,7 @@ def test_a_number_that_is_not_mapped_or_is_root_is_refused_and_names_the_knob(tm
         assert "uids" in caught.value.hint
 
 
-def test_a_number_that_is_somebodys_is_refused() -> None:
+def test_a_number_of_an_existing_user_is_refused() -> None:
     with pytest.raises(SandboxUnavailable, match="1 is daemon's"):
         check_mapped(1, SETTINGS)
     check_mapped(USER, SETTINGS)
@@ -68,7 +68,7 @@ def credentials() -> list[str]:
     return [line for line in lines if line.startswith(("Uid", "Gid", "Cap"))]
 
 
-def test_a_thread_that_posed_is_what_it_was_and_no_other_thread_noticed() -> None:
+def test_a_thread_gets_its_user_back_and_other_threads_keep_theirs() -> None:
     others = credentials()
 
     def pose() -> None:
@@ -170,7 +170,7 @@ def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them(
     on_a_thread(work)
 
 
-def test_what_the_kernel_refuses_is_no_start_and_says_what_to_do() -> None:
+def test_a_refusal_of_the_kernel_prevents_the_start_and_has_a_hint() -> None:
     def work() -> None:
         with (
             as_user(USER),
@@ -182,7 +182,7 @@ def test_what_the_kernel_refuses_is_no_start_and_says_what_to_do() -> None:
     on_a_thread(work)
 
 
-def test_nobody_in_particular_changes_nothing() -> None:
+def test_without_a_user_the_thread_does_not_change() -> None:
     before = credentials()
     with as_user(None):
         assert credentials() == before

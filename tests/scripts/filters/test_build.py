@@ -172,7 +172,7 @@ def test_an_ordinary_call_is_allowed(machine: str, network: bool) -> None:
 
 @in_every_filter
 @pytest.mark.parametrize(("call", "arguments", "online", "offline"), BY_ARGUMENT)
-def test_some_calls_are_judged_by_their_arguments(
+def test_some_calls_are_decided_by_their_arguments(
     machine: str, network: bool, call: str, arguments: tuple[int, ...], online: Verdict, offline: Verdict
 ) -> None:
     if call in MACHINES[machine].numbers:
@@ -282,7 +282,7 @@ def run_with(code: bytes, number: int) -> int:
     return bpf.run(bpf.instructions(code), bpf.DATA.pack(number, 0, 0, *[0] * 6))
 
 
-def test_a_program_begins_with_what_was_placed_last() -> None:
+def test_a_program_begins_with_the_instruction_placed_last() -> None:
     assembler = Assembler()
     no, yes = assembler.verdict(7), assembler.verdict(8)
     assembler.load(0, assembler.branch(EQUAL, 42, yes, no))
@@ -342,7 +342,7 @@ def test_a_near_way_takes_no_extra_jump() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 0xFFFF_FFFF), st.integers(1, 1000), max_size=700), st.data())
-def test_a_chain_of_any_length_finds_what_a_dictionary_finds(answers: dict[int, int], data: st.DataObject) -> None:
+def test_a_chain_of_any_length_gives_the_values_of_a_dictionary(answers: dict[int, int], data: st.DataObject) -> None:
     assembler = Assembler()
     positions = {value: assembler.verdict(value) for value in {0, *answers.values()}}
     position = positions[0]

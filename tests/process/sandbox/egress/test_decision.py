@@ -163,7 +163,7 @@ def test_an_incomplete_hello_needs_more_and_a_complete_one_does_not() -> None:
 @given(
     data=st.binary(max_size=300) | st.binary(max_size=60).map(lambda tail: NAMED[:-9] + tail), cut=st.integers(0, 300)
 )
-def test_no_bytes_raise_and_an_answer_never_changes_with_what_follows(data: bytes, cut: int) -> None:
+def test_no_bytes_raise_and_more_bytes_never_change_an_answer(data: bytes, cut: int) -> None:
     early = read_hello(data[:cut])
     assert early is None or early == read_hello(data)
 
@@ -180,7 +180,7 @@ def test_a_hidden_hello_is_seen() -> None:
     assert read_hello(records(message(server_name(b"a.test"), b"\xfe\x0d" + block(b"x")))) == Hello("a.test", True)
 
 
-def test_a_hello_without_extensions_names_nobody() -> None:
+def test_a_hello_without_extensions_has_no_name() -> None:
     body = b"\3\1" + bytes(32) + block(b"", 1) + block(b"\0\x2f") + block(b"\0", 1)
     assert read_hello(records(b"\1" + block(body, 3))) == Hello(None)
 

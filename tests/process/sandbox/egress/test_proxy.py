@@ -67,7 +67,7 @@ def at(server: Server, *hosts: str) -> dict[str, list[str]]:
 # Who gets where.
 
 
-def test_each_request_of_the_corpus_that_is_refused_reaches_nobody(run: Run) -> None:
+def test_each_refused_request_of_the_corpus_reaches_no_server(run: Run) -> None:
     async def main() -> None:
         async with serving(80, 443) as server:
             table = {host: [*found, server.address] if found else [] for host, found in NAMES.items()}
@@ -97,7 +97,7 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
     run(main())
 
 
-def test_a_server_sees_the_request_for_the_host_that_was_judged(run: Run) -> None:
+def test_a_server_sees_the_request_for_the_checked_host(run: Run) -> None:
     async def main() -> None:
         async with serving(80) as server, way_to(server, "a.test") as way:
             head = get("http://A.test/x?y", "Host: a.test:80", "Proxy-Authorization: secret", "Accept: z")
@@ -108,7 +108,7 @@ def test_a_server_sees_the_request_for_the_host_that_was_judged(run: Run) -> Non
     run(main())
 
 
-def test_a_name_is_resolved_once_and_a_second_answer_is_judged_anew(run: Run) -> None:
+def test_a_name_is_resolved_once_and_a_second_answer_is_checked_anew(run: Run) -> None:
     async def main() -> None:
         async with serving() as server, serving() as private:
             answers = [[server.address], [private.address], [server.address, private.address]]
@@ -128,7 +128,7 @@ def test_a_name_is_resolved_once_and_a_second_answer_is_judged_anew(run: Run) ->
     run(main())
 
 
-def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
+def test_a_redirect_is_checked_like_a_new_request(run: Run) -> None:
     async def moved(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n")
@@ -164,7 +164,7 @@ def test_the_next_address_is_tried_when_one_does_not_answer(run: Run) -> None:
     run(main())
 
 
-def test_what_cannot_be_resolved_or_reached_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresolved_or_unreachable_host_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()
         return []
@@ -185,7 +185,7 @@ def test_what_cannot_be_resolved_or_reached_is_said(run: Run, monkeypatch: pytes
     run(main())
 
 
-def test_a_server_that_lets_nobody_in_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_accepts_no_connection_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(proxy_module, "CONNECT_SECONDS", 0.05)
         with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -387,7 +387,7 @@ def test_a_plugin_that_ends_without_a_word_lets_the_server_end(run: Run) -> None
         (("Transfer-Encoding: chunked",), b"3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
     ],
 )
-def test_a_second_request_on_a_connection_reaches_nobody(
+def test_a_second_request_on_a_connection_reaches_no_server(
     run: Run, headers: tuple[str, ...], body: bytes, forwarded: bytes
 ) -> None:
     async def main() -> None:
@@ -455,7 +455,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(run: Run, monkey
     run(main())
 
 
-def test_a_tunnel_that_never_says_what_it_wants_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tunnel_without_a_hello_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
             await way.tunnel("a.test:443")
@@ -537,7 +537,7 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
 # What the operator learns.
 
 
-def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
+def test_decisions_are_kept_and_reported_within_bounds(run: Run) -> None:
     told: list[Decision] = []
 
     async def main() -> None:
@@ -552,7 +552,7 @@ def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
     run(main())
 
 
-def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
+def test_a_failing_callback_does_not_end_the_connection(run: Run) -> None:
     reported: list[object] = []
 
     def fail(verdict: Decision) -> None:
@@ -567,7 +567,7 @@ def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
     run(main())
 
 
-def test_no_character_that_a_terminal_obeys_is_ever_told(run: Run) -> None:
+def test_no_control_character_is_ever_reported(run: Run) -> None:
     async def main() -> None:
         for row in ROWS:
             async with way_out(row.network, NAMES) as way:
@@ -607,7 +607,7 @@ def test_a_proxy_may_be_closed_before_it_began(run: Run) -> None:
     run(main())
 
 
-def test_from_the_moment_it_is_closed_nobody_gets_in(run: Run) -> None:
+def test_a_closed_proxy_accepts_no_connection(run: Run) -> None:
     async def main() -> None:
         async with way_out(Network()) as way:
             socket.create_connection(("127.0.0.1", way.port)).close()
@@ -681,7 +681,7 @@ def test_name_servers_that_never_answer_hold_a_bounded_number_of_threads(
     run(main())
 
 
-def test_loopback_is_ours_and_what_is_nowhere_is_not() -> None:
+def test_loopback_is_ours_and_an_unknown_address_is_not() -> None:
     assert is_ours("127.0.0.1")
     assert not is_ours("192.0.2.1")
     assert not is_ours("2001:db8::1")
