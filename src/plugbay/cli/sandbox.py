@@ -81,7 +81,7 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.model.protected import FOLDER
-    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.diagnose import LaunchFailed
     from plugbay.process.sandbox.launcher import EMPTY, UNREADABLE, Program, Sandbox
 
     binding = replace(bindings.bind(spec, make=False), confinement=confinement)
@@ -112,7 +112,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
     from dataclasses import replace
 
     from plugbay.host.supervision.instance import launch_of
-    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.diagnose import LaunchFailed
 
     for note in confinement.notes:
         output.note(note)

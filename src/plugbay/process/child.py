@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from plugbay.process import diagnose, pidfd
 from plugbay.process.command import Launch
-from plugbay.process.failures import LaunchFailed
+from plugbay.process.diagnose import LaunchFailed
 from plugbay.process.launch import Popen, StartedProcess, destroy, start
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings

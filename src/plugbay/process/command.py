@@ -13,8 +13,8 @@ from pathlib import Path
 
 from plugbay.process import diagnose
 from plugbay.process.diagnose import Kind, facts
-from plugbay.process.failures import LaunchFailed as LaunchFailed
-from plugbay.process.failures import SandboxUnavailable as SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed as LaunchFailed
+from plugbay.process.diagnose import SandboxUnavailable as SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Policy
 

@@ -1,7 +1,7 @@
-"""Explains why a command did not start, or started and did not stay.
+"""The failures of a start: their exceptions, and explanations why a command did not start or did not stay.
 
-Pure: the state of the disk comes in through `look`, of which `facts` is the real one. Every function returns a message,
-which names the file, and a hint, which may be empty.
+The explanations are pure: the state of the disk comes in through `look`, of which `facts` is the real one. Every
+function returns a message, which names the file, and a hint, which may be empty.
 """
 
 from __future__ import annotations
@@ -12,11 +12,32 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from plugbay.model.errors import Code, PlugbayError
 from plugbay.process.status import ExitStatus, signal_name
+
+
+class LaunchFailed(PlugbayError):
+    """A process could not be started; nothing of it is left. `detail` is JSON-ready."""
+
+    code: str = Code.LAUNCH_FAILED
+
+    def __init__(self, message: str, hint: str = "", detail: Mapping[str, Any] | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        self.detail: dict[str, Any] = dict(detail or {})
+        super().__init__(message)
+
+
+class SandboxUnavailable(LaunchFailed):
+    """A process must be confined and cannot be; it was not started, or is dead before its program ran."""
+
+    code = Code.SANDBOX_UNAVAILABLE
+
 
 HEAD_BYTES = 4096
 """Enough for a `#!` line (the kernel reads 256 bytes) and, in most programs, the path of the loader."""

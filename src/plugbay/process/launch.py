@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from plugbay.process import diagnose, limits, pidfd
 from plugbay.process.command import Launch
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Program, Sandbox
 from plugbay.process.sandbox.policy import Policy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES, Bind, Plan, arguments, explain_setup_failure
 
 PLAN = Plan(uid=1000, seccomp=11, status=12, block=13, cwd="/plugin", tmp=4096)

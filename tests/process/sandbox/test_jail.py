@@ -16,7 +16,7 @@ import pytest
 from plugbay.process import pidfd
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.launch import start
 from plugbay.process.sandbox import jail as module
 from plugbay.process.sandbox.egress.decision import Decision

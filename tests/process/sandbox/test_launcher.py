@@ -18,7 +18,7 @@ import pytest
 
 import plugbay
 from plugbay.process import pidfd
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import seccomp
 from plugbay.process.sandbox.cgroup import Cgroups

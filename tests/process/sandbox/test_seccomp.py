@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.model.errors import Code
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox import seccomp
 from plugbay.process.sandbox.filters import HASHES
 from plugbay.process.sandbox.seccomp import FOLDER, program

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox import sources
 from plugbay.process.sandbox.sources import (
     AT_HOME,

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import as_user, check_mapped, drop_privileges, may, uid_of
 

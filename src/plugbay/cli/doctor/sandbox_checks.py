@@ -110,7 +110,7 @@ async def _run_probe(settings: SandboxSettings) -> str:
 
     from plugbay.process.child import Spawner
     from plugbay.process.command import Launch
-    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.diagnose import LaunchFailed
     from plugbay.process.sandbox import system
     from plugbay.process.sandbox.policy import Endpoint, Network, Policy, Reach
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plugbay.process import pidfd
-from plugbay.process.failures import LaunchFailed
+from plugbay.process.diagnose import LaunchFailed
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import seccomp, system, users
 from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES

@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugbay.process import limits, pidfd
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import mounts, network
 from plugbay.process.sandbox.bwrap import explain_setup_failure

@@ -10,7 +10,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.filters import HASHES
 
 FOLDER = Path(__file__).with_name("filters")
