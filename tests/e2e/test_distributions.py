@@ -35,21 +35,8 @@ OF_THE_HOST = [
     name for name in plugbay.__all__ if name != "__version__" and plugbay._HOMES[name] != "plugbay.model.errors"
 ]
 
-PLUGIN = """
-from plugbay.sdk import Plugin
-
-plugin = Plugin("greeter", version="1.0.0", description="Greets people.")
-
-
-@plugin.tool(effect="read_only")
-def greet(name: str) -> dict:
-    "Greet a person."
-    return {"text": f"Hello, {name}."}
-
-
-if __name__ == "__main__":
-    plugin.run()
-"""
+PLUGIN = (SDK_PROJECT / "README.md").read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+"""The example of the page that PyPI shows."""
 
 MANIFEST = """
 import sys

@@ -1,4 +1,4 @@
-"""Spans for tests: a tracer of the real SDK that keeps its spans, and a small OTLP server over HTTP that decodes them."""
+"""Spans for tests: a tracer of the real SDK that keeps its spans, and a small OTLP server that decodes them."""
 
 from __future__ import annotations
 
