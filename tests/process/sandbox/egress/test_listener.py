@@ -258,7 +258,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_thread_that_asked() -> None:
             listen_inside(held.child_pid)
         assert failed.value.errno == errno.EADDRINUSE
         listen_inside(held.child_pid, PORT + 1).close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "plugbay-door"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "plugbay-listen"]
 
 
 def helper_of(script: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
