@@ -22,13 +22,15 @@ VENV ?= .venv
 # MCP clients and servers by other authors, which the tests meet: see tests/peers.
 PEERS := .peers
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt \
+    -e distributions/sdk
+PROJECTS := pyproject.toml distributions/sdk/pyproject.toml
 # Programs that tests start by name are those of the environment.
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench examples scripts)
 
-.PHONY: help run tour test test-all prove check bench setup clean bubblewrap test-packages
+.PHONY: help run tour test test-all prove check bench dist setup clean bubblewrap test-packages
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
@@ -85,6 +87,9 @@ check: $(VENV)/.dev-installed ## format, lint, types, import rules, generated fi
 bench: $(VENV)/.bench-installed ## run the comparisons
 	@$(BIN)/python -m bench
 
+dist: $(BIN)/python ## build the wheels plugbay and plugbay-sdk in dist/
+	@$(BIN)/python -m pip wheel -q --no-input --disable-pip-version-check --no-deps -w dist ./distributions/sdk .
+
 setup: test-packages $(VENV)/.tests-compiled $(PEERS)/.installed ## install what the tests need
 
 clean: ## remove environments, caches and build output
@@ -97,12 +102,12 @@ ifneq ($(shell test -x $(BIN)/python && echo usable),usable)
 .PHONY: $(VENV)/.run-installed $(VENV)/.dev-installed
 endif
 
-$(VENV)/.run-installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.run-installed: $(PROJECTS) constraints.txt | $(BIN)/python
 	@echo "setup: installing plugbay and its server"
 	@$(PIP_INSTALL) -e '.[examples,serve,uvloop]'
 	@touch $@
 
-$(VENV)/.dev-installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev-installed: $(PROJECTS) constraints.txt | $(BIN)/python
 	@echo "setup: installing the packages of constraints.txt"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.run-installed

@@ -1,7 +1,7 @@
-"""Writes the files that are generated from the code, or with `--check` says which of them are stale.
+"""Writes the generated files; with `--check` it reports stale ones and changes nothing.
 
-`docs/states.md`: the state diagrams, drawn from the transition tables the code itself runs on.
-`process/sandbox/filters`: the system call filters, built from `filter_rules.py`, and their hashes.
+`docs/states.md`: state diagrams, drawn from the transition tables that the code runs on.
+`process/sandbox/filters`: the system call filters, built by `scripts/filters`, and their hashes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from plugbay.contracts.base import Role
-from plugbay.contracts.registry import CONTRACTS
-from plugbay.model.lifecycle import TRANSITIONS, State
-from plugbay.process.sandbox.filter_build import build
-from plugbay.process.sandbox.seccomp import file_name
-from plugbay.process.sandbox.syscalls import MACHINES
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-ROOT = Path(__file__).parents[1]
+from plugbay.contracts.base import Role  # noqa: E402
+from plugbay.contracts.registry import CONTRACTS  # noqa: E402
+from plugbay.model.lifecycle import TRANSITIONS, State  # noqa: E402
+from plugbay.process.sandbox.seccomp import file_name  # noqa: E402
+from scripts.filters.build import build  # noqa: E402
+from scripts.filters.syscalls import MACHINES  # noqa: E402
 
 HEADER = """\
 # States
@@ -50,9 +51,9 @@ def states_page() -> str:
 FILTERS = "src/plugbay/process/sandbox/filters"
 
 HASHES_HEADER = """\
-\"\"\"The system call filters, built from `filter_rules.py`, and what their bytes must hash to (SHA-256).
+\"\"\"The SHA-256 hashes of the system call filters in this folder.
 
-Written by scripts/generate.py; `make check` fails when a rule and a filter disagree.
+Written by scripts/generate.py from scripts/filters; `make check` fails if a filter is stale.
 \"\"\"
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ HASHES = {
 
 
 def filters() -> dict[str, bytes]:
-    """Every filter there is, by the name of its file."""
+    """All filters, by file name."""
     return {
         file_name(machine, network=network): build(machine, network=network)
         for machine in sorted(MACHINES)
@@ -76,7 +77,7 @@ def hashes_module(programs: dict[str, bytes]) -> str:
 
 
 def generated() -> dict[str, bytes]:
-    """What each generated file has to contain."""
+    """The content of each generated file."""
     programs = filters()
     return {
         "docs/states.md": states_page().encode(),

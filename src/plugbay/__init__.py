@@ -1,6 +1,7 @@
 """plugbay: one host for every out-of-process plugin of AI agents.
 
-Names are loaded when first used, so `import plugbay` costs nothing and `plugbay.sdk` never loads the host.
+Names are loaded when first used, so `import plugbay` costs nothing and `plugbay.sdk` never loads the host. This file is
+part of the distribution plugbay-sdk, which may be installed without the host.
 """
 
 from __future__ import annotations
@@ -49,7 +50,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'plugbay' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(home), name)
+    try:
+        value = getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name != ".".join(home.split(".")[:2]):
+            raise
+        raise ImportError(f"plugbay.{name} needs the host: pip install plugbay", name=error.name) from None
     globals()[name] = value
     return value
 

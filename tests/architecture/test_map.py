@@ -15,7 +15,7 @@ PACKAGE = "src/plugbay"
 FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*/?")
-TOP_FOLDERS = (".ci/", "bench/", "docs/", "examples/", "scripts/", "specs/", "src/", "tests/")
+TOP_FOLDERS = (".ci/", "bench/", "distributions/", "docs/", "examples/", "scripts/", "specs/", "src/", "tests/")
 FILE_SUFFIXES = (".cfg", ".html", ".ini", ".json", ".md", ".py", ".sql", ".toml", ".txt", ".yaml", ".yml")
 
 

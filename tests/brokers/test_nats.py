@@ -23,8 +23,15 @@ from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
 from plugbay.model.errors import ConfigInvalid
 from tests.support.loops import Run, run_on
-from tests.support.nats_identities import USER, Identity, decentralised, write_certificate, write_credentials
-from tests.support.nats_server import NatsServer, nats_server
+from tests.support.nats_server import (
+    USER,
+    Identity,
+    NatsServer,
+    decentralised,
+    nats_server,
+    write_certificate,
+    write_credentials,
+)
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE, until
 

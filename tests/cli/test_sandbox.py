@@ -141,12 +141,12 @@ def test_a_sandbox_that_cannot_be_admitted_leaves_nothing_that_waits(
 
     def attempt() -> None:
         program = Program(("/bin/true",), tmp_path, {}, "p")
-        cell = Sandbox(cgroups=Cgroups(tmp_path / "none")).prepare(program, Policy(tmp_path), Rlimits(), {})
+        jail = Sandbox(cgroups=Cgroups(tmp_path / "none")).prepare(program, Policy(tmp_path), Rlimits(), {})
         try:
             with pytest.raises(OSError, match="no limits"):
-                _start(cell)
+                _start(jail)
         finally:
-            cell.close()
+            jail.close()
 
     monkeypatch.setattr(limits, "apply", refuse)
     with ThreadPoolExecutor(1) as thread:  # as root it leaves the view of the mounts that others share

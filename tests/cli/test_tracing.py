@@ -17,11 +17,10 @@ from plugbay.cli import tracing
 from plugbay.cli.tracing import export_traces
 from tests.cli.conftest import environment
 from tests.server.test_server import served
-from tests.support.collectors import collecting, said
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
-from tests.support.spans import PARENT, SPAN, TRACE
+from tests.support.spans import PARENT, SPAN, TRACE, collecting, said
 from tests.support.tiers import exhaustive
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -9,10 +9,10 @@ import pytest
 from plugbay.link import incoming
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.incoming import Incoming
-from plugbay.link.memory import memory_pair
 from plugbay.model.errors import Code, Failure
 from tests.link.test_stream import Ear
 from tests.support.loops import Run
+from tests.support.memory_stream import memory_pair
 from tests.support.patience import until
 
 SHORT = 0.02

@@ -13,7 +13,6 @@ from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import Grace
 from plugbay.link.link import Hooks, Link
-from plugbay.link.memory import MemoryStream, memory_pair
 from plugbay.link.sender import BATCH
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished, CancelArrived, Noise
@@ -22,6 +21,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.echo import EchoMachine
 from tests.support.loops import Run
+from tests.support.memory_stream import MemoryStream, memory_pair
 from tests.support.patience import PATIENCE, until
 
 if TYPE_CHECKING:

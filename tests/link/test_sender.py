@@ -17,7 +17,6 @@ from plugbay.link import sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.incoming import Incoming
 from plugbay.link.link import Link
-from plugbay.link.memory import memory_pair
 from plugbay.link.sender import BURST, LIGHT, Lane, Outbox, Sender, weight
 from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure
@@ -30,6 +29,7 @@ from tests.link.test_stream import Ear, Pipes
 from tests.support import jsonrpc
 from tests.support.echo import EchoMachine
 from tests.support.loops import Run
+from tests.support.memory_stream import memory_pair
 from tests.support.patience import until
 from tests.support.requirements import requirement
 

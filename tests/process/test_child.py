@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from plugbay.process import pidfd
-from plugbay.process.child import THREADS, Child, Ending, Logs, Outcome, Spawner, Starts
+from plugbay.process.child import THREADS, Child, Exit, Logs, Outcome, Spawner, Starts
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.launch import Newborn
+from plugbay.process.launch import StartedProcess
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Policy
@@ -95,7 +95,7 @@ def test_pipes_are_handed_out_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "stop", "forgotten", "spawner"])
-def test_pipes_that_nobody_took_are_closed(run: Run, how: str) -> None:
+def test_pipes_that_were_not_taken_are_closed(run: Run, how: str) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             close_pipes(await spawn(spawner, "/bin/cat"))
@@ -343,7 +343,7 @@ def _note_tail(child: Child, tails: list[list[str]], status: ExitStatus) -> None
     tails.append(child.stderr.tail())
 
 
-def test_the_last_words_are_in_the_tail_when_the_exit_is_told(run: Run) -> None:
+def test_the_last_lines_are_in_the_tail_when_the_exit_is_reported(run: Run) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             for _ in range(20):
@@ -770,33 +770,33 @@ def test_a_program_that_never_closes_its_spawner_leaves_nothing_and_no_word(tmp_
 GONE = ExitStatus(code=3)
 
 
-def test_who_asked_before_and_who_asks_afterwards_hear_the_same_once(run: Run) -> None:
+def test_callbacks_added_before_and_after_the_exit_are_called_once(run: Run) -> None:
     async def main() -> None:
         heard: list[tuple[str, ExitStatus]] = []
-        ending = Ending(asyncio.get_running_loop(), "x")
-        ending.tell(lambda status: heard.append(("before", status)))
-        assert ending.status is None
-        ending.come(GONE)
+        exit = Exit(asyncio.get_running_loop(), "x")
+        exit.add_callback(lambda status: heard.append(("before", status)))
+        assert exit.status is None
+        exit.set_status(GONE)
         assert heard == [("before", GONE)]
-        ending.tell(lambda status: heard.append(("after", status)))
+        exit.add_callback(lambda status: heard.append(("after", status)))
         assert len(heard) == 1
         await asyncio.sleep(0)
         assert heard == [("before", GONE), ("after", GONE)]
-        assert await ending.wait(None) == GONE
+        assert await exit.wait(None) == GONE
 
     run(main())
 
 
 def test_waiting_ends_with_the_end_or_with_the_time(run: Run) -> None:
     async def main() -> None:
-        ending = Ending(asyncio.get_running_loop(), "x")
-        assert await ending.wait(0.001) is None
-        waiting = asyncio.create_task(ending.wait(PATIENCE))
-        cancelled = asyncio.create_task(ending.wait(PATIENCE))
+        exit = Exit(asyncio.get_running_loop(), "x")
+        assert await exit.wait(0.001) is None
+        waiting = asyncio.create_task(exit.wait(PATIENCE))
+        cancelled = asyncio.create_task(exit.wait(PATIENCE))
         await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
-        ending.come(GONE)
+        exit.set_status(GONE)
         assert await waiting == GONE
         assert cancelled.cancelled()
 
@@ -809,10 +809,10 @@ def test_a_callback_that_fails_is_reported_and_does_not_silence_the_others(run: 
         heard: list[ExitStatus] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(context))
-        ending = Ending(loop, "weather")
-        ending.tell(lambda _: 1 / 0)
-        ending.tell(heard.append)
-        ending.come(GONE)
+        exit = Exit(loop, "weather")
+        exit.add_callback(lambda _: 1 / 0)
+        exit.add_callback(heard.append)
+        exit.set_status(GONE)
         assert heard == [GONE]
         assert [context["message"] for context in reported] == ["exit callback of weather failed"]
 
@@ -837,7 +837,7 @@ def test_a_folder_that_was_cleaned_up_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "logs").is_dir()
 
 
-def test_without_a_folder_nobody_has_a_log_and_a_bad_one_is_no_error() -> None:
+def test_without_a_folder_there_is_no_log_and_a_bad_folder_is_no_error() -> None:
     assert Logs(None).of("a") is None
     assert Logs(Path("/dev/null/logs")).of("a") is not None
 
@@ -857,11 +857,11 @@ async def outcome_of(starts: Starts, wanted: Launch, refusal: Exception | None =
     return await arrived
 
 
-def test_a_start_arrives_in_the_loop_with_what_became_of_it(run: Run) -> None:
+def test_a_start_arrives_in_the_loop_with_its_outcome(run: Run) -> None:
     async def main() -> None:
         starts = Starts(1, subprocess.Popen, Sandbox(), False)
         born = await outcome_of(starts, launch("/bin/cat"))
-        assert isinstance(born, Newborn)
+        assert isinstance(born, StartedProcess)
         born.discard()
         refusal = RuntimeError("not any more")
         assert await outcome_of(starts, launch("/bin/cat"), refusal) is refusal
@@ -884,7 +884,7 @@ def test_what_is_not_confined_shares_the_mounts_of_the_host(run: Run, tmp_path: 
         confined = Launch(("/bin/cat",), tmp_path, policy=Policy(tmp_path), label="starts")
         for wanted in (confined, launch("/bin/cat")):
             born = await outcome_of(starts, wanted)
-            assert isinstance(born, Newborn)
+            assert isinstance(born, StartedProcess)
             born.discard()
         starts.shutdown(wait=True)
 
@@ -898,7 +898,7 @@ def test_without_confined_starts_there_are_no_threads_for_them(run: Run) -> None
     async def main() -> None:
         starts = Starts(1, subprocess.Popen, Sandbox(), True)
         born = await outcome_of(starts, launch("/bin/true"))
-        assert isinstance(born, Newborn)
+        assert isinstance(born, StartedProcess)
         born.discard()
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("plugbay-confine")]
         starts.shutdown(wait=True)
@@ -906,7 +906,7 @@ def test_without_confined_starts_there_are_no_threads_for_them(run: Run) -> None
     run(main())
 
 
-def test_shutdown_waits_for_what_was_left_for_later_and_afterwards_it_is_done_at_once() -> None:
+def test_shutdown_waits_for_running_work_and_later_work_runs_at_once() -> None:
     starts = Starts(1, subprocess.Popen, Sandbox(), False)
     gate = threading.Event()
     done: list[str] = []
@@ -915,11 +915,11 @@ def test_shutdown_waits_for_what_was_left_for_later_and_afterwards_it_is_done_at
         gate.wait(PATIENCE)
         done.append("first")
 
-    starts.later(slow)
+    starts.run(slow)
     assert done == []
     gate.set()
     starts.shutdown(wait=True)
-    starts.later(lambda: done.append("second"))
+    starts.run(lambda: done.append("second"))
     assert done == ["first", "second"]
 
 

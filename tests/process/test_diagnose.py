@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.model.errors import Code
 from plugbay.model.text import printable
+from plugbay.process import command
 from plugbay.process.diagnose import (
     Facts,
     Kind,
+    LaunchFailed,
     Look,
+    SandboxUnavailable,
     early_exit,
     facts,
     launch_failure,
@@ -136,6 +140,12 @@ PYTHON_TRACEBACK = [
             [*PYTHON_TRACEBACK[:-1], "ModuleNotFoundError: No module named 'httpx'"],
             "httpx is not",
             "pip install httpx",
+        ),
+        (
+            1,
+            [*PYTHON_TRACEBACK[:-1], "ModuleNotFoundError: No module named 'plugbay'"],
+            "the SDK of plugbay is not",
+            "pip install plugbay-sdk",
         ),
         (
             1,
@@ -337,3 +347,27 @@ def test_what_the_owner_of_a_command_knows_is_the_reason() -> None:
     said, advice = early_exit(["/p"], status, ["MemoryError"], disk({}), known=known)
     assert (said, advice) == ("the plugin ended early (killed by SIGKILL): it used too much", "use less")
     assert "too much" not in early_exit(["/p"], status, [], disk({}))[0]
+
+
+# The exceptions.
+
+
+def test_a_failed_start_has_words_a_hint_details_and_a_code() -> None:
+    error = LaunchFailed("it broke", "mend it", {"command": ["x"]})
+    assert (str(error), error.message, error.hint, error.detail) == (
+        "it broke",
+        "it broke",
+        "mend it",
+        {"command": ["x"]},
+    )
+    assert error.code == Code.LAUNCH_FAILED
+
+
+def test_a_missing_sandbox_is_a_failed_start_with_a_code_of_its_own() -> None:
+    error = SandboxUnavailable("no bwrap")
+    assert isinstance(error, LaunchFailed)
+    assert (error.code, error.hint, error.detail) == (Code.SANDBOX_UNAVAILABLE, "", {})
+
+
+def test_both_are_found_where_commands_are() -> None:
+    assert (command.LaunchFailed, command.SandboxUnavailable) == (LaunchFailed, SandboxUnavailable)

@@ -15,7 +15,7 @@ import pytest
 
 from plugbay.process import limits, pidfd
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.launch import Newborn, start
+from plugbay.process.launch import StartedProcess, start
 from plugbay.process.limits import Rlimits
 from tests.process.helpers import PYTHON, SHELL, carrying, exists, launch, open_fds
 from tests.support.patience import until_blocking
@@ -24,19 +24,19 @@ MARKS = {"PLUGBAY_HOST": "1.2.test-launch", "PLUGBAY_CHILD": "test-launch"}
 
 
 @pytest.fixture
-def newborns() -> Iterator[list[Newborn]]:
+def processes() -> Iterator[list[StartedProcess]]:
     """Children to be discarded after the test; afterwards everything is as it was."""
     before = open_fds()
-    children: list[Newborn] = []
+    children: list[StartedProcess] = []
     yield children
     for child in children:
         child.discard()
     assert open_fds() == before
 
 
-def born(newborns: list[Newborn], *argv: str, popen: Any = subprocess.Popen, **options: Any) -> Newborn:
+def born(processes: list[StartedProcess], *argv: str, popen: Any = subprocess.Popen, **options: Any) -> StartedProcess:
     child = start(launch(*argv, **options), MARKS, popen)
-    newborns.append(child)
+    processes.append(child)
     return child
 
 
@@ -49,7 +49,7 @@ def read(fd: int) -> bytes:
     return data
 
 
-def settled(child: Newborn) -> None:
+def settled(child: StartedProcess) -> None:
     """Wait until `cat` answers: its program loader has then closed what it had opened."""
     os.set_blocking(child.stdout, True)
     os.write(child.stdin, b"hello\n")
@@ -65,11 +65,13 @@ def failure(launch: Launch, popen: Any = subprocess.Popen) -> LaunchFailed:
     return caught.value
 
 
-def test_the_environment_is_exactly_what_was_given(newborns: list[Newborn], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_exactly_the_given_one(
+    processes: list[StartedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CANARY", "host secret")
     assert b"CANARY=host secret\n" in subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
 
-    said = read(born(newborns, "/usr/bin/env", env={"ALPHA": "1", "PLUGBAY_HOST": "forged"}).stdout).decode()
+    said = read(born(processes, "/usr/bin/env", env={"ALPHA": "1", "PLUGBAY_HOST": "forged"}).stdout).decode()
     variables = dict(line.split("=", 1) for line in said.splitlines())
     assert variables == {"PATH": os.environ["PATH"], "ALPHA": "1", **MARKS}
 
@@ -81,10 +83,10 @@ def inheritable_fds(count: int) -> list[int]:
     return fds
 
 
-def test_a_child_has_three_descriptors_and_no_others(newborns: list[Newborn]) -> None:
+def test_a_child_has_three_descriptors_and_no_others(processes: list[StartedProcess]) -> None:
     leaked = inheritable_fds(5)
     try:
-        child = born(newborns, "/bin/cat")
+        child = born(processes, "/bin/cat")
         settled(child)
         assert set(os.listdir(f"/proc/{child.pid}/fd")) == {"0", "1", "2"}
     finally:
@@ -92,13 +94,13 @@ def test_a_child_has_three_descriptors_and_no_others(newborns: list[Newborn]) ->
             os.close(fd)
 
 
-def test_without_the_guard_a_child_would_have_the_hosts_descriptors(newborns: list[Newborn]) -> None:
+def test_without_the_guard_a_child_would_have_the_hosts_descriptors(processes: list[StartedProcess]) -> None:
     def leaky(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(*args, **{**options, "close_fds": False})
 
     leaked = inheritable_fds(5)
     try:
-        child = born(newborns, "/bin/cat", popen=leaky)
+        child = born(processes, "/bin/cat", popen=leaky)
         settled(child)
         assert {str(fd) for fd in leaked} <= set(os.listdir(f"/proc/{child.pid}/fd"))
     finally:
@@ -106,51 +108,51 @@ def test_without_the_guard_a_child_would_have_the_hosts_descriptors(newborns: li
             os.close(fd)
 
 
-def test_a_child_leads_its_own_session_and_group(newborns: list[Newborn]) -> None:
-    child = born(newborns, "/bin/cat")
+def test_a_child_leads_its_own_session_and_group(processes: list[StartedProcess]) -> None:
+    child = born(processes, "/bin/cat")
     assert os.getsid(child.pid) == os.getpgid(child.pid) == child.pid
     assert os.getsid(0) != child.pid
 
 
-def test_the_working_directory_is_the_one_asked_for(newborns: list[Newborn], tmp_path: Path) -> None:
-    child = born(newborns, "/bin/pwd", cwd=tmp_path)
+def test_the_working_directory_is_the_one_asked_for(processes: list[StartedProcess], tmp_path: Path) -> None:
+    child = born(processes, "/bin/pwd", cwd=tmp_path)
     assert read(child.stdout).decode().strip() == str(tmp_path)
 
 
-def test_the_limits_hold_inside(newborns: list[Newborn]) -> None:
+def test_the_limits_hold_inside(processes: list[StartedProcess]) -> None:
     script = "read go; ulimit -n; ulimit -c; ulimit -f; ulimit -t"
     wanted = Rlimits(open_files=77, file_size=512 * 100, cpu_seconds=9)
-    child = born(newborns, *SHELL, script, limits=wanted)
+    child = born(processes, *SHELL, script, limits=wanted)
     os.write(child.stdin, b"go\n")
     assert read(child.stdout).decode().split() == ["77", "0", "100", "9"]
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 77
 
 
-def test_a_file_larger_than_the_limit_ends_the_child(newborns: list[Newborn], tmp_path: Path) -> None:
+def test_a_file_larger_than_the_limit_ends_the_child(processes: list[StartedProcess], tmp_path: Path) -> None:
     script = "read go; head -c 102400 /dev/zero > big; true"
     for wanted, size in ((Rlimits(file_size=4096), 4096), (Rlimits(file_size=None), 102_400)):
-        child = born(newborns, *SHELL, script, limits=wanted, cwd=tmp_path)
+        child = born(processes, *SHELL, script, limits=wanted, cwd=tmp_path)
         os.write(child.stdin, b"go\n")
         read(child.stdout)
         assert (tmp_path / "big").stat().st_size == size
 
 
-def test_signals_that_python_ignores_are_restored(newborns: list[Newborn]) -> None:
+def test_signals_that_python_ignores_are_restored(processes: list[StartedProcess]) -> None:
     assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
-    child = born(newborns, "/bin/cat")
+    child = born(processes, "/bin/cat")
     status = Path(f"/proc/{child.pid}/status").read_text()
     ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
     assert not int(ignored, 16) & (1 << (signal.SIGPIPE - 1))
 
 
-def test_the_hosts_ends_do_not_block_and_the_childs_do(newborns: list[Newborn]) -> None:
-    child = born(newborns, *PYTHON, "import os; print([os.get_blocking(fd) for fd in (0, 1, 2)], flush=True)")
+def test_the_hosts_ends_do_not_block_and_the_childs_do(processes: list[StartedProcess]) -> None:
+    child = born(processes, *PYTHON, "import os; print([os.get_blocking(fd) for fd in (0, 1, 2)], flush=True)")
     assert not any(os.get_blocking(fd) for fd in (child.stdin, child.stdout, child.stderr))
     assert not any(os.get_inheritable(fd) for fd in (child.stdin, child.stdout, child.stderr))
     assert read(child.stdout) == b"[True, True, True]\n"
 
 
-def test_a_discarded_child_is_dead_with_its_group(newborns: list[Newborn]) -> None:
+def test_a_discarded_child_is_dead_with_its_group(processes: list[StartedProcess]) -> None:
     child = start(launch(*SHELL, "sleep 600 & echo $!; read line"), MARKS, subprocess.Popen)
     os.set_blocking(child.stdout, True)
     sleeper = int(os.read(child.stdout, 100))

@@ -129,7 +129,7 @@ def test_a_callback_that_raises_does_not_silence_the_others(run: Run, way: str, 
     run(main())
 
 
-def test_a_kernel_without_pidfds_is_told_apart_from_a_lack_of_descriptors(
+def test_a_kernel_without_pidfds_is_distinguished_from_a_lack_of_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(code: int) -> None:

@@ -57,7 +57,7 @@ def answer(process: subprocess.Popen[bytes]) -> str:
     return process.stdout.readline().decode().strip()
 
 
-def test_a_sweep_kills_what_carries_the_token_and_nothing_else() -> None:
+def test_a_sweep_kills_the_processes_with_the_token_and_no_other() -> None:
     with marked("aa") as target, marked("bb") as other, helper() as process:
         ask(process, "sweep aa\n")
         assert answer(process) == "swept aa 1"

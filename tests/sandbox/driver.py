@@ -348,8 +348,8 @@ async def closing(attacker: Attacker, area: str) -> tuple[dict[str, str], dict[s
             assert not attack.done(), attack.result()
             await asyncio.sleep(0.005)
         (child,) = attacker.spawner.children.values()
-        if close and child.cell is not None:
-            child.cell.cut_off()
+        if close and child.jail is not None:
+            child.jail.close_network()
             await asyncio.sleep(0)
         closed.touch()
         both.append(await attack)

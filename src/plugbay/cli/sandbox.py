@@ -81,7 +81,7 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.model.protected import FOLDER
-    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.diagnose import LaunchFailed
     from plugbay.process.sandbox.launcher import EMPTY, UNREADABLE, Program, Sandbox
 
     binding = replace(bindings.bind(spec, make=False), confinement=confinement)
@@ -112,7 +112,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
     from dataclasses import replace
 
     from plugbay.host.supervision.instance import launch_of
-    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.diagnose import LaunchFailed
 
     for note in confinement.notes:
         output.note(note)
@@ -145,7 +145,7 @@ async def _run_confined(bindings: Bindings, launch: Launch) -> int:
         if process is not None:
             process.kill()
             process.wait()
-        cell.cut_off()
+        cell.close_network()
         cell.close()
     return status if status >= 0 else exit_codes.for_signal(-status)
 

@@ -94,7 +94,7 @@ class Bindings:
 
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
         """The spawner of all processes, confined or not."""
-        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=notes.egress_listener(journal))
+        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, on_egress=notes.egress_listener(journal))
 
     def decide(self, plugin_id: str) -> Decision:
         """The operator's decision about this plugin."""

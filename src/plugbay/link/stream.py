@@ -38,7 +38,7 @@ class Listener(Protocol):
 
 
 class ByteStream(Protocol):
-    """Two directions of bytes. `link.memory` has the public double."""
+    """Two directions of bytes."""
 
     @property
     def buffered(self) -> int:

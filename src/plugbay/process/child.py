@@ -1,7 +1,7 @@
 """`Spawner` starts children and owns them; `Child` is the handle of one of them.
 
 Owns every process from the moment it exists until it is reaped, and the work after its end: kill the group, reap the
-status, read the rest of stderr, resolve the waiters (`Ending`), sweep. It hands out two descriptors and never looks at
+status, read the rest of stderr, resolve the waiters (`Exit`), sweep. It hands out two descriptors and never looks at
 their bytes. Of a confined child it knows the monitor; its `Jail` knows the plugin.
 
 A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or timed out, the
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from plugbay.process import diagnose, pidfd
 from plugbay.process.command import Launch
-from plugbay.process.failures import LaunchFailed
-from plugbay.process.launch import Newborn, Popen, destroy, start
+from plugbay.process.diagnose import LaunchFailed
+from plugbay.process.launch import Popen, StartedProcess, destroy, start
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
 from plugbay.process.status import ExitStatus
@@ -35,13 +35,13 @@ from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
 
 if TYPE_CHECKING:
-    from plugbay.process.sandbox.jail import Told
+    from plugbay.process.sandbox.jail import OnDecision
 
-Outcome = Newborn | Exception
+Outcome = StartedProcess | Exception
 
 
 class Starts:
-    """Blocking work on behalf of one loop."""
+    """Thread pools for the blocking work of one loop."""
 
     __slots__ = ("_confined", "_plain", "_popen", "_sandbox", "_sweeps", "_threads")
 
@@ -62,10 +62,10 @@ class Starts:
         unwanted: Callable[[], Exception | None],
         arrived: Callable[[Outcome], None],
     ) -> None:
-        """Start something; `arrived` hears of it in the loop. Raises RuntimeError when there is no thread for it.
+        """Start a process; `arrived` is called with the outcome in the loop. Raises RuntimeError if there is no thread.
 
-        `unwanted` is asked at the last moment, on the thread, for a reason not to. If there is no loop left, nothing
-        stays.
+        `unwanted` is called on the thread just before the start and returns a reason not to start. If the loop is
+        closed, the process is killed.
         """
 
         def work() -> None:
@@ -77,13 +77,13 @@ class Starts:
             try:
                 loop.call_soon_threadsafe(arrived, outcome)
             except RuntimeError:
-                if isinstance(outcome, Newborn):
+                if isinstance(outcome, StartedProcess):
                     outcome.discard()
 
         (self._plain if launch.policy is None else self._for_confined()).submit(work)
 
-    def later(self, work: Callable[[], object]) -> None:
-        """Do something that blocks for a moment, on a thread; `shutdown` waits for it."""
+    def run(self, work: Callable[[], object]) -> None:
+        """Run blocking work on a thread; `shutdown` waits for it."""
         try:
             self._for_confined().submit(work)
         except RuntimeError:  # no thread, or none any more
@@ -103,7 +103,7 @@ class Starts:
 
 
 class Logs:
-    """Children of one plugin share its log; without a folder nobody has one."""
+    """The log files of plugins. Children of one plugin share its log; without a folder there are none."""
 
     __slots__ = ("_folder", "_open")
 
@@ -115,9 +115,9 @@ class Logs:
         if self._folder is None:
             return None
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)  # each time: somebody may have cleaned up
+            self._folder.mkdir(parents=True, exist_ok=True)  # each time: it may have been removed
         except OSError:
-            pass  # the log itself counts what it cannot write
+            pass  # the log itself counts lines that it cannot write
         if label not in self._open:
             self._open[label] = RotatingLog(self._folder / log_name(label))
         return self._open[label]
@@ -126,8 +126,8 @@ class Logs:
 Callback = Callable[[ExitStatus], object]
 
 
-class Ending:
-    """The end of one process, still to come while `status` is None."""
+class Exit:
+    """The exit of one process: a status, None while it runs, and callbacks."""
 
     __slots__ = ("_callbacks", "_label", "_loop", "status")
 
@@ -137,7 +137,7 @@ class Ending:
         self._label = label
         self._callbacks: list[Callback] = []
 
-    def tell(self, callback: Callback) -> None:
+    def add_callback(self, callback: Callback) -> None:
         """Call once, in the loop, with how the process ended; at the next tick if it is dead already."""
         if self.status is None:
             self._callbacks.append(callback)
@@ -161,8 +161,8 @@ class Ending:
                     self._callbacks.remove(wake)
         return self.status
 
-    def come(self, status: ExitStatus) -> None:
-        """It has ended: tell everybody, also when some of them fail."""
+    def set_status(self, status: ExitStatus) -> None:
+        """Set the status and call every callback, also after one has failed."""
         self.status = status
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -178,7 +178,7 @@ THREADS = 4
 CLOSE_SECONDS = 10.0
 """For everything to be dead after SIGKILL; only an uninterruptible wait takes more than milliseconds."""
 ORPHANS_SECONDS = 0.2
-"""Until what was left of a group is dead; only for a host that is process 1 of a container."""
+"""Until the rest of a group is dead; only for a host that is process 1 of a container."""
 
 
 class Child:
@@ -186,13 +186,13 @@ class Child:
 
     __slots__ = (
         "__weakref__",
-        "_ending",
+        "_exit",
         "_gone",
         "_loop",
         "_pipes",
         "_watch",
         "argv",
-        "cell",
+        "jail",
         "label",
         "oom",
         "pid",
@@ -204,33 +204,33 @@ class Child:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        newborn: Newborn,
+        process: StartedProcess,
         launch: Launch,
         token: str,
         log: RotatingLog | None,
         gone: Callable[[Child], None],
     ) -> None:
-        self.pid = newborn.pid
+        self.pid = process.pid
         self.argv = launch.argv
         self.label = launch.label
         self.token = token
         """The value of PLUGBAY_CHILD, by which this child's descendants are found."""
         self.started = loop.time()
-        self.cell: Jail | None = newborn.cell
-        """What confines it; None when nothing does."""
+        self.jail: Jail | None = process.jail
+        """Its confinement; None: unconfined."""
         self.oom = False
-        """After its end: whether something of it was killed because the whole used up its memory."""
+        """After its end: whether the kernel killed a process of it for lack of memory."""
         self._loop = loop
         self._gone = gone
-        self._ending = Ending(loop, launch.label)
+        self._exit = Exit(loop, launch.label)
         self._pipes: tuple[int, int] | None = None
-        self.stderr = StderrDrain(loop, newborn.release_stderr(), log, f"[{newborn.pid}]")
+        self.stderr = StderrDrain(loop, process.release_stderr(), log, f"[{process.pid}]")
         try:
-            self._watch = pidfd.watch_exit(loop, newborn.pid, self._ended, pidfd=newborn.release_pidfd())
+            self._watch = pidfd.watch_exit(loop, process.pid, self._ended, pidfd=process.release_pidfd())
         except BaseException:
             self.stderr.close()
             raise
-        self._pipes = (newborn.stdout, newborn.stdin)
+        self._pipes = (process.stdout, process.stdin)
 
     def __del__(self) -> None:
         self.close()
@@ -238,16 +238,16 @@ class Child:
     @property
     def exit(self) -> ExitStatus | None:
         """How it ended; None while it runs."""
-        return self._ending.status
+        return self._exit.status
 
     @property
     def confined(self) -> bool:
-        return self.cell is not None
+        return self.jail is not None
 
     @property
     def limits_state(self) -> str:
         """How well its limits hold: `full`, `full (v1)`, `degraded`; empty for a child that is not confined."""
-        return "" if self.cell is None else self.cell.limits_state
+        return "" if self.jail is None else self.jail.limits_state
 
     def take_pipes(self) -> tuple[int, int]:
         """The end to read stdout from and the end to write stdin to; from now on they are the caller's."""
@@ -257,18 +257,18 @@ class Child:
         return pipes
 
     def close(self) -> None:
-        """Close the pipes if nobody took them; the process is not touched."""
+        """Close the pipes if they were not taken; the process is not touched."""
         if self._pipes is not None:
             for fd in self.take_pipes():
                 os.close(fd)
 
     def on_exit(self, callback: Callback) -> None:
         """Call once, in the loop, with how the process ended; at the next tick if it is dead already."""
-        self._ending.tell(callback)
+        self._exit.add_callback(callback)
 
     async def wait(self, timeout: float | None = None) -> ExitStatus | None:
         """How the process ended; None when it still runs after `timeout`. Does not wait for its pipes."""
-        return await self._ending.wait(timeout)
+        return await self._exit.wait(timeout)
 
     def has_ended(self) -> bool:
         """Whether the process is gone, even when the loop has not heard of it yet."""
@@ -276,14 +276,14 @@ class Child:
 
     def is_stopped(self) -> bool:
         """Whether a signal has stopped its program."""
-        return self.exit is None and pidfd.is_stopped(self.pid if self.cell is None else self.cell.leader)
+        return self.exit is None and pidfd.is_stopped(self.pid if self.jail is None else self.jail.leader)
 
     def terminate(self) -> None:
         """Ask the whole group to leave."""
-        if self.cell is None:
+        if self.jail is None:
             self._signal(signal.SIGTERM)
         elif self.exit is None and self._watch.holds_pid():
-            self.cell.terminate()
+            self.jail.terminate()
 
     def kill(self) -> None:
         """End the whole group, now. Harmless when repeated or too late."""
@@ -308,8 +308,8 @@ class Child:
         """Kill and collect it without a loop."""
         if self.exit is None and self._watch.holds_pid():
             destroy(self.pid)
-        if self.cell is not None:
-            self.cell.close()
+        if self.jail is not None:
+            self.jail.close()
         self.close()
         self._watch.forget()
         self.stderr.forget()
@@ -324,15 +324,15 @@ class Child:
         if pidfd.has_ended(self.pid):
             pidfd.signal_group(self.pid, signal.SIGKILL)
         status = pidfd.reap(self.pid) or ExitStatus()
-        if self.cell is not None:
-            status = self.cell.translate(status)
-            self.oom = self.cell.out_of_memory()
-            self.cell.cut_off()
+        if self.jail is not None:
+            status = self.jail.translate(status)
+            self.oom = self.jail.out_of_memory()
+            self.jail.close_network()
         if os.getpid() == 1:  # the dead of its group are ours to collect, once SIGKILL has reached them
             self._loop.call_later(ORPHANS_SECONDS, pidfd.reap_group, self.pid)
         self.stderr.drain_now()
         self.stderr.close()
-        self._ending.come(status)
+        self._exit.set_status(status)
         self._gone(self)
 
 
@@ -354,9 +354,9 @@ class Spawner:
     __slots__ = (
         "__weakref__",
         "_closing",
-        "_egress_told",
         "_empty",
         "_logs",
+        "_on_egress",
         "_owner",
         "_slots",
         "_starting",
@@ -375,11 +375,11 @@ class Spawner:
         *,
         clean_up: bool = False,
         sandbox: SandboxSettings | None = None,
-        egress_told: Told | None = None,
+        on_egress: OnDecision | None = None,
     ) -> None:
-        """`clean_up`: kill what earlier hosts left behind if they and their wardens were killed together.
+        """`clean_up`: kill the processes of earlier hosts that were killed together with their wardens.
 
-        `egress_told` hears, in the loop, of each connection that a confined child was allowed or refused.
+        `on_egress` is called in the loop for each connection that a confined child was allowed or refused.
         """
         self.children: dict[int, Child] = {}
         """Every child that is not yet collected, by pid."""
@@ -387,7 +387,7 @@ class Spawner:
         self._logs = Logs(log_dir)
         self.sandbox = Sandbox(sandbox)
         self._starts = Starts(threads, popen, self.sandbox, clean_up)
-        self._egress_told = egress_told
+        self._on_egress = on_egress
         self._slots = asyncio.Semaphore(threads)
         self._starting: set[asyncio.Future[Child]] = set()
         self._unclaimed: weakref.WeakSet[Child] = weakref.WeakSet()
@@ -458,7 +458,7 @@ class Spawner:
             await self.warden.stop()
             done = True
         finally:
-            if not done:  # cancelled: whoever stops us does not wait, but nothing may stay either
+            if not done:  # cancelled: do not wait, but leave no process
                 self.warden.dismiss()
             self._starts.shutdown(wait=done and not self._starting)
             self.sandbox.networks.close()
@@ -511,17 +511,17 @@ class Spawner:
         self._note_empty()
 
     def _adopt(
-        self, loop: asyncio.AbstractEventLoop, newborn: Newborn, launch: Launch, token: str
+        self, loop: asyncio.AbstractEventLoop, process: StartedProcess, launch: Launch, token: str
     ) -> Child | Exception:
         try:
-            child = Child(loop, newborn, launch, token, self._logs.of(launch.label), self._gone)
+            child = Child(loop, process, launch, token, self._logs.of(launch.label), self._gone)
         except OSError as error:
-            newborn.discard()
+            process.discard()
             return LaunchFailed(f"{launch.argv[0]} cannot be watched: {error}")
         self.children[child.pid] = child
         try:
-            if child.cell is not None:
-                child.cell.serve(loop, self._egress_told)
+            if child.jail is not None:
+                child.jail.serve(loop, self._on_egress)
         except Exception as error:  # from here on it is ours as any other child, and ends as any other
             child.kill()
             child.close()
@@ -534,8 +534,8 @@ class Spawner:
         if child._pipes is not None:
             self._unclaimed.add(child)
         self.warden.sweep(child.token)
-        if child.cell is not None:  # last: its thread would take Python's lock from whoever waits for the end
-            self._starts.later(child.cell.close)
+        if child.jail is not None:  # last: its thread would take Python's lock from the waiters
+            self._starts.run(child.jail.close)
         self._note_empty()
 
     def _note_empty(self) -> None:
@@ -544,7 +544,7 @@ class Spawner:
 
 
 def _abandon(pending: asyncio.Future[Child]) -> None:
-    """Nobody waits for this start any more: what it made dies, now or when it appears."""
+    """Cancel a start: its process is killed, now or when it appears."""
     if pending.cancel() or pending.cancelled() or pending.exception() is not None:
         return
     child = pending.result()

@@ -1,7 +1,6 @@
-"""What to run: a command that certainly exists, an environment that contains only what was named.
+"""The command of a child: finds its program and builds its environment from named variables only.
 
-Owns the finding of the program and the building of the environment. Starts
-nothing; the caller decides which variables and directories a plugin gets.
+Starts nothing; the caller decides which variables and directories a plugin gets.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from plugbay.process import diagnose
 from plugbay.process.diagnose import Kind, facts
-from plugbay.process.failures import LaunchFailed as LaunchFailed
-from plugbay.process.failures import SandboxUnavailable as SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed as LaunchFailed
+from plugbay.process.diagnose import SandboxUnavailable as SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Policy
 
@@ -49,7 +48,7 @@ def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, 
     for word in command:
         _check_text(word, f"the argument {word!r}")
     name = command[0]
-    # Not normalised: behind a symbolic link, `..` means what the kernel says it means.
+    # Not normalised: behind a symbolic link, `..` has the meaning of the kernel.
     program = os.fspath((root / name).absolute()) if "/" in name else _look_up(name, root, search_path)
     words = diagnose.unusable(program, facts(program))
     if words is not None:
@@ -71,7 +70,7 @@ def build_env(
     manifest: Variables,
     operator: Variables,
 ) -> dict[str, str]:
-    """What is named in `inherit` and set in the host, then the manifest's variables, then the operator's."""
+    """The host's variables named in `inherit`, then the manifest's variables, then the operator's."""
     env = {name: environ[name] for name in inherit if name in environ}
     env |= dict(manifest)
     env |= dict(operator)
@@ -84,10 +83,10 @@ def build_env(
 
 
 def _look_up(name: str, root: Path, search_path: str) -> str:
-    """The first program of that name, or else the first file: the message can then say what it lacks."""
+    """The first program of that name, else the first file, so that the message can name the missing permission."""
     almost = ""
     for directory in search_path.split(os.pathsep):
-        # A relative entry would mean the host's current directory: whoever can write there chose the program.
+        # A relative entry would mean the host's current directory: a user who can write there would choose the program.
         if not os.path.isabs(directory):
             continue
         path = os.path.join(directory, name)

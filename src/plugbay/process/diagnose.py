@@ -1,9 +1,7 @@
-"""Plain words for why a command did not start, or started and did not stay.
+"""The failures of a start: their exceptions, and explanations why a command did not start or did not stay.
 
-Owns the sentences and the rules that choose them. Pure: what is on the disk comes in through `look`, of which
-`facts` is the real one.
-
-Every function answers with a message (what is wrong, naming the file) and a hint (what to do; may be empty).
+The explanations are pure: the state of the disk comes in through `look`, of which `facts` is the real one. Every
+function returns a message, which names the file, and a hint, which may be empty.
 """
 
 from __future__ import annotations
@@ -14,11 +12,32 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from plugbay.model.errors import Code, PlugbayError
 from plugbay.process.status import ExitStatus, signal_name
+
+
+class LaunchFailed(PlugbayError):
+    """A process could not be started; nothing of it is left. `detail` is JSON-ready."""
+
+    code: str = Code.LAUNCH_FAILED
+
+    def __init__(self, message: str, hint: str = "", detail: Mapping[str, Any] | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        self.detail: dict[str, Any] = dict(detail or {})
+        super().__init__(message)
+
+
+class SandboxUnavailable(LaunchFailed):
+    """A process must be confined and cannot be; it was not started, or is dead before its program ran."""
+
+    code = Code.SANDBOX_UNAVAILABLE
+
 
 HEAD_BYTES = 4096
 """Enough for a `#!` line (the kernel reads 256 bytes) and, in most programs, the path of the loader."""
@@ -33,7 +52,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is on the disk under one path."""
+    """The file or folder at one path."""
 
     kind: Kind
     executable: bool = False
@@ -45,7 +64,7 @@ Words = tuple[str, str]
 
 
 def facts(path: str) -> Facts:
-    """Look at a path. Never raises: what cannot be seen is missing, what cannot be read has an empty head."""
+    """Look at a path. Never raises: an invisible path is missing, an unreadable file has an empty head."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -277,6 +296,12 @@ _RULES: tuple[tuple[int | None, re.Pattern[str], str, str], ...] = tuple(
         ),
         (
             None,
+            r"^ModuleNotFoundError: No module named Qplugbay(?:\.sdk)?Q",
+            "the SDK of plugbay is not installed for {python}",
+            "run: {python} -m pip install plugbay-sdk",
+        ),
+        (
+            None,
             r"^ModuleNotFoundError: No module named Q([\w.]+)Q",
             "the Python module {0} is not installed for {python}",
             "run: {python} -m pip install {0}",
@@ -339,7 +364,7 @@ def early_exit(
     look: Look = facts,
     known: Words | None = None,
 ) -> Words:
-    """Why a command that did start was gone before it was of use. `known`: what its owner knows to be the reason."""
+    """Why a started command ended before it was ready. `known`: the reason, if the caller knows it."""
     cause, hint = known or _cause(argv, status, stderr_tail, look)
     message = f"the plugin ended early ({status.describe()})"
     return (f"{message}: {cause}" if cause else message), hint

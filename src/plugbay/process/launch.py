@@ -1,6 +1,6 @@
 """The blocking half of a start: pipes, exec, limits, sandbox. Runs on a pool thread and touches no event loop.
 
-Owns a process from its first moment until it is handed over, and undoes everything if a step fails.
+If a step fails, everything before it is undone.
 
 Popen without `preexec_fn` uses vfork: 0.2 ms, however large the host is. CPython releases its global lock until exec is
 done, so a program on a slow file system stops this thread and no other.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from plugbay.process import diagnose, limits, pidfd
 from plugbay.process.command import Launch
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Program, Sandbox
 from plugbay.process.sandbox.policy import Policy
@@ -24,17 +24,17 @@ from plugbay.process.sandbox.policy import Policy
 Popen = Callable[..., "subprocess.Popen[bytes]"]
 
 
-class Newborn:
-    """A running process that nobody watches yet: its pid, and the host's non-blocking ends of its pipes."""
+class StartedProcess:
+    """A running process without a watch: its pid, and the host's non-blocking ends of its pipes."""
 
-    __slots__ = ("cell", "pid", "pidfd", "stderr", "stdin", "stdout")
+    __slots__ = ("jail", "pid", "pidfd", "stderr", "stdin", "stdout")
 
     def __init__(
-        self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, cell: Jail | None = None
+        self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, jail: Jail | None = None
     ) -> None:
         self.pid = pid
-        self.cell = cell
-        """What confines it; None when nothing does."""
+        self.jail = jail
+        """Its confinement; None: unconfined."""
         self.pidfd = pidfd
         self.stdin = stdin
         self.stdout = stdout
@@ -51,76 +51,78 @@ class Newborn:
         return fd
 
     def discard(self) -> None:
-        """Kill it, wait until it is dead, close what was not handed over."""
+        """Kill it, wait until it is dead, close the descriptors that were not handed over."""
         destroy(self.pid)
         fds = (self.pidfd, self.stdin, self.stdout, self.stderr)
         close_all([fd for fd in fds if fd is not None and fd >= 0])
-        if self.cell is not None:
-            self.cell.close()
+        if self.jail is not None:
+            self.jail.close()
 
 
-def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandbox | None = None) -> Newborn:
+def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandbox | None = None) -> StartedProcess:
     """Run the command with its environment and `marks`. Raises LaunchFailed, and then nothing is left.
 
     A command with a policy needs a sandbox to run in.
     """
     opened: list[int] = []
-    cell: Jail | None = None
+    jail: Jail | None = None
     try:
         for _ in range(3):
             opened += os.pipe()  # close-on-exec from the first moment
         if launch.policy is not None:
-            cell = _cell(launch, launch.policy, marks, sandbox)
-        return _start(launch, marks, popen, cell, opened)
+            jail = _prepare_jail(launch, launch.policy, marks, sandbox)
+        return _start(launch, marks, popen, jail, opened)
     except BaseException as error:
-        if cell is not None:
-            cell.close()
+        if jail is not None:
+            jail.close()
         if isinstance(error, OSError):
             raise _failed(launch, error) from error
-        if isinstance(error, ValueError):  # what Popen says to a NUL in an argument or '=' in a variable's name
+        if isinstance(error, ValueError):  # Popen raises it for a NUL in an argument or '=' in a variable's name
             raise LaunchFailed(f"the command or its environment is not valid: {error}", "", _detail(launch)) from error
         raise
     finally:
         close_all(opened)
 
 
-def _cell(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Jail:
+def _prepare_jail(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Jail:
     if sandbox is None:
         raise SandboxUnavailable(f"{launch.argv[0]} must be confined, and there is no sandbox", "", _detail(launch))
     return sandbox.prepare(Program(launch.argv, launch.cwd, launch.env, launch.label), policy, launch.limits, marks)
 
 
-def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Jail | None, opened: list[int]) -> Newborn:
+def _start(
+    launch: Launch, marks: Mapping[str, str], popen: Popen, jail: Jail | None, opened: list[int]
+) -> StartedProcess:
     """`opened` holds the pipes, and every descriptor that is not handed over; the caller closes those."""
     child_stdin, stdin, stdout, child_stdout, stderr, child_stderr = opened
     process = popen(
-        list(launch.argv if cell is None else cell.argv),
+        list(launch.argv if jail is None else jail.argv),
         stdin=child_stdin,
         stdout=child_stdout,
         stderr=child_stderr,
-        cwd=launch.cwd if cell is None else "/",
-        env={**launch.env, **marks} if cell is None else cell.env,
+        cwd=launch.cwd if jail is None else "/",
+        env={**launch.env, **marks} if jail is None else jail.env,
         close_fds=True,
-        pass_fds=() if cell is None else cell.pass_fds,
+        pass_fds=() if jail is None else jail.pass_fds,
         start_new_session=True,
         restore_signals=True,
     )
     pid = process.pid
     process.returncode = 0  # we collect the status; without this, Popen would collect it behind our back
     try:
-        if cell is None:
+        if jail is None:
             _limit(pid, launch)
         watch = pidfd.open_pidfd(pid)
         opened += [] if watch is None else [watch]
-        if cell is not None:
-            cell.admit(pid, watch, stderr)
+        if jail is not None:
+            jail.admit(pid, watch, stderr)
         for fd in (stdin, stdout, stderr):
             os.set_blocking(fd, False)
     except BaseException:
         destroy(pid)
         raise
     opened[:] = [child_stdin, child_stdout, child_stderr]
-    return Newborn(pid, watch, stdin, stdout, stderr, cell)
+    return StartedProcess(pid, watch, stdin, stdout, stderr, jail)
 
 
 def destroy(pid: int) -> None:

@@ -1,13 +1,10 @@
-"""What a child may use of the machine, as resource limits of its process.
+"""Resource limits of a child's process, set from outside. Control groups limit the whole process tree.
 
-Owns the numbers and the one call that sets them from outside. Memory and
-process counts of a whole tree are the work of control groups.
-
-The limits are set by the parent right after the child's exec, because setting them in the child before exec
-would need `preexec_fn`, and that turns a 0.2 ms vfork into a fork that copies the host's page tables. Between
-exec and the call lies a short race: what the child opens or forks in it is not limited. It is microseconds on
-an idle machine and a few milliseconds on a busy one, less than an interpreter needs to start. Where that
-matters, a confined program is held back until its limits are set.
+The limits are set by the parent right after the child's exec, because setting them in the child before exec would need
+`preexec_fn`, and that turns a 0.2 ms vfork into a fork that copies the host's page tables. Between exec and the call
+lies a short race: files and processes of the child in it are not limited. It is microseconds on an idle machine and a
+few milliseconds on a busy one, less than an interpreter needs to start. Where that matters, a confined program is held
+back until its limits are set.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""When a process has ended, told to an event loop; and signals to a process group.
+"""Reports the end of a process to an event loop, collects exit statuses, and signals process groups.
 
-Owns the watching and the collecting of exit statuses.
-
-A pidfd becomes readable when its process ends, so one `add_reader` per child replaces the thread per child
-that Python 3.11 starts. Where pidfds are missing, one timer per loop asks for all watched processes in turn;
-it needs `os.waitid`, which Linux and the BSDs have, and macOS from Python 3.13 on. Neither way collects the
-exit status: until `reap`, the dead process keeps its pid, so a signal sent to it or to its group reaches
-nobody else.
+A pidfd becomes readable when its process ends, so one `add_reader` per child replaces the thread per child that Python
+3.11 starts. Where pidfds are missing, one timer per loop asks for all watched processes in turn; it needs `os.waitid`,
+which Linux and the BSDs have, and macOS from Python 3.13 on. Neither way collects the exit status: until `reap`, the
+dead process keeps its pid, so a signal to it or to its group reaches no other process.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ POLL_SECONDS = 0.02
 """A fifth of the 100 ms in which a call must learn that its plugin died."""
 
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.ESRCH})
-"""What an old kernel or a container's system call filter answers to pidfd_open; ESRCH when the host ignores
+"""Errors of pidfd_open on an old kernel or under a container's system call filter; ESRCH when the host ignores
 SIGCHLD, so that the kernel itself collects a child that ended at once."""
 
 Callback = Callable[[], object]
@@ -106,7 +103,7 @@ def reap_group(pid: int) -> None:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Signal the group that `pid` leads; False when there is nobody left who could receive it."""
+    """Signal the group that `pid` leads; False if no process is left in it."""
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):

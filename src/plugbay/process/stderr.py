@@ -1,11 +1,10 @@
-"""What a child says on stderr: always drained, kept as a bounded tail, copied to a bounded log.
+"""Drains the stderr of a child, keeps a bounded tail and writes a bounded log.
 
-Owns the reading end of the pipe, the splitting into lines, the making harmless of what is in them, and the
-log file of a plugin. Text on stderr is not an error.
+Splits into lines and removes control characters. Text on stderr is not an error.
 
-The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they
-have written 64 KiB. A plugin that writes without end costs one bounded read and then a rest, in which the pipe
-itself slows it down; neither memory nor disk grows with what it writes.
+The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they have
+written 64 KiB. A plugin that writes without end costs one bounded read and then a rest, in which the pipe itself slows
+it down; neither memory nor disk grows with its output.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LINE_BYTES = 8 * KIB
 
 RING_BYTES = 64 * KIB
 RING_LINES = 200
-"""What is kept for an error report; whichever of the two is reached first."""
+"""Limits of the tail for an error report."""
 
 FINAL_BYTES = 1024 * KIB
 """The largest a pipe can be without privileges: `drain_now` ends here even if something keeps writing."""
@@ -48,7 +47,7 @@ LOG_BURST = 1024 * KIB
 """Bytes per second, and at once: a stack trace storm gets through, a flood does not fill the disk."""
 
 LOG_RESUME = 16 * KIB
-"""What must be free again before a flooded log goes on: blocks of lines with a count between them, not single
+"""The budget that must be free before a flooded log continues: blocks of lines with a count between them, not single
 lines with a count each."""
 
 NAME_BYTES = 200
@@ -101,7 +100,7 @@ class RotatingLog:
         self._owed = 0
 
     def write(self, lines: Sequence[bytes], tag: str = "") -> None:
-        """Append what the rate allows of these raw lines, with time and `tag`; drop and count the rest."""
+        """Append raw lines within the rate, with time and `tag`; drop and count the rest."""
         self._refill()
         owed = self._owed
         if owed and self._allowance < LOG_RESUME:
@@ -194,7 +193,7 @@ class StderrDrain:
         self._rest: asyncio.TimerHandle | None = None
         """The end of a pause; None while the pipe is being read."""
         self.clean: Callable[[bytes], bytes] | None = None
-        """Makes a line fit to be kept, before anybody sees it or it reaches the disk."""
+        """Cleans a line before it is kept or written."""
         try:
             os.set_blocking(fd, False)
             loop.add_reader(fd, self._readable)
@@ -210,7 +209,7 @@ class StderrDrain:
         return [printable(line) for line in kept[-lines:]] if lines > 0 else []
 
     def drain_now(self) -> None:
-        """Take what is in the pipe, without waiting for more."""
+        """Read the pipe until it is empty, without waiting."""
         taken = 0
         while taken < FINAL_BYTES:
             size = self._read()
@@ -219,7 +218,7 @@ class StderrDrain:
             taken += size
 
     def close(self) -> None:
-        """Stop reading; what was kept stays. Whoever still writes into the pipe gets SIGPIPE."""
+        """Stop reading; the tail stays. A process that still writes into the pipe gets SIGPIPE."""
         if self._fd < 0:
             return
         if self._rest is not None:

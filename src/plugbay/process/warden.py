@@ -1,6 +1,6 @@
-"""Nothing a host started outlives it: the host's side of the helper in `warden_main.py`.
+"""The host's side of the helper in `warden_main.py`, which kills all children when the host dies.
 
-Owns the marks in every child's environment, the helper process, and the requests to sweep after a child.
+Marks the environment of every child, runs the helper, and asks it to sweep after a child.
 
 Why not a parent-death signal: it follows the thread that started the child, it reaches only the direct child,
 and it needs code in the child before exec. The marks are inherited by every descendant, also after a double
@@ -47,9 +47,9 @@ def supported() -> bool:
 
 
 def sweep_orphans() -> int:
-    """Kill what hosts that no longer exist left behind; how many processes that were. Blocks.
+    """Kill the processes of hosts that no longer exist; returns their number. Blocks.
 
-    A running host's children are never touched, whoever's host it is. Nor is anything whose mark comes from
+    The children of a running host are never touched, also of another user's host. Nor is anything whose mark comes from
     another pid namespace: its host's pid means nothing here.
     """
     if not supported():
@@ -75,7 +75,7 @@ class Warden:
     __slots__ = ("_calm", "_clean", "_delay", "_helper", "_loop", "_stopping", "_timer", "_wanted", "mark", "survivors")
 
     def __init__(self, clean: bool = False) -> None:
-        """`clean`: the helper begins with what hosts that no longer exist left behind."""
+        """`clean`: the helper begins with the processes of hosts that no longer exist."""
         self._clean = clean
         self.mark = _new_mark()
         self.survivors = 0
@@ -99,7 +99,7 @@ class Warden:
         return secrets.token_hex(TOKEN_BYTES)
 
     def variables(self, token: str) -> dict[str, str]:
-        """What a child's environment must contain to be found."""
+        """The variables by which a child is found."""
         return {HOST_VARIABLE: self.mark, CHILD_VARIABLE: token}
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -121,7 +121,7 @@ class Warden:
             self._helper.send(f"started {token}\n")
 
     def sweep(self, token: str) -> None:
-        """Kill what still carries this child's token; `settled` says when that is done."""
+        """Kill the processes with this child's token; `settled` waits for it."""
         if not supported() or self._stopping:
             return
         self._wanted.add(token)

@@ -1,16 +1,15 @@
 """The helper that outlives the host: kills every process that carries a dead host's or a dead child's mark.
 
-Owns the search through /proc and the kill that cannot hit a stranger. It
-sees marks in environments and nothing else. `warden.py` runs this file by its path:
+Reads marks in environments and nothing else. `warden.py` runs this file by its path:
 
     python -I -S warden_main.py <host mark> <host pid> [clean]
 
-stdin:  `sweep <token>`  kill what still carries this child's token; answer `swept <token> <count>` on stdout
+stdin:  `sweep <token>`  kill the processes with this child's token; answer `swept <token> <count>` on stdout
         `bye`            the host closes in good order: one last look is enough
         end of file      the host is dead: kill everything with its mark, look until nothing is left, leave
 
 It imports little, because it must cost little and must work when almost nothing else does. Why a kill cannot
-hit a stranger: first a pidfd is taken, then the environment is read again. If the pid was reused before that,
+hit another process: first a pidfd is taken, then the environment is read again. If the pid was reused before that,
 the pidfd belongs to the new process, whose environment lacks the mark, and nothing is sent; if it is reused
 after that, the pidfd belongs to the dead process and the signal goes nowhere.
 """
@@ -39,7 +38,7 @@ PF_KTHREAD = 0x00200000
 """The flag of a kernel thread in /proc/<pid>/stat."""
 
 ENVIRON_BYTES = 8 * 1024 * 1024
-"""Four times what the kernel lets an environment have under the usual stack limit."""
+"""Four times the largest environment under the usual stack limit."""
 
 AGAIN_MS = 10
 """Until the next look when the last one killed something: the time SIGKILL needs on a busy machine."""
@@ -68,7 +67,7 @@ have: a process in an uninterruptible wait must not hold up the others. At least
 def main(arguments: list[str]) -> None:
     """Serve until the host says goodbye or dies; then leave nothing of it behind."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Whoever stops a host by signalling all it started must not take the guard first; it leaves last.
+        # A signal to all children of a host must not end the helper first; it ends last.
         signal.signal(number, signal.SIG_IGN)
     mark = os.fsencode(arguments[0])
     sweeper = Sweeper(int(arguments[1]))
@@ -309,7 +308,7 @@ def is_bare(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its third field on: the second is its name and may contain anything."""
+    """The fields of /proc/PID/stat from the third on: the second is its name and may contain anything."""
     return (_read(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
 
 

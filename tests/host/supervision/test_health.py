@@ -211,7 +211,7 @@ def tool_invoke(m):
 def program(watched: Watched) -> int:
     """The pid of the plugin's own process, also behind a sandbox."""
     child = watched.host.calls.supervisors["p"]._instance.child  # type: ignore[attr-defined]
-    return int(child.pid if child.cell is None else child.cell.leader)
+    return int(child.pid if child.jail is None else child.jail.leader)
 
 
 async def call_until(watched: Watched, name: str, timeout: float, over: Callable[[], bool]) -> list[str]:

@@ -9,8 +9,8 @@ import os
 import platform
 from typing import NamedTuple
 
-from plugbay.process.sandbox.filter_rules import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT
-from plugbay.process.sandbox.syscalls import LAST, MACHINES
+from scripts.filters.rules import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT
+from scripts.filters.syscalls import LAST, MACHINES
 
 NUMBERS = MACHINES[platform.machine()].numbers
 

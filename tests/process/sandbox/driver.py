@@ -19,10 +19,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from plugbay.process import memory_use
+from plugbay.process import usage
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.sandbox import runtime
+from plugbay.process.sandbox import system
 from plugbay.process.sandbox.jail import Reports
 from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
 from plugbay.process.sandbox.policy import MIB, Limits, Policy
@@ -175,8 +175,8 @@ async def refusals(yard: Yard) -> dict[str, Any]:
         "home": await attempt(read=(Path.home(),)),
         "missing": await attempt(read=(yard.root / "none",)),
         "not writable": await attempt(write=(closed,)),
-        "code of the host": await attempt(write=(Path(runtime.PLUGBAY) / "process",)),
-        "code of the host, read": await attempt(read=(Path(runtime.PLUGBAY) / "process",)),
+        "code of the host": await attempt(write=(Path(system.PLUGBAY) / "process",)),
+        "code of the host, read": await attempt(read=(Path(system.PLUGBAY) / "process",)),
         **await _chosen_by_the_plugin(yard),
         "covered": await _covered(yard),
     }
@@ -356,10 +356,10 @@ async def used(yard: Yard) -> dict[str, Any]:
     found = {}
     for moment in ("before", "after"):
         await rest(stdout, "ready")
-        assert child.cell is not None
+        assert child.jail is not None
         found[moment] = {
-            "memory": memory_use.of_tree(child.pid),
-            "sockets": memory_use.of_sockets(child.cell.first),
+            "memory": usage.memory_of_tree(child.pid),
+            "sockets": usage.memory_of_sockets(child.jail.first),
         }
         os.write(stdin, b"\n")
     await child.wait(PATIENCE)

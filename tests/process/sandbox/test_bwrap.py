@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES, Bind, Plan, arguments, explain_setup_failure
 
 PLAN = Plan(uid=1000, seccomp=11, status=12, block=13, cwd="/plugin", tmp=4096)
@@ -53,7 +53,7 @@ def test_an_empty_plan_has_every_fence() -> None:
     assert ("--ro-bind", "/proc/sys", "/proc/sys") in options
 
 
-def test_only_who_has_the_machines_network_keeps_it() -> None:
+def test_only_a_plugin_with_the_machines_network_keeps_it() -> None:
     assert "--unshare-net" in names(PLAN)
     assert "--unshare-net" not in names(replace(PLAN, own_network=False))
 
@@ -77,7 +77,7 @@ def test_what_lies_deeper_is_mounted_later_and_the_writable_last() -> None:
     ]
 
 
-def test_a_cover_lies_over_what_is_around_it_and_under_what_is_in_it() -> None:
+def test_a_cover_lies_over_the_mount_around_it_and_under_mounts_within_it() -> None:
     binds = (Bind(1, "/a/b/c", True), Bind(2, "/a"), Bind(3, "/a/b", True))
     options = read(arguments(replace(PLAN, binds=binds, hidden=("/a/b",))))
     steps = [("--ro-bind-fd", "2", "/a"), ("--bind-fd", "3", "/a/b"), ("--tmpfs", "/a/b"), ("--bind-fd", "1", "/a/b/c")]
@@ -92,14 +92,14 @@ def test_proc_and_dev_cover_whatever_a_policy_puts_there() -> None:
     assert last < options.index(("--proc", "/proc")) < options.index(("--dev", "/dev"))
 
 
-def test_process_1_and_what_tells_of_the_machine_are_covered_after_proc_is_there() -> None:
+def test_process_1_and_files_about_the_machine_are_covered_after_proc_is_mounted() -> None:
     options = read(arguments(replace(PLAN, masked=("/proc/keys",))))
     there = options.index(("--proc", "/proc"))
     assert there < options.index(("--tmpfs", "/proc/1")) < options.index(("--remount-ro", "/proc/1"))
     assert there < options.index(("--ro-bind", "/dev/null", "/proc/keys"))
 
 
-def test_files_that_are_made_are_read_only_and_so_is_what_they_lie_on() -> None:
+def test_made_files_are_read_only_and_so_are_their_folders() -> None:
     options = read(arguments(replace(PLAN, files=((7, "/etc/passwd"), (8, "/etc/group")))))
     made = [index for index, option in enumerate(options) if option[0] == "--file"]
     assert [options[index] for index in made] == [("--file", "7", "/etc/passwd"), ("--file", "8", "/etc/group")]
@@ -107,7 +107,7 @@ def test_files_that_are_made_are_read_only_and_so_is_what_they_lie_on() -> None:
     assert max(made) < options.index(("--remount-ro", "/"))
 
 
-def test_tmp_comes_before_what_is_shown_below_it() -> None:
+def test_tmp_is_mounted_before_sources_below_it() -> None:
     options = read(arguments(replace(PLAN, binds=(Bind("/tmp/0", "/tmp/x"),))))
     assert options.index(("--tmpfs", "/tmp")) < options.index(("--ro-bind", "/tmp/0", "/tmp/x"))
 

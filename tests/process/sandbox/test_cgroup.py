@@ -541,7 +541,7 @@ def test_a_sweep_does_not_end_the_host_that_a_dead_host_started(machine: Machine
     assert around.exists()
 
 
-def test_the_leaf_of_a_dead_host_is_removed_when_empty_and_nobody_in_it_is_killed(machine: Machine) -> None:
+def test_the_leaf_of_a_dead_host_is_removed_when_empty_and_its_processes_are_not_killed(machine: Machine) -> None:
     used = cgroups(machine)
     assert used.state == "full"
     leaf = abandoned(machine.kernel, machine.own, f"plugbay-host-{warden_main.pid_namespace():x}-{os.getpid()}-1")
@@ -609,7 +609,7 @@ def test_two_controllers_in_one_hierarchy_share_one_folder(tmp_path: Path) -> No
     assert files == [*memory, "pids.max"]
 
 
-def test_without_cpu_the_rest_is_used_and_the_lack_is_told(tmp_path: Path) -> None:
+def test_without_cpu_the_other_limits_are_used_and_the_lack_is_reported(tmp_path: Path) -> None:
     folder(tmp_path / "cg/memory/api/7")
     folder(tmp_path / "cg/pids/s")
     layout = cgroup.find_v1(places(tmp_path, POSITIONS, MEMORY, PIDS))
@@ -617,7 +617,7 @@ def test_without_cpu_the_rest_is_used_and_the_lack_is_told(tmp_path: Path) -> No
     assert "cpu" in layout.why
 
 
-def test_a_kernel_that_does_not_limit_sockets_is_used_and_the_lack_is_told(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_limit_sockets_is_used_and_the_lack_is_reported(tmp_path: Path) -> None:
     for name in ("memory/api/7", "pids/s", "cpu,cpuacct"):
         folder(tmp_path / "cg" / name)
     layout = cgroup.find_v1(places(tmp_path, POSITIONS, MEMORY, PIDS, CPU))
@@ -625,7 +625,7 @@ def test_a_kernel_that_does_not_limit_sockets_is_used_and_the_lack_is_told(tmp_p
     assert layout.why.startswith("this kernel has no memory.kmem.tcp.limit_in_bytes")
 
 
-def test_without_pids_there_is_no_place_and_the_reason_says_what_to_do(tmp_path: Path) -> None:
+def test_without_pids_there_is_no_place_and_the_reason_has_a_hint(tmp_path: Path) -> None:
     folder(tmp_path / "cg/memory/api/7")
     why = cgroup.find_v1(places(tmp_path, POSITIONS, MEMORY))
     assert isinstance(why, str)
@@ -807,7 +807,9 @@ def test_a_group_without_processes_is_divided_at_once(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("stranger", [STRANGER, 0], ids=["another process", "one that we cannot see"])
-def test_beside_a_stranger_nobody_is_moved_and_groups_are_made_next_to_ours(machine: Machine, stranger: int) -> None:
+def test_beside_a_foreign_process_no_process_is_moved_and_groups_are_made_next_to_ours(
+    machine: Machine, stranger: int
+) -> None:
     machine.kernel.put(stranger, machine.own)
     assert machine.base() == machine.own.parent
     assert machine.kernel.log == []
@@ -835,7 +837,7 @@ def test_the_group_above_is_not_changed_for_us(machine: Machine) -> None:
     assert machine.kernel.log == []
 
 
-def test_at_the_top_of_what_we_see_there_is_nothing_beside_us(tmp_path: Path) -> None:
+def test_at_the_top_of_the_visible_hierarchy_no_group_is_made_beside_ours(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.kernel.put(STRANGER, machine.own)
     (tmp_path / "proc/self/mountinfo").write_text(f"1 1 0:1 /{OWN} {machine.own} rw - cgroup2 cgroup2 rw\n")
@@ -892,7 +894,7 @@ def test_the_kernel_of_these_tests_has_the_rule_that_makes_the_move_necessary(ma
         machine.kernel.write(machine.own / "cgroup.subtree_control", "+memory")
 
 
-def test_a_helper_that_is_gone_is_in_nobodys_way(machine: Machine) -> None:
+def test_a_helper_that_has_ended_does_not_prevent_the_move(machine: Machine) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait(PATIENCE)
     machine.kernel.put(process.pid, machine.own)
@@ -1175,7 +1177,7 @@ def test_a_name_that_only_begins_alike_is_another_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("position", "group"), [("/../other", "/"), ("/a", "/../.."), ("/other", "/docker/x")])
-def test_a_position_outside_of_what_is_mounted_is_none(tmp_path: Path, position: str, group: str) -> None:
+def test_a_position_outside_of_the_mount_is_none(tmp_path: Path, position: str, group: str) -> None:
     folder(tmp_path / "cg/other")
     folder(tmp_path / "other")
     assert places(tmp_path, f"0::{position}\n", f"{group} cg cgroup2 rw").own(UNIFIED) is None

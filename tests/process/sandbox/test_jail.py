@@ -16,10 +16,9 @@ import pytest
 from plugbay.process import pidfd
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.launch import start
-from plugbay.process.sandbox import jail as cell
-from plugbay.process.sandbox import jail as cells
+from plugbay.process.sandbox import jail as module
 from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.sandbox.jail import Reports, first_child, parent_of, status_of
 from plugbay.process.sandbox.launcher import Sandbox
@@ -58,21 +57,21 @@ def test_a_child_knows_that_it_is_confined_and_how_well_its_limits_hold(run: Run
             child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
             assert child.confined
             assert child.limits_state == spawner.sandbox.limits_state != ""
-            assert child.cell is not None
-            assert child.cell.leader == first_child(first_child(child.pid)) != 0
+            assert child.jail is not None
+            assert child.jail.leader == first_child(first_child(child.pid)) != 0
             child.kill()
             assert await child.wait(PATIENCE) == ExitStatus(signal=9)
-            assert child.cell.leader == 0
+            assert child.jail.leader == 0
             child.close()
             plain = await spawner.spawn(Launch(("/bin/cat",), tmp_path), PATIENCE)
-            assert (plain.confined, plain.limits_state, plain.cell) == (False, "", None)
+            assert (plain.confined, plain.limits_state, plain.jail) == (False, "", None)
             plain.kill()
             plain.close()
 
     run(main())
 
 
-def test_bubblewrap_is_nobody_and_the_thread_that_started_it_is_itself_again(run: Run, tmp_path: Path) -> None:
+def test_bubblewrap_runs_as_the_plugins_user_and_the_starting_thread_is_root_again(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_spawner(threads=1) as spawner:
             child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
@@ -165,7 +164,7 @@ def test_a_program_that_would_be_in_the_network_of_the_host_is_not_run(
         async with open_spawner() as spawner:
             await said(spawner, confined(tmp_path, "/bin/true"))
             assert len(released) == 1
-            monkeypatch.setattr(Networks, "own", lambda _: nullcontext())
+            monkeypatch.setattr(Networks, "enter_new", lambda _: nullcontext())
             with pytest.raises(SandboxUnavailable, match="in the host's own network"):
                 await spawner.spawn(confined(tmp_path, "/bin/true"), PATIENCE)
             assert len(released) == 1
@@ -207,19 +206,19 @@ except OSError as error:
         (Network(Reach.LISTED, (Endpoint("api.example", 443),)), ("HTTP/1.1 403 ",), 1),
     ],
 )
-def test_the_door_is_there_for_whom_it_was_granted(
+def test_a_plugin_with_a_granted_network_has_a_proxy(
     run: Run, tmp_path: Path, network: Network, answers: tuple[str, ...], told: int
 ) -> None:
     async def main() -> None:
         heard: list[Decision] = []
-        async with open_spawner(egress_told=heard.append) as spawner:
+        async with open_spawner(on_egress=heard.append) as spawner:
             launch = confined(tmp_path, "/usr/bin/python3", "-I", "-c", CALLS, network=network)
             text, child = await said(spawner, launch)
             assert text.strip(), child.stderr.tail()
             assert text.startswith(answers)
             assert [(verdict.host, verdict.allowed) for verdict in heard] == [("other.example", False)] * told
-            assert child.cell is not None
-            assert child.cell.proxy is None
+            assert child.jail is not None
+            assert child.jail.proxy is None
 
     run(main())
 
@@ -278,13 +277,13 @@ def without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "failing"), [("limits.apply", refuse), ("limits.apply", refuse_late), ("_confirm", refuse)]
+    ("step", "failing"), [("limits.apply", refuse), ("limits.apply", refuse_late), ("_check_confined", refuse)]
 )
 def test_a_step_that_fails_before_the_program_is_let_go_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failing: Callable[..., None]
 ) -> None:
     without_groups(monkeypatch)
-    monkeypatch.setattr(f"{cells.__name__}.{step}", failing)
+    monkeypatch.setattr(f"{module.__name__}.{step}", failing)
     error = attempt(tmp_path)
     assert isinstance(error, SandboxUnavailable)
     assert "refused" in error.message
@@ -295,7 +294,7 @@ def test_of_a_monitor_that_is_killed_without_its_group_the_first_process_would_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plugbay.process.launch.pidfd.signal_group", os.kill)
-    monkeypatch.setattr(f"{cells.__name__}.limits.apply", refuse_late)
+    monkeypatch.setattr(f"{module.__name__}.limits.apply", refuse_late)
     without_groups(monkeypatch)
     attempt(tmp_path)
     left = carrying(MARK)
@@ -327,9 +326,9 @@ def test_the_monitors_code_is_read_as_the_programs_signal(
     sandbox = Sandbox()
     launch = confined(tmp_path, sys.executable)
     assert launch.policy is not None
-    cell = cells.Jail(launch.argv, "x", launch.policy, launch.limits, sandbox.cgroups)
-    assert cell.translate(status) == meant
-    cell.close()
+    jail = module.Jail(launch.argv, "x", launch.policy, launch.limits, sandbox.cgroups)
+    assert jail.translate(status) == meant
+    jail.close()
 
 
 STAND_IN = """
@@ -363,7 +362,7 @@ def monitor(reports: Reports, script: str, *words: str) -> Iterator[int]:
     fds = (reports.status, reports.block)
     command = [sys.executable, "-I", "-S", "-c", script, *map(str, fds), *words]
     with subprocess.Popen(command, pass_fds=fds, start_new_session=True) as process:
-        reports.let_go()
+        reports.close_their_ends()
         try:
             yield process.pid
         finally:
@@ -402,7 +401,7 @@ def test_a_program_that_is_gone_already_was_run_all_the_same(reports: Reports) -
         assert reports.program(pid, first, None) == 0
 
 
-def test_a_program_that_was_never_run_is_told_from_that(reports: Reports) -> None:
+def test_a_program_that_was_never_run_is_distinguished_from_one_that_ended(reports: Reports) -> None:
     with monitor(reports, STAND_IN, "fail") as pid:
         first = reports.first_process(pid, None)
         assert first is not None
@@ -418,7 +417,7 @@ def test_a_monitor_that_ends_without_a_word_has_no_first_process(reports: Report
 def test_a_monitor_that_says_nothing_is_not_waited_for_forever(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell, "READY_SECONDS", 0.05)
+    monkeypatch.setattr(module, "READY_SECONDS", 0.05)
     with monitor(reports, "import time; time.sleep(600)") as pid:
         watch = os.pidfd_open(pid)
         assert reports.first_process(pid, watch) is None
@@ -444,7 +443,7 @@ def test_with_an_ordinary_pipe_our_death_would_be_the_word_to_go_on() -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_report_that_nobody_hears_does_not_kill_the_monitor(reports: Reports) -> None:
+def test_a_report_without_a_reader_does_not_kill_the_monitor(reports: Reports) -> None:
     with monitor(reports, STAND_IN, "0.05") as pid:
         first = reports.first_process(pid, None)
         assert first is not None

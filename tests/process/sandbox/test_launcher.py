@@ -18,7 +18,7 @@ import pytest
 
 import plugbay
 from plugbay.process import pidfd
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import seccomp
 from plugbay.process.sandbox.cgroup import Cgroups
@@ -41,7 +41,7 @@ def seen(identity: str, where: str = "inside") -> dict[str, Any]:
 
 
 @BOTH
-def test_it_is_nobody_and_has_no_rights(identity: str) -> None:
+def test_it_runs_as_its_own_user_without_rights(identity: str) -> None:
     inside, outside = seen(identity), seen(identity, "outside")
     assert (inside["uid"], inside["gid"], inside["groups"]) == (1000, 1000, [])
     held = {"CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
@@ -58,7 +58,7 @@ def test_it_has_three_descriptors_and_sees_only_its_own_processes(identity: str)
 
 
 @BOTH
-def test_its_environment_is_what_was_given_and_where_it_is(identity: str) -> None:
+def test_its_environment_has_the_given_variables_and_its_folder(identity: str) -> None:
     given = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ODD": "--bind / /", "EMPTY": ""}
     inside = seen(identity)
     assert inside["environment"] == {**given, "PWD": inside["cwd"]}
@@ -85,7 +85,7 @@ def test_the_kernels_switches_are_out_of_reach(identity: str) -> None:
 
 
 @BOTH
-def test_it_does_not_see_what_it_was_not_shown(identity: str) -> None:
+def test_it_sees_no_path_that_it_was_not_shown(identity: str) -> None:
     inside = seen(identity)
     assert inside["read secret"] == inside["read shadow"] == "ENOENT"
     assert seen(identity, "outside")["read secret"] == "ok"
@@ -105,7 +105,7 @@ def test_nothing_that_is_shown_can_lend_rights(identity: str) -> None:
 
 
 @BOTH
-def test_the_end_of_the_program_is_told_from_that_of_its_sandbox(identity: str) -> None:
+def test_the_exit_of_the_program_is_distinguished_from_that_of_its_sandbox(identity: str) -> None:
     ends = report(identity, "endings")
     assert ends["clean"] == {"code": 0, "signal": None, "oom": False}
     assert ends["code"] == {"code": 3, "signal": None, "oom": False}
@@ -131,7 +131,7 @@ def test_a_sandbox_that_cannot_be_set_up_says_why(identity: str, case: str, word
     assert report(identity, "endings")["shown"] == {"kind": "started"}
 
 
-def test_whoever_uses_up_the_memory_is_known_afterwards() -> None:
+def test_a_program_that_ran_out_of_memory_is_known_afterwards() -> None:
     ends = report("root", "endings")
     assert ends["hog"] == {"code": None, "signal": signal.SIGKILL, "oom": True}
     assert ends["modest"] == {"code": 0, "signal": None, "oom": False}
@@ -190,7 +190,7 @@ def test_a_grant_that_can_be_given_is_no_reason_to_refuse(identity: str, case: s
 
 
 @BOTH
-def test_what_is_hidden_is_covered_but_for_what_is_shown_in_it(identity: str) -> None:
+def test_hidden_paths_are_covered_except_for_sources_within_them(identity: str) -> None:
     seen = report(identity, "refusals")["covered"]
     assert seen["covered"][:2] == ["plugins", "kept"] and "Read-only" in seen["covered"]
     assert seen["open"][:3] == ["plugins", "secret", "canary"]
@@ -266,23 +266,23 @@ class Yard:
 
     def _run(self, sandbox: Sandbox) -> None:
         program = Program(("/bin/true",), self.package, {}, "yard")
-        cell = sandbox.prepare(program, Policy(self.package), Rlimits(), {})
+        jail = sandbox.prepare(program, Policy(self.package), Rlimits(), {})
         try:
             with subprocess.Popen(
-                cell.argv,
+                jail.argv,
                 stderr=subprocess.PIPE,
-                env=cell.env,
-                pass_fds=cell.pass_fds,
+                env=jail.env,
+                pass_fds=jail.pass_fds,
                 cwd="/",
                 start_new_session=True,
             ) as process:
                 assert process.stderr is not None
                 try:
-                    cell.admit(process.pid, None, process.stderr.fileno())
+                    jail.admit(process.pid, None, process.stderr.fileno())
                 finally:
                     pidfd.signal_group(process.pid, signal.SIGKILL)
         finally:
-            cell.close()
+            jail.close()
 
 
 @pytest.fixture

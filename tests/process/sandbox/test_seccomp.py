@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from plugbay.model.errors import Code
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox import seccomp
-from plugbay.process.sandbox.filter_build import build
 from plugbay.process.sandbox.filters import HASHES
 from plugbay.process.sandbox.seccomp import FOLDER, program
-from plugbay.process.sandbox.syscalls import MACHINES
+from scripts.filters.build import build
+from scripts.filters.syscalls import MACHINES
 from tests.process.sandbox import call_table as calls
 from tests.process.sandbox import runtimes
 from tests.process.sandbox.call_table import Call

@@ -1,8 +1,10 @@
-"""What every plugin sees of the machine."""
+"""The files of the system that every plugin sees, and those of its program's runtime."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from plugbay.process.sandbox import system
-from plugbay.process.sandbox.users import posing_as
+from plugbay.process.sandbox.system import PLUGBAY, env_command, is_system, needed
+from plugbay.process.sandbox.users import as_user
 
 
-def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> None:
+def test_existing_programs_and_libraries_are_shown_read_only() -> None:
     shown = system.binds(own_network=True)
     assert shown[0].path == "/usr"
     assert not any(bind.writable for bind in shown)
@@ -23,9 +26,9 @@ def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> 
     assert not names & {"/etc", "/etc/passwd", "/etc/shadow", "/etc/resolv.conf", "/run", "/sys"}
 
 
-def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_the_user_may_read_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(user: int | None) -> list[str]:
-        with posing_as(user):
+        with as_user(user):
             found = list(system.copied())
         for fd, _ in found:
             os.close(fd)
@@ -42,7 +45,7 @@ def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: py
         assert pool.submit(copied, 2_000_000_123).result() == ["open"]
 
 
-def test_only_what_this_kernel_has_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_existing_files_of_the_kernel_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "MASKED", ("/proc/self/status", "/proc/no-such-file"))
     assert system.masked() == ("/proc/self/status",)
 
@@ -53,7 +56,7 @@ def test_who_has_the_machines_network_has_its_names_too() -> None:
     assert "/etc/hosts" not in system.files("/tmp", own_network=False)
 
 
-def test_the_files_that_exist_only_inside_name_nobody_of_this_machine() -> None:
+def test_the_files_that_exist_only_inside_name_no_user_of_this_machine() -> None:
     files = system.files("/state", own_network=True)
     assert files["/etc/passwd"] == b"plugin:x:1000:1000::/state:/bin/sh\n"
     assert files["/etc/hosts"].startswith(b"127.0.0.1 localhost plugin\n")
@@ -68,5 +71,187 @@ def test_no_path_adds_a_field_or_a_user(home: str) -> None:
     ("path", "known"),
     [("/usr", True), ("/usr/bin/env", True), ("/bin/sh", True), ("/usrx", False), ("/opt/x", False), ("/", False)],
 )
-def test_what_everybody_sees_is_known_by_its_path(path: str, known: bool) -> None:
+def test_paths_of_the_system_are_recognised(path: str, known: bool) -> None:
     assert system.is_system(path) is known
+
+
+def program(path: Path, first_line: str = "#!/bin/sh") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first_line}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_of_the_system_needs_nothing_more() -> None:
+    assert needed(("/bin/sh", "-c", "true"), {"PATH": "/usr/bin"}) == ()
+
+
+def test_a_program_alone_in_a_folder_is_shown_itself(tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool")
+    assert needed((str(tool),), {}) == (str(tool),)
+
+
+def test_a_program_of_a_prefix_comes_with_the_folders_beside_it(tmp_path: Path) -> None:
+    tool = program(tmp_path / "bin" / "tool")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "pyvenv.cfg").touch()
+    assert needed((str(tool),), {}) == tuple(f"{tmp_path}/{name}" for name in ("bin", "lib", "pyvenv.cfg"))
+
+
+def test_a_link_comes_with_its_target(tmp_path: Path) -> None:
+    program(tmp_path / "real" / "bin" / "tool")
+    (tmp_path / "alias").symlink_to("real/bin/tool")
+    assert needed((str(tmp_path / "alias"),), {}) == (f"{tmp_path}/alias", f"{tmp_path}/real/bin")
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert needed((str(tmp_path / "a"),), {}) == ()
+
+
+@pytest.mark.parametrize("line", ["#!{0}", "#!/usr/bin/env tool", "#!/usr/bin/env -S A=b tool -x"])
+def test_a_script_comes_with_its_interpreter(tmp_path: Path, line: str) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    script = program(tmp_path / "script", line.format(tool))
+    path = os.pathsep.join(["relative", str(tmp_path / "none"), str(tool.parent)])
+    assert needed((str(script),), {"PATH": path}) == (str(script), str(tool.parent))
+
+
+def test_the_hosts_own_python_comes_with_its_libraries_and_with_plugbay() -> None:
+    found = needed((sys.executable, "-c", "pass"), {})
+    for prefix in (sys.prefix, sys.base_prefix):
+        assert is_system(prefix) or prefix in found
+    assert PLUGBAY in found
+    assert Path(PLUGBAY, "process", "sandbox", "system.py").is_file()
+
+
+def test_a_path_that_leads_to_the_hosts_python_shows_it(tmp_path: Path) -> None:
+    script = program(tmp_path / "script")
+    folder = os.path.dirname(sys.executable)
+    assert PLUGBAY in needed((str(script),), {"PATH": f"/usr/bin:{folder}"})
+    assert PLUGBAY not in needed((str(script),), {"PATH": "/usr/local/none"})
+
+
+def test_an_interpreter_that_is_not_there_is_left_for_the_start_to_complain_of(tmp_path: Path) -> None:
+    script = program(tmp_path / "script", "#!/no/such/interpreter")
+    assert needed((str(script),), {}) == (str(script),)
+
+
+def test_a_first_line_shows_no_file_that_is_no_program(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("canary")
+    script = program(tmp_path / "script", f"#!{secret}")
+    assert needed((str(script),), {}) == (str(script),)
+    secret.chmod(0o755)
+    assert needed((str(script),), {}) == (str(script), str(secret))
+
+
+def test_nothing_comes_before_a_folder_that_holds_it() -> None:
+    """So it is not bound once more: four binds for the host's own Python, which were ten."""
+    named = needed((sys.executable,), {})
+    for number, path in enumerate(named):
+        assert [later for later in named[number:] if path.startswith(f"{later}/")] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#!/usr/bin/env -S -u {0} python3",
+        "#!/usr/bin/env -S --unset {0} python3",
+        "#!/usr/bin/env -S --argv0 {0} python3",
+        "#!/usr/bin/env -S -C {0} python3",
+        "#!/usr/bin/env -S -u\t{0} python3",
+        "#!/usr/bin/env -S -uA\u00a0{0} python3",
+        "#!/usr/bin/env -S 'A=b {0}' python3",
+        "#!/usr/bin/env python3 {0}",
+        "#!/usr/bin/python3\t/any/env {0}",
+    ],
+)
+def test_no_word_of_a_first_line_shows_anything_but_the_program_that_is_run(tmp_path: Path, line: str) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    script = program(tmp_path / "script", line.format(tool))
+    assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script),)
+    control = program(tmp_path / "control", f"#!/usr/bin/env -S -u A {tool}")
+    assert needed((str(control),), {"PATH": "/usr/bin"}) == (str(control), str(tool.parent))
+
+
+def test_no_more_of_a_first_line_counts_than_the_kernel_reads(tmp_path: Path) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    for blanks, shown in ((10, (str(tool.parent),)), (300, ())):
+        script = program(tmp_path / "script", f"#!/usr/bin/env -S A=b{' ' * blanks}{tool}")
+        assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script), *shown)
+
+
+READ = {
+    "python3": "python3",
+    "/opt/bin/tool": "/opt/bin/tool",
+    "-S python3 -u": "python3",
+    "-Spython3 -u": "python3",
+    "-vS python3": "python3",
+    "-S A=b C=d tool -x": "tool",
+    "-S -u NAME tool": "tool",
+    "-S -uNAME tool": "tool",
+    "-S --unset NAME tool": "tool",
+    "-S --unset=NAME tool": "tool",
+    "-S -C / tool": "tool",
+    "-S --chdir=/ tool": "tool",
+    "-S -v tool": "tool",
+    "-S -v -- tool": "tool",
+    "-S --ignore-signal=PIPE tool": "tool",
+    "-S -S tool": "tool",
+    "--split-string=tool -x": "tool",
+    "-S\ttool": "tool",
+}
+"""By the argument: the program that is run. Each is tried with the real `env` too."""
+NOTHING = [
+    "",
+    "-",
+    "-i",
+    "-u",
+    "NAME=value",
+    "-S -i tool",
+    "-S - tool",
+    "-S --ignore-environment tool",
+    "-S -u PATH tool",
+    "-S PATH=/other tool",
+    "-S --unknown tool",
+    "-S --uns NAME tool",
+    "-S -z tool",
+    "-S -u",
+    "-S 'tool'",
+    '-S "tool"',
+    "-S \\_tool",
+    "-S ${TOOL}",
+    "-S # tool",
+    "tool\0other",
+]
+
+
+@pytest.mark.parametrize(("argument", "program"), READ.items())
+def test_the_program_follows_options_and_variables(argument: str, program: str) -> None:
+    assert env_command(argument) == program
+
+
+@pytest.mark.parametrize("argument", NOTHING)
+def test_what_cannot_be_read_for_certain_names_no_program(argument: str) -> None:
+    assert env_command(argument) == ""
+
+
+def test_the_real_env_runs_the_same_program(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho tool\n")
+    tool.chmod(0o755)
+    script = tmp_path / "script"
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for argument in (argument for argument, program in READ.items() if program == "tool"):
+        script.write_text(f"#!/usr/bin/env {argument}\n")
+        script.chmod(0o755)
+        done = subprocess.run([str(script)], capture_output=True, text=True, env=environ, check=False)
+        assert done.stdout == "tool\n", (argument, done.stderr)
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\x1c", "\x85"])
+def test_only_the_blanks_of_env_divide_words(blank: str) -> None:
+    assert env_command(f"-S -uNAME{blank}/opt/bin/tool python3") == "python3"

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import pytest
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.policy import SandboxSettings
-from plugbay.process.sandbox.users import check_mapped, may, posing_as, renounce, uid_of
+from plugbay.process.sandbox.users import as_user, check_mapped, drop_privileges, may, uid_of
 
 SETTINGS = SandboxSettings()
 USER = 2_000_000_123
@@ -57,7 +57,7 @@ def test_a_number_that_is_not_mapped_or_is_root_is_refused_and_names_the_knob(tm
         assert "uids" in caught.value.hint
 
 
-def test_a_number_that_is_somebodys_is_refused() -> None:
+def test_a_number_of_an_existing_user_is_refused() -> None:
     with pytest.raises(SandboxUnavailable, match="1 is daemon's"):
         check_mapped(1, SETTINGS)
     check_mapped(USER, SETTINGS)
@@ -68,18 +68,18 @@ def credentials() -> list[str]:
     return [line for line in lines if line.startswith(("Uid", "Gid", "Cap"))]
 
 
-def test_a_thread_that_posed_is_what_it_was_and_no_other_thread_noticed() -> None:
+def test_a_thread_gets_its_user_back_and_other_threads_keep_theirs() -> None:
     others = credentials()
 
     def pose() -> None:
         before = credentials()
-        with posing_as(USER):
+        with as_user(USER):
             during = credentials()
             assert f"Uid:\t{USER}\t{USER}\t0\t{USER}" in during
             assert f"Gid:\t{USER}\t{USER}\t0\t{USER}" in during
             assert during != before
         assert credentials() == before
-        with pytest.raises(KeyError), posing_as(USER):
+        with pytest.raises(KeyError), as_user(USER):
             raise KeyError
         assert credentials() == before
 
@@ -96,7 +96,7 @@ def test_rights_are_asked_as_whom_the_thread_poses(tmp_path: Path) -> None:
         fds[mode] = os.open(folder, os.O_PATH)
 
     def ask(wanted: int) -> list[bool]:
-        with posing_as(USER):
+        with as_user(USER):
             return [may(fd, wanted) for fd in fds.values()]
 
     try:
@@ -113,8 +113,8 @@ def started(*, renounced: bool) -> dict[str, str]:
 
     def work() -> str:
         if renounced:
-            renounce()
-        with posing_as(USER):
+            drop_privileges()
+        with as_user(USER):
             return subprocess.run(["/bin/cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
 
     lines = on_a_thread(work).splitlines()
@@ -143,8 +143,8 @@ def test_a_set_uid_program_lends_it_nothing() -> None:
     def run(program: str, *, renounced: bool) -> str:
         def work() -> str:
             if renounced:
-                renounce()
-            with posing_as(USER):
+                drop_privileges()
+            with as_user(USER):
                 return subprocess.run([program, "-u"], capture_output=True, text=True, check=True).stdout.strip()
 
         return on_a_thread(work)
@@ -160,9 +160,9 @@ def test_a_set_uid_program_lends_it_nothing() -> None:
 def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them() -> None:
     def work() -> None:
         own = [line for line in credentials() if line.startswith(("Uid", "CapPrm", "CapEff"))]
-        renounce()
-        renounce()
-        with posing_as(USER), pytest.raises(PermissionError):
+        drop_privileges()
+        drop_privileges()
+        with as_user(USER), pytest.raises(PermissionError):
             os.kill(os.getppid(), 0)
         assert [line for line in credentials() if line in own] == own
         os.kill(os.getppid(), 0)
@@ -170,19 +170,19 @@ def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them(
     on_a_thread(work)
 
 
-def test_what_the_kernel_refuses_is_no_start_and_says_what_to_do() -> None:
+def test_a_refusal_of_the_kernel_prevents_the_start_and_has_a_hint() -> None:
     def work() -> None:
         with (
-            posing_as(USER),
+            as_user(USER),
             pytest.raises(SandboxUnavailable, match="cannot leave its groups: Operation not permitted") as caught,
         ):
-            renounce()
+            drop_privileges()
         assert "another user" in caught.value.hint
 
     on_a_thread(work)
 
 
-def test_nobody_in_particular_changes_nothing() -> None:
+def test_without_a_user_the_thread_does_not_change() -> None:
     before = credentials()
-    with posing_as(None):
+    with as_user(None):
         assert credentials() == before

@@ -110,15 +110,15 @@ async def _run_probe(settings: SandboxSettings) -> str:
 
     from plugbay.process.child import Spawner
     from plugbay.process.command import Launch
-    from plugbay.process.failures import LaunchFailed
-    from plugbay.process.sandbox import runtime
+    from plugbay.process.diagnose import LaunchFailed
+    from plugbay.process.sandbox import system
     from plugbay.process.sandbox.policy import Endpoint, Network, Policy, Reach
 
     servers = [await asyncio.start_server(_answer, "127.0.0.1", 0) for _ in range(2)]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
     network = Network(Reach.LISTED, (Endpoint("127.0.0.1", ports[0]),), (f"127.0.0.1:{ports[0]}",))
     argv = (sys.executable, "-I", "-S", "-c", _GOES_OUT, *map(str, ports))
-    launch = Launch(argv, Path("/"), label="plugbay-probe", policy=Policy(Path(runtime.PLUGBAY), network=network))
+    launch = Launch(argv, Path("/"), label="plugbay-probe", policy=Policy(Path(system.PLUGBAY), network=network))
     spawner = Spawner(sandbox=settings)
     try:
         child = await spawner.spawn(launch, TIMEOUT_S)

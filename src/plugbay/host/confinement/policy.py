@@ -25,8 +25,8 @@ from plugbay.model.protected import FOLDER as A_FOLDER
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.listener import ENVIRONMENT
-from plugbay.process.sandbox.forbidden import forbidden, home_folders, normalised
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.sources import forbidden, home_folders, normalised
 from plugbay.process.sandbox.system import is_system
 from plugbay.process.stderr import log_name
 
@@ -209,7 +209,7 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
             paths.notes.append(f"it may reach {item.target}, which is no name and no address of a host")
         else:
             doors[Endpoint(host, item.port)] = None
-    doors |= dict.fromkeys(more.doors)
+    doors |= dict.fromkeys(more.endpoints)
     return Network(Reach.LISTED, tuple(doors), operator.private) if doors else Network()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugbay.host.disk import tree
-from plugbay.process import memory_use, unlinked
+from plugbay.process import usage
 from plugbay.process.sandbox.cgroup import DEGRADED
 from plugbay.process.sandbox.policy import MIB, Limits, Policy, Reach
 
@@ -92,7 +92,7 @@ class StateWatch:
 
 def state_problem(pid: int, folder: Path, most: int) -> str | None:
     """Why a state folder is over its quota, deleted files that the process holds open included; or None. Blocks."""
-    return tree.quota_problem(folder, most, unlinked.held(pid, folder))
+    return tree.quota_problem(folder, most, usage.unlinked_bytes(pid, folder))
 
 
 MEMORY_SECONDS = 1.0
@@ -114,7 +114,7 @@ class MemoryWatch:
     def begin(self, child: Child, policy: Policy, too_much: Callable[[str], None]) -> None:
         """Check until the process ends that it stays within its limits."""
         # In the network namespace of the machine, the sockets of all other programs would count too.
-        inside = 0 if child.cell is None or policy.network.reach is Reach.HOST else child.cell.first
+        inside = 0 if child.jail is None or policy.network.reach is Reach.HOST else child.jail.first
         if child.limits_state == DEGRADED:
             self._watch.begin(child, partial(memory_problem, child.pid, inside, policy.limits), too_much)
         elif inside:
@@ -126,13 +126,13 @@ def memory_problem(pid: int, inside: int, limits: Limits) -> str | None:
 
     `inside` is a process in their network namespace, 0 if they share that with others.
     """
-    used = memory_use.of_tree(pid) + (memory_use.of_sockets(inside) if inside else 0)
+    used = usage.memory_of_tree(pid) + (usage.memory_of_sockets(inside) if inside else 0)
     return f"it used {_mib(used)} of memory and may use {_mib(limits.memory)}" if used > limits.memory else None
 
 
 def socket_problem(inside: int, limits: Limits) -> str | None:
     """Why the sockets of a network namespace hold too much data, or None. Blocks."""
-    used = memory_use.of_sockets(inside)
+    used = usage.memory_of_sockets(inside)
     if used <= limits.sockets:
         return None
     return f"its sockets held {_mib(used)} and may hold {_mib(limits.sockets)}, a part of its {_mib(limits.memory)}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plugbay.process.unlinked import BLOCK
+from plugbay.process.usage import BLOCK
 
 MAX_DEPTH = 64
 """Maximum depth of a measured folder."""

@@ -200,8 +200,8 @@ class Instance:
         policy = binding.confinement.policy
         if policy is not None:
             runtime.memory_watch.begin(child, policy, self._kill_for_memory)
-        if child.cell is not None and child.cell.guarded:
-            runtime.cover_watch.begin(child, child.cell.uncovered, self._kill_for_uncovered)
+        if child.jail is not None and child.jail.guarded:
+            runtime.cover_watch.begin(child, child.jail.uncovered, self._kill_for_uncovered)
         if policy is not None and policy.state is not None:
             runtime.state_watch.begin(child, policy.state, policy.limits.state, self._kill_for_state)
 

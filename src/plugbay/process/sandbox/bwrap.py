@@ -1,12 +1,11 @@
-"""The arguments of bubblewrap, from a plan of plain values. Pure: opens nothing and looks at nothing.
+"""The arguments of bubblewrap, from a plan of plain values. Pure.
 
-Owns the options, their order and the reasons for both. Every word of a plan stands where bubblewrap takes a value, in a
-list whose words are ended by NUL and that is passed through a descriptor: no text of a manifest becomes an option, and
-neither the machine's process list nor the plugin itself can read it. The plugin's own command never comes here at all:
-it follows `--` on the command line.
+Every word of a plan stands where bubblewrap takes a value, in a list whose words are ended by NUL and that is passed
+through a descriptor: no text of a manifest becomes an option, and neither the machine's process list nor the plugin
+itself can read it. The plugin's own command never comes here at all: it follows `--` on the command line.
 
-The order of mounts is part of the meaning, because a later one covers an earlier one: first what every plugin sees, an
-empty /tmp, then what the policy shows, the deeper the later, and last /proc and /dev, which nothing may replace.
+The order of mounts is part of the meaning, because a later one covers an earlier one: first the files of the system, an
+empty /tmp, then the sources of the policy, the deeper the later, and last /proc and /dev, which nothing may replace.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 
 HOSTNAME = "plugin"
 _FENCES = (
@@ -45,7 +44,7 @@ class Plan:
     seccomp: int
     status: int
     block: int
-    """Descriptors: the system call filter, where bubblewrap reports, and what it waits for before it runs anything."""
+    """Descriptors: the system call filter, reports of bubblewrap, the pipe it waits on before the program runs."""
     cwd: str
     tmp: int
     """Bytes of /tmp, and as many again of /dev/shm."""
@@ -57,7 +56,7 @@ class Plan:
     """Files that exist only inside: a descriptor with the content, which bubblewrap copies, and the path."""
     binds: tuple[Bind, ...] = ()
     hidden: tuple[str, ...] = ()
-    """Folders within what is shown that are empty; binds within them are shown all the same."""
+    """Folders within shown ones that are empty; binds within them are visible."""
     masked: tuple[str, ...] = ()
     """Files of /proc that cannot be opened."""
     own_network: bool = True
@@ -65,7 +64,7 @@ class Plan:
 
 
 def arguments(plan: Plan) -> bytes:
-    """What bubblewrap reads from `--args`. Raises ValueError for a word that would end before its end."""
+    """The content of `--args` for bubblewrap. Raises ValueError for a word with a NUL."""
     words = _words(plan)
     text = "\0".join([*words, ""])
     if text.count("\0") != len(words):
@@ -92,7 +91,7 @@ def _words(plan: Plan) -> list[str]:
         words += ["--remount-ro", path]
     # bubblewrap covers /proc/sys only if the folder itself is writable, which it is not; the files in it are.
     words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
-    # Process 1 is bubblewrap, as the plugin's own user: whoever writes to its memory can make it outlive the host.
+    # Process 1 is bubblewrap, as the plugin's own user: a writer of its memory could make it outlive the host.
     words += ["--size", str(plan.tmp), "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
     for path in plan.masked:  # a device, which a bind without devices does not open
         words += ["--ro-bind", "/dev/null", path]
@@ -110,7 +109,7 @@ def _bind(bind: Bind) -> list[str]:
 
 
 def _depth(mount: Bind | str) -> tuple[int, int]:
-    """What lies within something else comes after it; of several at the same place the writable one, then a cover."""
+    """Inner mounts come after outer ones; at the same place a writable one, then a cover."""
     path, rank = (mount, 2) if isinstance(mount, str) else (mount.path, int(mount.writable))
     return len([part for part in path.split("/") if part]), rank
 

@@ -1,16 +1,14 @@
 """Control groups: limits for a plugin's whole process tree, and the way to kill all of it at once.
 
-Owns the names of groups, their life, the sweep after hosts that died, and the files of both versions.
-
 A group is named for its host: pid namespace, pid and start time. So a sweep recognises the groups of dead hosts, a
 reused pid is not mistaken for its predecessor, and a living host's groups are never touched. Groups are made below our
-own position: at the top they would escape the limits that somebody set for us.
+own position: at the top they would escape the limits that were set for us.
 
 Version 1 has one hierarchy per controller and needs root. Version 2 has one hierarchy, part of which may be delegated
 to us. There, a group that has processes cannot give controllers to groups below it. If all processes of our group are
-ours, they move into a leaf below it. If others live there as well, such as the shell that started us, nobody is moved:
-the groups are made beside ours, where the group above already gives the controllers to all below it and ours has no
-memory limit that they would escape.
+ours, they move into a leaf below it. If others live there as well, such as the shell that started us, no process is
+moved: the groups are made beside ours, where the group above already gives the controllers to all below it and ours has
+no memory limit that they would escape.
 
 A group is killed through `cgroup.kill` of version 2, which hosts with version 1 limits usually have mounted as well.
 Where it is missing, or a process joined only some of the folders, forking is forbidden first (`pids.max` 0) and then
@@ -55,7 +53,7 @@ LEAST_QUOTA_US = 1_000
 
 
 class Files:
-    """What the kernel lets one do with a group's folder. Every method raises OSError."""
+    """Operations on the folder of a group. Every method raises OSError."""
 
     __slots__ = ()
 
@@ -110,7 +108,7 @@ def cpu_quota(limits: Limits) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A folder of one hierarchy in which every group of ours gets its own, and what is written there."""
+    """A folder of one hierarchy in which each of our groups has its own, and the settings to write there."""
 
     base: Path
     settings: tuple[Settings, ...] = ()
@@ -122,12 +120,12 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a machine gives us: each group is one folder in every branch."""
+    """The branches of this machine: each group is one folder in every branch."""
 
     state: str
     branches: tuple[Branch, ...] = ()
     why: str = ""
-    """What is missing and how to get it."""
+    """The missing part and how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ class Places:
         return any(controller in mount.controllers for mount in self._mounts)
 
     def own(self, controller: str) -> Path | None:
-        """The folder of our own group; None where it is not mounted or lies outside of what is mounted."""
+        """The folder of our own group; None where it is not mounted or lies outside of the mount."""
         for mount in self._mounts:
             folder = _below(mount, self._positions.get(controller)) if controller in mount.controllers else None
             if folder is not None and folder.is_dir():
@@ -271,7 +269,7 @@ def _removed(files: Files, folder: Path) -> bool:
 
 
 def _signal(files: Files, folders: Sequence[Path], found: set[int]) -> None:
-    """Reaches only what is in the group: first a pidfd is taken, then the group is read again.
+    """Signals only members of the group: first a pidfd is taken, then the group is read again.
 
     If the number was reused before that, the pidfd belongs to a process that is not in the group, and nothing is sent.
     """
@@ -382,7 +380,7 @@ def _enable(files: Files, own: Path) -> bool:
 
 
 def _move_and_enable(files: Files, own: Path, host: str) -> bool:
-    """Move what is in our group into a leaf, if all of it is ours."""
+    """Move the processes of our group into a leaf, if all of them are ours."""
     if not _all_ours(files.members(own)):
         return False
     leaf = own / f"{LEAF_PREFIX}{host}"
@@ -426,7 +424,7 @@ def _all_ours(pids: list[int]) -> bool:
 
 
 def _descends_from_us(pid: int) -> bool:
-    """Ourselves, our helpers and children; one that is gone is in nobody's way, one without a number in ours is."""
+    """True for this process, its helpers and children, and for a process that has ended."""
     ancestor = pid
     while ancestor not in (0, os.getpid()):
         try:
@@ -501,7 +499,7 @@ TOKEN_BYTES = 8
 """64 random bits: no two groups of a host share a name, also not after it replaced itself by exec."""
 _NAME = re.compile(r"plugbay-(?:host-)?([0-9a-f]+)-([0-9]+)-([0-9]+)(?:-.*)?")
 _ABSENT = (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP)
-"""What the kernel says of a control file that it does not have, or of a value that it does not take there."""
+"""Errors for a control file that does not exist, or for a value that it does not accept."""
 
 
 class Cgroup:
@@ -518,13 +516,13 @@ class Cgroup:
         self._oom_kills = 0
 
     def limit(self, limits: Limits) -> None:
-        """What all in it may use up together from now on. Raises OSError."""
+        """Set the limits of all processes in it together. Raises OSError."""
         for branch, folder in self._places():
             for setting in (each for settings in branch.settings for each in settings(limits)):
                 self._set(folder, setting)
 
     def enter(self) -> None:
-        """Where a thread can go alone, the calling one goes in, and what it starts is in it too. Raises OSError.
+        """Move the calling thread in, if a thread can move alone; its children start inside. Raises OSError.
 
         Before the group is limited: a thread of the host that has used up a plugin's time would stop the host.
         """
@@ -533,15 +531,15 @@ class Cgroup:
                 self._files.write(folder / THREADS, "0")
 
     def leave(self) -> None:
-        """Undo `enter`; what was started meanwhile stays. Raises OSError."""
+        """Undo `enter`; processes started meanwhile stay inside. Raises OSError."""
         for branch in self._branches:
             if branch.threads:
                 self._files.write(branch.base / THREADS, "0")
 
     def hold(self, *pids: int) -> None:
-        """Put processes that are not in it yet under its limits, and with them what they fork. Raises OSError.
+        """Put processes that are not in it yet, and their later children, under its limits. Raises OSError.
 
-        Only what is used from now on is counted: a process must be held before its program runs. After an error the
+        Only later use is counted: a process must be held before its program runs. After an error the
         processes may be in some hierarchies only; `close` still ends them.
         """
         self._move(pids, (folder for branch, folder in self._places() if branch.settings))
@@ -551,7 +549,7 @@ class Cgroup:
         self._move(pids, self._folders)
 
     def kill(self) -> None:
-        """SIGKILL to everything in it, also what is stopped or left its session; does not wait for it to be gone."""
+        """Send SIGKILL to every process in it, also to stopped ones and to those of other sessions; does not wait."""
         kill_group(self._files, self._folders)
 
     def oom_kills(self) -> int:
@@ -563,7 +561,7 @@ class Cgroup:
         return self._oom_kills
 
     def close(self) -> None:
-        """Kill and remove it, within `CLOSE_SECONDS`. What then is still there is for `Cgroups.sweep`."""
+        """Kill and remove it, within `CLOSE_SECONDS`. `Cgroups.sweep` removes the rest."""
         self.oom_kills()
         if not destroy_group(self._files, self._folders, time.monotonic() + CLOSE_SECONDS):
             self._left.append(self)
@@ -575,7 +573,7 @@ class Cgroup:
         return zip(self._branches, self._folders, strict=True)
 
     def _move(self, pids: Sequence[int], folders: Iterable[Path]) -> None:
-        if 0 in pids:  # to the kernel that means us, and whoever is in the group is killed with it
+        if 0 in pids:  # to the kernel that means this process, which would be killed with the group
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         for folder in folders:
             inside = self._files.members(folder)
@@ -614,7 +612,7 @@ class Cgroups:
 
     @property
     def why(self) -> str:
-        """What is missing and how to get it; empty when nothing is."""
+        """The missing part and how to get it; empty if nothing is missing."""
         return self._found().why
 
     @property
@@ -623,7 +621,7 @@ class Cgroups:
         return tuple(branch.base for branch in self._found().branches)
 
     def create(self, name: str) -> Cgroup:
-        """A group without limits and with nobody in it. `name` is for people and may be anything. Raises OSError."""
+        """An empty group without limits. `name` is for people and may be any text. Raises OSError."""
         return self._create(self._found().branches, name)
 
     def sweep(self) -> int:

@@ -1,7 +1,7 @@
-"""Can this machine confine a plugin, and does it hold? Asked of the machine, by confining something.
+"""Checks whether this machine can confine a plugin.
 
-Owns the questions and the words for the answers. The last question is the proof: a probe is started through the very
-code that starts plugins, and says from inside what it can do. Blocks for some tens of milliseconds; for pool threads.
+The last check is the proof: it starts a probe with the code that starts plugins, and the probe reports from inside what
+it can do. Blocks for some tens of milliseconds; for pool threads.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plugbay.process import pidfd
-from plugbay.process.failures import LaunchFailed
+from plugbay.process.diagnose import LaunchFailed
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import runtime, seccomp, users
+from plugbay.process.sandbox import seccomp, system, users
 from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES
 from plugbay.process.sandbox.cgroup import DEGRADED
 from plugbay.process.sandbox.launcher import Program, Sandbox, tool
@@ -130,29 +130,29 @@ def _proof(sandbox: Sandbox) -> Fact:
 
 
 def _from_inside(sandbox: Sandbox) -> str:
-    """What the probe says. Raises LaunchFailed, OSError or SubprocessError."""
+    """The report of the probe. Raises LaunchFailed, OSError or SubprocessError."""
     program = Program(("/bin/sh", "-c", _PROBE), Path("/"), {"PATH": "/usr/bin:/bin"}, LABEL)
-    cell = sandbox.prepare(program, Policy(Path(runtime.PLUGBAY)), Rlimits(), {})
+    jail = sandbox.prepare(program, Policy(Path(system.PLUGBAY)), Rlimits(), {})
     try:
         with subprocess.Popen(
-            cell.argv,
+            jail.argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=cell.env,
-            pass_fds=cell.pass_fds,
+            env=jail.env,
+            pass_fds=jail.pass_fds,
             start_new_session=True,
             text=True,
         ) as process:
             try:
                 assert process.stderr is not None
-                cell.admit(process.pid, None, process.stderr.fileno())
+                jail.admit(process.pid, None, process.stderr.fileno())
                 return process.communicate(timeout=PROBE_SECONDS)[0]
             finally:
                 pidfd.signal_group(process.pid, signal.SIGKILL)
     finally:
-        cell.close()
+        jail.close()
 
 
 def _read(path: Path) -> str:

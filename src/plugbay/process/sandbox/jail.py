@@ -8,9 +8,9 @@ and `cut_off` are for the loop, and the rest costs nothing.
 know, whose child is the first process of the new pid namespace; that one sets everything up, waits, and then forks the
 plugin. It reports `child-pid` when the first process exists, and `exit-code` at the end if the plugin's program was run
 at all. It does not report when the program begins to run; that shows in the command line of the process, which is the
-monitor's until then. Reports come through a pair of datagram sockets, because nobody reads them any more when the
-plugin ends: writing to a pipe would then kill the monitor. The monitor waits on a pipe that it can also write to, so
-that our death is not taken for the permission to go on.
+monitor's until then. Reports come through a pair of datagram sockets, because no one reads them when the plugin ends:
+writing to a pipe would then kill the monitor. The monitor waits on a pipe that it can also write to, so that our death
+is not taken for the permission to go on.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugbay.process import limits, pidfd
-from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import covers, mount_view, network
+from plugbay.process.sandbox import mounts, network
 from plugbay.process.sandbox.bwrap import explain_setup_failure
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
 from plugbay.process.sandbox.egress.listener import listen_inside
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
-from plugbay.process.sandbox.users import posing_as
+from plugbay.process.sandbox.users import as_user
 from plugbay.process.status import ExitStatus
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from plugbay.process.sandbox.egress.decision import Decision
     from plugbay.process.sandbox.egress.proxy import Proxy
 
-    Told = Callable[[Decision], None]
+    OnDecision = Callable[[Decision], None]
 
 READY_SECONDS = 5.0
 """For the first process to exist; milliseconds, unless the machine is overloaded."""
@@ -55,22 +55,22 @@ RUN_SECONDS = 15.0
 FIRST_LOOK_MS, LONGEST_LOOK_MS = 1, 16
 """Between two looks for the program, doubled each time; it usually runs after one millisecond."""
 REST_SECONDS = 0.0005
-"""For the rest of a report that has begun. It comes in nine pieces, and to be woken by each would take the processor
-from whoever sends them."""
+"""For the rest of a report that has begun. It comes in nine pieces, and waking up for each would take the processor
+from the sender."""
 _CHILD_PID = re.compile(rb'"child-pid": (\d+).*\}\n', re.DOTALL)
 _EXIT_CODE = b'"exit-code"'
 
 
 class Reports:
-    """Our ends and bubblewrap's ends of what it reports to and waits on."""
+    """The sockets and pipes that bubblewrap reports to and waits on: our ends and its ends."""
 
-    __slots__ = ("_gate", "_hear", "_heard", "block", "status")
+    __slots__ = ("_gate", "_received", "_socket", "block", "status")
 
     def __init__(self) -> None:
-        self._hear, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._hear.setblocking(False)
-        self._heard = b""
-        self.status = told.detach()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._received = b""
+        self.status = theirs.detach()
         self.block = self._gate = -1
         try:
             reading, self._gate = os.pipe()
@@ -82,7 +82,7 @@ class Reports:
             self.close()
             raise
 
-    def let_go(self) -> None:
+    def close_their_ends(self) -> None:
         """Close bubblewrap's ends, once it has them."""
         for fd in (self.status, self.block):
             if fd >= 0:
@@ -90,8 +90,8 @@ class Reports:
         self.status = self.block = -1
 
     def close(self) -> None:
-        self.let_go()
-        self._hear.close()
+        self.close_their_ends()
+        self._socket.close()
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
@@ -99,11 +99,11 @@ class Reports:
     def first_process(self, monitor: int, watch: int | None) -> int | None:
         """The pid of the first process inside; None when the monitor ended without one, or it took too long."""
         deadline = time.monotonic() + READY_SECONDS
-        while (found := _CHILD_PID.search(self._heard)) is None:
-            if self._heard:
+        while (found := _CHILD_PID.search(self._received)) is None:
+            if self._received:
                 time.sleep(REST_SECONDS)
             ended = pidfd.has_ended(monitor)
-            if self._listen():
+            if self._receive():
                 continue
             if ended or time.monotonic() >= deadline:
                 return None
@@ -121,28 +121,28 @@ class Reports:
         pause = FIRST_LOOK_MS
         while time.monotonic() < deadline:
             ended = pidfd.has_ended(monitor)
-            self._listen()
+            self._receive()
             pid = first_child(first)
             # A dead process has an empty command line, whether it ran the program or not.
             if pid and _read(f"/proc/{pid}/cmdline") not in (b"", before):
                 return pid
             if ended:
-                return 0 if _EXIT_CODE in self._heard else None
+                return 0 if _EXIT_CODE in self._received else None
             self._pause(watch, pause)
             pause = min(pause * 2, LONGEST_LOOK_MS)
         return None
 
-    def _listen(self) -> bool:
-        """Take in what was reported; whether there was anything."""
-        heard = len(self._heard)
-        while (piece := _attempt(self._hear)) is not None:
-            self._heard += piece
-        return len(self._heard) > heard
+    def _receive(self) -> bool:
+        """Receive reports; whether there were any."""
+        heard = len(self._received)
+        while (piece := _attempt(self._socket)) is not None:
+            self._received += piece
+        return len(self._received) > heard
 
     def _pause(self, watch: int | None, milliseconds: int) -> None:
         """Wait for a report or for the monitor's end, but no longer than this."""
         poll = select.poll()
-        for fd in (self._hear.fileno(), *(() if watch is None else (watch,))):
+        for fd in (self._socket.fileno(), *(() if watch is None else (watch,))):
             poll.register(fd, select.POLLIN)
         poll.poll(milliseconds)
 
@@ -153,7 +153,7 @@ def first_child(pid: int) -> int:
 
 
 def status_of(pid: int) -> dict[str, bytes]:
-    """What the kernel says of a process, line by line; empty when there is no such process."""
+    """The fields of /proc/PID/status; empty if the process does not exist."""
     lines = (line.partition(b":") for line in _read(f"/proc/{pid}/status").splitlines())
     return {name.decode(): value.strip() for name, _, value in lines}
 
@@ -183,13 +183,17 @@ OWN_PROCESSES = 2
 """bubblewrap's monitor and the first process inside; they count, and are not the plugin's."""
 DATA_FACTOR = 2
 """Without control groups, one process may map so many times its memory. Stacks of threads and arenas of allocators are
-mapped whole and touched in part, so less would stop programs that use little; what is used, the host looks at."""
+mapped whole and touched in part, so less would stop programs that use little; the host measures the memory in use."""
 LAST_SIGNAL = 64
 DOCTOR = "run plugbay doctor; this bubblewrap may be broken"
-SAID_BYTES = 64 * 1024
-"""What a pipe holds; bubblewrap says one line."""
-_HELD = {"Seccomp": b"2", "NoNewPrivs": b"1", **dict.fromkeys(("CapPrm", "CapEff", "CapBnd", "CapAmb"), b"0" * 16)}
-"""What the kernel must say of a process that is confined."""
+STDERR_BYTES = 64 * 1024
+"""The size of a pipe; bubblewrap writes one line."""
+_REQUIRED_STATUS = {
+    "Seccomp": b"2",
+    "NoNewPrivs": b"1",
+    **dict.fromkeys(("CapPrm", "CapEff", "CapBnd", "CapAmb"), b"0" * 16),
+}
+"""Fields of /proc/PID/status of a confined process."""
 
 
 class Jail:
@@ -200,13 +204,13 @@ class Jail:
         "_command",
         "_first",
         "_group",
+        "_identity",
         "_inherited",
+        "_laid_out",
         "_limits",
         "_monitor",
         "_networks",
         "_opened",
-        "_place",
-        "_staged",
         "argv",
         "env",
         "guarded",
@@ -231,16 +235,16 @@ class Jail:
         """`networks`: where it gets a network of its own, if bubblewrap does not make it one."""
         self.policy = policy
         self.uid = uid
-        """As whom it runs; None: as the host's user."""
+        """The user it runs as; None: the host's user."""
         self.label = label
         self.argv: tuple[str, ...] = ()
         self.env: dict[str, str] = {}
-        """Command and environment of what makes the sandbox."""
+        """Command and environment of bubblewrap."""
         self.listening: socket.socket | None = None
-        """The plugin's door to the network, where it has one, until it is served."""
+        """The socket that listens inside, if the plugin has a network, until `serve`."""
         self.proxy: Proxy | None = None
         self.guarded: tuple[tuple[str, str], ...] = ()
-        """Hidden paths in what it sees: each outside, and inside."""
+        """Hidden paths in shown folders: the path outside, the name inside."""
         self.reports = Reports()
         self._command = tuple(command)
         self._limits = limits
@@ -249,13 +253,13 @@ class Jail:
         self._group: Cgroup | None = None
         self._opened: list[int] = []
         self._inherited: list[int] = []
-        self._place = ExitStack()
-        self._staged = False
+        self._identity = ExitStack()
+        self._laid_out = False
         self._monitor = self._first = 0
 
     @property
     def pass_fds(self) -> tuple[int, ...]:
-        """What bubblewrap inherits. Only what it knows of: it closes that before the program runs, and nothing else."""
+        """The descriptors that bubblewrap inherits. Its arguments must name each of them: it closes no other."""
         return (*self._inherited, self.reports.status, self.reports.block)
 
     @property
@@ -269,12 +273,12 @@ class Jail:
 
     def uncovered(self) -> str | None:
         """A hidden path that the plugin sees by now; None when there is none. Blocks."""
-        return covers.uncovered(self._first, self.guarded)
+        return mounts.uncovered(self._first, self.guarded)
 
     @property
     def leader(self) -> int:
         """The pid of the plugin's own process; 0 when it is gone."""
-        return first_child(self._first) if self._lives() else 0
+        return first_child(self._first) if self._is_alive() else 0
 
     def keep(self, fd: int) -> int:
         """Close this descriptor when bubblewrap has started, or when there is no start after all."""
@@ -287,23 +291,23 @@ class Jail:
         return fd
 
     def lay_out(self, sources: Sequence[Source]) -> list[str]:
-        """Set the stage; `admit` takes it down."""
-        paths = mount_view.lay_out(sources)
-        self._staged = True
+        """Bind the sources for bubblewrap; `admit` undoes it. Returns their paths."""
+        paths = mounts.lay_out(sources)
+        self._laid_out = True
         return paths
 
-    def take_its_place(self) -> None:
-        """Have the calling thread be the plugin's user, in its control groups and network; `admit` brings it back.
+    def assume_identity(self) -> None:
+        """Switch the calling thread to the plugin's user, control groups and network; `admit` switches it back.
 
-        So bubblewrap is all that from its first moment, without a program in between that makes it so. Raises
+        So bubblewrap starts in that place, without a program in between. Raises
         SandboxUnavailable or OSError.
         """
         self._group = self._cgroups.create(self.label)
-        self._place.callback(self._group.leave)
+        self._identity.callback(self._group.leave)
         self._group.enter()
         if self._networks is not None:
-            self._place.enter_context(self._networks.own())
-        self._place.enter_context(posing_as(self.uid))
+            self._identity.enter_context(self._networks.enter_new())
+        self._identity.enter_context(as_user(self.uid))
 
     def admit(self, monitor: int, watch: int | None, stderr: int) -> None:
         """Put the sandbox under its limits and let the program run in it.
@@ -312,19 +316,19 @@ class Jail:
         group, to which the first process belongs as long as it waits: it would not die with the monitor.
         """
         self._monitor = monitor
-        self._place.close()
-        self._let_go()
+        self._identity.close()
+        self._close_opened()
         assert self._group is not None
         try:
             with _joining(self._group, monitor):
                 leader = self._admit(self._group, monitor, watch, stderr)
                 if self._networks is not None:
-                    self._networks.foresee()
+                    self._networks.prepare_next()
             if leader:
                 with suppress(ProcessLookupError):  # it has ended meanwhile
                     self._group.join(monitor, self._first, leader)
         except OSError as error:
-            said = _said(stderr)
+            said = _read_stderr(stderr)
             if said:  # a process was gone when it was needed, and bubblewrap has said why
                 raise explain_setup_failure(self._command, said) from error
             raise
@@ -336,22 +340,22 @@ class Jail:
         group.limit(replace(self.policy.limits, processes=self.policy.limits.processes + OWN_PROCESSES))
         first = self.reports.first_process(monitor, watch)
         if first is None:
-            raise self._never(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
+            raise self._not_run(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
         self._first = first
-        if self.policy.network.reach is not Reach.HOST and network.of(first) == network.of("self"):
+        if self.policy.network.reach is not Reach.HOST and network.namespace_of(first) == network.namespace_of("self"):
             raise SandboxUnavailable("the program would be in the host's own network, and was not run", DOCTOR)
         group.hold(monitor, first)
-        with posing_as(self.uid):  # as root it would take a right that containers do not have
+        with as_user(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, _combined(self._limits, self.policy, self.limits_state))
         if self.policy.network.proxied:
             self.listening = listen_inside(first)
         self.reports.release()
         leader = self.reports.program(monitor, first, watch)
-        self._strike()  # not before: the kernel would have bubblewrap wait for it
+        self._clear_places()  # not before: the kernel would have bubblewrap wait for it
         if leader is None:
-            raise self._never(monitor, stderr, "its program did not begin to run")
+            raise self._not_run(monitor, stderr, "its program did not begin to run")
         if leader:
-            _confirm(leader)
+            _check_confined(leader)
         return leader
 
     def terminate(self) -> None:
@@ -369,77 +373,77 @@ class Jail:
         number = (status.code or 0) - 128
         return ExitStatus(signal=number) if 0 < number <= LAST_SIGNAL else status
 
-    def serve(self, loop: asyncio.AbstractEventLoop, told: Told | None) -> None:
-        """In the loop: answer at the plugin's door, where it has one. `told` hears of each decision."""
+    def serve(self, loop: asyncio.AbstractEventLoop, on_decision: OnDecision | None) -> None:
+        """In the loop: start the proxy, if the plugin has a network. `on_decision` gets each decision."""
         if self.listening is not None:
-            from plugbay.process.sandbox.egress.proxy import Proxy  # asyncio's streams, for who has a network at all
+            from plugbay.process.sandbox.egress.proxy import Proxy  # heavy; only for plugins with a network
 
             listening, self.listening = self.listening, None
-            self.proxy = Proxy(loop, listening, self.policy.network, self.label, told)
+            self.proxy = Proxy(loop, listening, self.policy.network, self.label, on_decision)
 
-    def cut_off(self) -> None:
-        """In the loop: close the door and every connection through it."""
+    def close_network(self) -> None:
+        """In the loop: close the proxy and its connections."""
         if self.proxy is not None:
             self.proxy.close()
             self.proxy = None
 
     def out_of_memory(self) -> bool:
-        """Whether something in it was killed for want of memory."""
+        """Whether the kernel killed a process inside for lack of memory."""
         return self._group is not None and self._group.oom_kills() > 0
 
     def close(self) -> None:
-        """End whatever is left inside, and give everything back."""
-        self._place.close()
-        self._let_go()
+        """Kill all processes inside and release all resources."""
+        self._identity.close()
+        self._close_opened()
         self.reports.close()
-        self._strike()
+        self._clear_places()
         if self.listening is not None:
             self.listening.close()
             self.listening = None
         if self._group is not None:
             self._group.close()
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         """Whether the number of the first process is still its own: as long as the monitor is its parent."""
         return self._first > 0 and parent_of(self._first) == self._monitor
 
-    def _never(self, monitor: int, stderr: int, what: str) -> LaunchFailed:
-        """Why the program did not run, of a monitor that has ended or that hangs."""
+    def _not_run(self, monitor: int, stderr: int, what: str) -> LaunchFailed:
+        """The reason why the program did not run: the monitor has ended, or it hangs."""
         if pidfd.has_ended(monitor):
-            return explain_setup_failure(self._command, _said(stderr))
+            return explain_setup_failure(self._command, _read_stderr(stderr))
         return SandboxUnavailable(f"the sandbox hangs: {what}", "the machine is overloaded, or a disk does not answer")
 
-    def _let_go(self) -> None:
-        self.reports.let_go()
+    def _close_opened(self) -> None:
+        self.reports.close_their_ends()
         while self._opened:
             os.close(self._opened.pop())
 
-    def _strike(self) -> None:
-        if self._staged:
-            self._staged = False
-            mount_view.clear()
+    def _clear_places(self) -> None:
+        if self._laid_out:
+            self._laid_out = False
+            mounts.clear()
 
 
 @contextmanager
 def _joining(group: Cgroup, monitor: int) -> Iterator[None]:
-    """Meanwhile the monitor joins its control groups. The kernel lets the first that joins wait for long, and whoever
-    follows soon for nothing; so what is done here is begun early, and whether it can be done shows with the next.
+    """Let the monitor join its control groups on a thread meanwhile. The kernel makes the first join wait for long and
+    the next one not at all; so the first begins early, and the next shows whether joining is possible.
     """
 
     def join() -> None:
         with suppress(OSError):
             group.join(monitor)
 
-    aside = threading.Thread(target=join, name="plugbay-join")
-    aside.start()
+    thread = threading.Thread(target=join, name="plugbay-join")
+    thread.start()
     try:
         yield
     finally:
-        aside.join()
+        thread.join()
 
 
 def _combined(wanted: Rlimits, policy: Policy, state: str) -> Rlimits:
-    """The limits of one process: the policy's, and of the others what the caller wants."""
+    """The limits of one process: the policy's, else the caller's."""
     allowed = policy.limits
     return replace(
         wanted,
@@ -451,10 +455,10 @@ def _combined(wanted: Rlimits, policy: Policy, state: str) -> Rlimits:
     )
 
 
-def _confirm(leader: int) -> None:
-    """Look from outside, at every start, whether the program really is confined; one that is gone is not looked at."""
+def _check_confined(leader: int) -> None:
+    """Check from outside, at every start, that the program is confined; a program that has ended passes."""
     said = status_of(leader)
-    wrong = [name for name, value in _HELD.items() if said.get(name, value) != value]
+    wrong = [name for name, value in _REQUIRED_STATUS.items() if said.get(name, value) != value]
     if said.get("Uid", b"1").split()[0] == b"0":
         wrong.append("Uid")
     if wrong:
@@ -464,11 +468,11 @@ def _confirm(leader: int) -> None:
         )
 
 
-def _said(stderr: int) -> str:
-    """What was said so far; never waits for more."""
+def _read_stderr(stderr: int) -> str:
+    """The text in the pipe; never waits for more."""
     if not select.select([stderr], [], [], 0)[0]:
         return ""
     try:
-        return os.read(stderr, SAID_BYTES).decode("utf-8", "replace")
+        return os.read(stderr, STDERR_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -1,7 +1,7 @@
 """`Sandbox` prepares a `Jail` for each start: everything that can be decided and opened before a process exists.
 
-Owns how a policy is applied: which sources are opened, which user the plugin runs as, the arguments of bubblewrap. If
-anything is missing there is no start; nothing is ever run unconfined instead.
+Applies a policy: opens the sources, chooses the user, writes the arguments of bubblewrap. If a part is missing the
+start fails; a plugin is never run unconfined instead.
 
 `prepare`, the start itself and `Jail.admit` belong on one pool thread. From the first to the last that thread is in the
 plugin's place: it sees the sources laid out, is in the plugin's control groups and, when the host is root, is its user
@@ -23,18 +23,17 @@ from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_W
 from pathlib import Path
 
 from plugbay.model.protected import is_within, protecting
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import bwrap, mount_view, runtime, seccomp, system, users
+from plugbay.process.sandbox import bwrap, mounts, seccomp, system, users
 from plugbay.process.sandbox.bwrap import INSTALL
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
-from plugbay.process.sandbox.covers import View, covering
-from plugbay.process.sandbox.forbidden import home_folders, normalised
 from plugbay.process.sandbox.jail import Jail
+from plugbay.process.sandbox.mounts import View, covering
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.policy import SandboxSettings as SandboxSettings
-from plugbay.process.sandbox.sources import Source, open_source, refused
+from plugbay.process.sandbox.sources import Source, home_folders, normalised, open_source, refused
 
 TMP = "/tmp"
 
@@ -47,17 +46,17 @@ READ, WRITE, LINK, COPY, MADE, EMPTY, UNREADABLE = SHOWN = (
     "empty",
     "unreadable",
 )
-"""How something is seen inside: as it is outside, as a link or a copy, made for the sandbox alone, or covered."""
+"""How a path appears inside: as outside, as a link or a copy, made for the sandbox alone, or covered."""
 
 Keep = Callable[[int], int]
-"""Has a descriptor closed when it is no longer needed."""
+"""Closes a descriptor when it is no longer needed."""
 
 _SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is to be run inside."""
+    """The program to run inside."""
 
     argv: tuple[str, ...]
     """Element 0 is an absolute path."""
@@ -86,7 +85,7 @@ class Sandbox:
 
     @property
     def why(self) -> str:
-        """What the limits lack."""
+        """The reason why limits are degraded."""
         return self.cgroups.why
 
     def prepare(self, program: Program, policy: Policy, limits: Rlimits, marks: Mapping[str, str]) -> Jail:
@@ -101,34 +100,34 @@ class Sandbox:
             raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
         launcher = tool("bwrap")
         networks = None if uid is None or policy.network.reach is Reach.HOST else self.networks
-        cell = Jail(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
+        jail = Jail(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
         try:
-            arguments = self._furnish(cell, program, policy, uid)
-            cell.argv = (launcher, "--args", str(arguments), "--", *program.argv)
-            # LC_ALL, so that what bubblewrap says is in the language of `words`.
-            cell.env = {"LC_ALL": "C", **marks}
-            cell.take_its_place()
+            arguments = self._write_arguments(jail, program, policy, uid)
+            jail.argv = (launcher, "--args", str(arguments), "--", *program.argv)
+            # LC_ALL, because `explain_setup_failure` reads the messages of bubblewrap in English.
+            jail.env = {"LC_ALL": "C", **marks}
+            jail.assume_identity()
         except BaseException:
-            cell.close()
+            jail.close()
             raise
-        return cell
+        return jail
 
-    def _furnish(self, cell: Jail, program: Program, policy: Policy, uid: int | None) -> int:
+    def _write_arguments(self, jail: Jail, program: Program, policy: Policy, uid: int | None) -> int:
         """Open everything; the descriptor of bubblewrap's arguments."""
         if uid is not None:
-            mount_view.enter(kept=self.cgroups.bases)
-            users.renounce()
+            mounts.enter(kept=self.cgroups.bases)
+            users.drop_privileges()
         _make_state(policy.state, uid)
-        view = self._view(cell.keep, program, policy, uid)
-        cell.guarded = view.guarded
-        with users.posing_as(uid):
-            copied = [(cell.hand_over(cell.keep(fd)), path) for fd, path in system.copied()]
+        view = self._view(jail.keep, program, policy, uid)
+        jail.guarded = view.guarded
+        with users.as_user(uid):
+            copied = [(jail.hand_over(jail.keep(fd)), path) for fd, path in system.copied()]
         own_network = policy.network.reach is not Reach.HOST
         code = seccomp.program(network=policy.network.reach is not Reach.NONE)
         home = TMP if policy.state is None else str(policy.state)
         files = system.files(home, own_network=own_network)
         # From here on this thread does not see /tmp, where plugbay itself may be: everything has been read.
-        places = self._places(cell, [source for source, _ in view.shown], uid)
+        places = self._places(jail, [source for source, _ in view.shown], uid)
         binds = [
             bwrap.Bind(place, name, source.writable) for place, (source, name) in zip(places, view.shown, strict=True)
         ]
@@ -136,27 +135,27 @@ class Sandbox:
         binds += [bwrap.Bind(os.devnull, name) for name in view.unreadable]
         plan = bwrap.Plan(
             uid=users.INSIDE,
-            seccomp=_given(cell, "filter", code),
-            status=cell.reports.status,
-            block=cell.reports.block,
+            seccomp=_memory_file(jail, "filter", code),
+            status=jail.reports.status,
+            block=jail.reports.block,
             cwd=str(program.cwd),
             tmp=policy.limits.tmp,
             env=program.env,
             system=system.binds(own_network=own_network),
             links=system.links(),
-            files=(*copied, *((_given(cell, "file", content), path) for path, content in files.items())),
+            files=(*copied, *((_memory_file(jail, "file", content), path) for path, content in files.items())),
             binds=tuple(binds),
             hidden=view.empty,
             masked=system.masked(),
             own_network=own_network and uid is None,  # with a user of its own it is started in one: `Networks`
         )
-        return _given(cell, "arguments", bwrap.arguments(plan))
+        return _memory_file(jail, "arguments", bwrap.arguments(plan))
 
-    def _places(self, cell: Jail, sources: list[Source], uid: int | None) -> Sequence[str | int]:
+    def _places(self, jail: Jail, sources: list[Source], uid: int | None) -> Sequence[str | int]:
         """Where bubblewrap finds the sources."""
         if uid is not None:
-            return cell.lay_out(sources)
-        return [cell.hand_over(source.fd) for source in sources]
+            return jail.lay_out(sources)
+        return [jail.hand_over(source.fd) for source in sources]
 
     def visible(self, program: Program, policy: Policy) -> list[tuple[str, str]]:
         """Everything that the program would see: how, one of `SHOWN`, and the path inside. Nothing is made or started.
@@ -190,35 +189,35 @@ class Sandbox:
         return [*seen, *((UNREADABLE, path) for path in (*view.unreadable, *system.masked()))]
 
     def _view(self, keep: Keep, program: Program, policy: Policy, uid: int | None) -> View:
-        """Open everything that is shown, and see what of it must be covered. Raises SandboxUnavailable or OSError."""
+        """Open all sources and find the paths to cover. Raises SandboxUnavailable or OSError."""
         sources = list(self._sources(keep, program, policy))
-        with users.posing_as(uid):
+        with users.as_user(uid):
             for source in sources:
                 _check_rights(source, policy, uid)
             return covering(keep, sources, policy.hidden)
 
     def _sources(self, keep: Keep, program: Program, policy: Policy) -> Iterator[Source]:
-        """What the policy and the program make visible. A part of something else that is shown is not shown twice."""
+        """The sources of the policy and the program. A source within another one is left out."""
         hidden, state = set(policy.hidden), () if policy.state is None else (policy.state,)
         own = [*map(os.path.realpath, (policy.package, *state)), *policy.own]
         written = dict.fromkeys((*policy.write, *state))
         ruled = [self._open(keep, str(path), writable=True) for path in written]
         for source in ruled:
-            _check_way(source, ruled)
+            _check_links(source, ruled)
             _check_hidden(source, hidden, own)
         yield from ruled
         shown: list[str] = []
         named = dict.fromkeys(map(str, (policy.package, *policy.read, *self.settings.read)))
-        needed = dict.fromkeys(runtime.needed(program.argv, program.env))
+        needed = dict.fromkeys(system.needed(program.argv, program.env))
         for run in policy.run:
-            needed |= dict.fromkeys(runtime.needed((str(run),), program.env))
+            needed |= dict.fromkeys(system.needed((str(run),), program.env))
         for path in (*named, *needed):
             clean = normalised(path)
             if not system.is_system(path) and not any(is_within(clean, other) for other in shown):
                 source = self._open(keep, path, links=path in needed)
                 if path in named:
-                    _check_way(source, ruled)
-                _check_hidden(source, hidden, (*own, *runtime.host_python()) if path in needed else own)
+                    _check_links(source, ruled)
+                _check_hidden(source, hidden, (*own, *system.host_python()) if path in needed else own)
                 shown += [source.path] if source.folder and source.path == source.resolved else []
                 yield source
 
@@ -241,7 +240,7 @@ def tool(name: str) -> str:
 
 
 def _make_state(folder: Path | None, uid: int | None) -> None:
-    """The plugin's own folder, for nobody else's eyes."""
+    """Make the plugin's own folder, which no other user can read."""
     if folder is None or folder.is_symlink():  # a link is refused where it is opened
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -254,19 +253,19 @@ def _make_state(folder: Path | None, uid: int | None) -> None:
 
 
 def _check_rights(source: Source, policy: Policy, uid: int | None) -> None:
-    """A grant that its user's rights do not cover is an error now, not a riddle later. Asked as that user."""
+    """Refuse a grant that exceeds the rights of the plugin's user. Runs as that user."""
     user = "the host's user" if uid is None else f"its user {uid}"
     if source.writable and not users.may(source.fd, os.W_OK | (os.X_OK if source.folder else 0)):
-        who = os.getuid() if uid is None else uid
-        hint = f"run: setfacl -R -m u:{who}:rwX {source.path}, or chown -R {who} {source.path}"
+        number = os.getuid() if uid is None else uid
+        hint = f"run: setfacl -R -m u:{number}:rwX {source.path}, or chown -R {number} {source.path}"
         raise refused(source.path, f"may be written by the plugin, but {user} has no right to", hint)
     if source.path == str(policy.package) and not users.may(source.fd, os.R_OK | os.X_OK):
         hint = f"run: chmod -R o+rX {source.path}"
         raise refused(source.path, f"is the plugin's folder, but {user} may not read it", hint)
 
 
-def _check_way(source: Source, ruled: Sequence[Source]) -> None:
-    """Where the plugin writes it may put links, and so choose what a grant of something within there means."""
+def _check_links(source: Source, ruled: Sequence[Source]) -> None:
+    """Refuse a path through a link in a folder that the plugin may write: the plugin could choose the target."""
     for around in ruled:
         below = source.path.startswith(f"{around.path}/")
         if below and not source.resolved.startswith(f"{around.resolved}/"):
@@ -275,16 +274,16 @@ def _check_way(source: Source, ruled: Sequence[Source]) -> None:
 
 
 def _check_hidden(source: Source, hidden: Container[str], own: Sequence[str]) -> None:
-    """Held against the list once more: since a policy was made, a link may lead somewhere else."""
+    """Check the list again: a link may have changed since the policy was made."""
     entry = protecting(source.resolved, hidden, own)
     if entry is not None:
         why = f"must not be shown to a plugin: it lies in {entry}, which is the host's own or another plugin's"
         raise refused(source.path, why, "no grant opens that: take the grant away, or keep the file in another place")
 
 
-def _given(cell: Jail, name: str, content: bytes) -> int:
-    """A file in memory for bubblewrap, which nobody can change any more."""
-    fd = cell.hand_over(cell.keep(os.memfd_create(f"plugbay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)))
+def _memory_file(jail: Jail, name: str, content: bytes) -> int:
+    """A sealed file in memory for bubblewrap."""
+    fd = jail.hand_over(jail.keep(os.memfd_create(f"plugbay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)))
     if os.pwrite(fd, content, 0) != len(content):  # not `write`: bubblewrap reads from where the descriptor stands
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     fcntl(fd, F_ADD_SEALS, _SEALS)

@@ -1,7 +1,5 @@
 """A network namespace for a confined program, made before the program exists; only if the host is root.
 
-Owns the namespace that is kept ready, and how a thread enters and leaves it. `egress` decides what may leave it.
-
 The kernel takes half a millisecond to make one, a tenth of a sandbox, and longer while it takes others down. So a
 thread that has started a program makes the next namespace while it waits anyway. Each namespace is for one program: the
 thread that starts the program is inside, and is out before the program runs. It belongs to the host's user namespace,
@@ -25,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Network:
-    """One network; it exists as long as this object, or somebody in it."""
+    """One network namespace; it exists as long as this object, or a process in it."""
 
     __slots__ = ("fd",)
 
@@ -49,12 +47,12 @@ class Networks:
         self._waiting: list[Network] = []
 
     @contextmanager
-    def own(self) -> Iterator[None]:
-        """Let the calling thread be in a network in which nobody was before, and what it starts stay there.
+    def enter_new(self) -> Iterator[None]:
+        """Move the calling thread into an unused network; its children stay there.
 
         Whatever becomes of it, no other program gets this one. Raises OSError.
         """
-        network = self._taken() or _made()
+        network = self._take_prepared() or _create()
         host = _current()
         network.enter()
         try:
@@ -62,24 +60,24 @@ class Networks:
         finally:
             host.enter()
 
-    def foresee(self) -> None:
-        """Have a network wait for the next program. If there can be none, whoever needs one will hear why."""
+    def prepare_next(self) -> None:
+        """Make a network for the next program. A failure is reported when the network is needed."""
         if not self._waiting:
             with suppress(OSError):
-                self._waiting.append(_made())
+                self._waiting.append(_create())
 
     def close(self) -> None:
         """Nothing waits any more."""
         self._waiting.clear()
 
-    def _taken(self) -> Network | None:
+    def _take_prepared(self) -> Network | None:
         try:
             return self._waiting.pop()
         except IndexError:
             return None
 
 
-def of(pid: int | str) -> int:
+def namespace_of(pid: int | str) -> int:
     """A number for the network that a process is in; 0 when it is gone, or not ours to look at."""
     try:
         return os.stat(f"/proc/{pid}/ns/net").st_ino
@@ -87,7 +85,7 @@ def of(pid: int | str) -> int:
         return 0
 
 
-def _made() -> Network:
+def _create() -> Network:
     """A new one, with nothing in it but loopback; the calling thread stays where it is."""
     host = _current()
     _check(_libc.unshare(CLONE_NEWNET), "unshare")

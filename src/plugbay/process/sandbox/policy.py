@@ -1,6 +1,6 @@
-"""`Policy`: what one confined process may see, reach and use up; `SandboxSettings`: rules for all plugins of a host.
+"""`Policy`: the files, network and limits of one confined process; `SandboxSettings`: rules for all plugins of a host.
 
-Neutral values, whatever contract asked for them. Deny by default: an empty policy has the system's programs and
+Values without knowledge of contracts. Deny by default: an empty policy has the system's programs and
 libraries, the plugin's own folder, both read-only, an empty /tmp, and no network.
 """
 
@@ -23,7 +23,7 @@ class Reach(StrEnum):
 
     NONE = "none"
     LISTED = "listed"
-    """Through the host, to the doors of the policy."""
+    """Through the host, to the endpoints of the policy."""
     ANY = "any"
     """Through the host, to every public address."""
     HOST = "host"
@@ -32,14 +32,14 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One host a plugin may connect to."""
+    """One host that a plugin may connect to."""
 
     host: str
     """A clean name or address, as `model.addresses.clean_host` returns it."""
     port: int | None = None
     """None: every port."""
 
-    def leads_to(self, host: str, port: int) -> bool:
+    def matches(self, host: str, port: int) -> bool:
         return self.host == host and self.port in (None, port)
 
     def __str__(self) -> str:
@@ -52,32 +52,32 @@ class Network:
     """Where connections may go."""
 
     reach: Reach = Reach.NONE
-    doors: tuple[Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
     """For `LISTED`: an empty list opens nothing."""
     private: tuple[str, ...] = ()
-    """Exact `address:port` pairs that are not public and may be reached nevertheless, by the operator's word."""
+    """Exact `address:port` pairs that are not public and that the operator has opened."""
     closed: tuple[tuple[Endpoint | None, str], ...] = ()
-    """What a grant would open, None for everything, and the capability to grant: for the words of a refusal."""
+    """An endpoint (None: all of them) and the capability that would open it: for the text of a refusal."""
 
-    def key_to(self, host: str, port: int) -> str | None:
-        """The capability that would open this host and port, if the plugin asks for one that does."""
-        fitting = (name for door, name in self.closed if door is None or door.leads_to(host, port))
+    def missing_grant(self, host: str, port: int) -> str | None:
+        """The requested capability that would open this host and port, if there is one."""
+        fitting = (name for endpoint, name in self.closed if endpoint is None or endpoint.matches(host, port))
         return next(fitting, None)
 
     @property
     def proxied(self) -> bool:
         """Whether connections go through the host."""
-        return self.reach is Reach.ANY or (self.reach is Reach.LISTED and bool(self.doors))
+        return self.reach is Reach.ANY or (self.reach is Reach.LISTED and bool(self.endpoints))
 
     def __str__(self) -> str:
         if self.reach is Reach.LISTED:
-            return ", ".join(map(str, self.doors)) or "none"
+            return ", ".join(map(str, self.endpoints)) or "none"
         return {"none": "none", "any": "any public address", "host": "the machine's own, unchecked"}[self.reach]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the whole process tree may use up."""
+    """Limits of the whole process tree."""
 
     memory: int = 1024 * MIB
     cpu: float = 1.0
@@ -91,7 +91,7 @@ class Limits:
     tmp: int = 64 * MIB
     """Of /tmp, which is in memory and counts as memory."""
     state: int = 256 * MIB
-    """Of all that it keeps in its own folder. Nothing in the kernel holds it back: the host looks, and ends it."""
+    """Of the plugin's own folder. The kernel does not limit it: the host measures, and ends the plugin."""
 
     @property
     def sockets(self) -> int:
@@ -101,7 +101,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Everything a launcher needs to know. Paths are absolute, and inside they are called what they are outside."""
+    """The confinement of one process. Paths are absolute and the same inside and outside."""
 
     package: Path
     """The plugin's own folder, read-only."""
@@ -110,13 +110,13 @@ class Policy:
     run: tuple[Path, ...] = ()
     """Programs outside the system's folders that are made visible; they may do no more than the plugin itself."""
     state: Path | None = None
-    """The plugin's own folder for what it keeps: its home; made by the launcher. None: its home is /tmp."""
+    """The plugin's own folder for its data: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
     limits: Limits = field(default_factory=Limits)
     hidden: tuple[str, ...] = ()
-    """Folders and files, without links, that are never shown, and covered wherever something around them is."""
+    """Folders and files, without links, that are never shown, and covered inside shown folders."""
     own: tuple[str, ...] = ()
-    """What is shown although it lies in something hidden, beside the package and the state; without links."""
+    """Paths, without links, that are shown although they lie in a hidden folder, beside the package and the state."""
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""
@@ -127,7 +127,7 @@ class Policy:
             "state": None if self.state is None else str(self.state),
             "network": {
                 "reach": self.network.reach.value,
-                "doors": [str(door) for door in self.network.doors],
+                "doors": [str(endpoint) for endpoint in self.network.endpoints],
                 "private": list(self.network.private),
             },
             "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
@@ -144,6 +144,6 @@ class SandboxSettings:
 
     uids: tuple[int, int] = UIDS
     read: tuple[Path, ...] = ()
-    """What every confined plugin may read beside its own grants."""
+    """Paths that every confined plugin may read."""
     require_limits: bool = False
     """True: without control groups nothing is started confined, instead of with resource limits only."""

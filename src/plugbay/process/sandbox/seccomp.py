@@ -1,7 +1,6 @@
-"""The system call filter that a confined process runs under: `program` hands out the shipped one.
+"""The system call filter of a confined process: `program` returns the shipped one, checked by its hash.
 
-Owns the choice of the file and the check of its hash. `filter_build` builds filters, bubblewrap loads them. A machine
-without a filter confines nothing: the start fails.
+scripts/filters builds the filters, bubblewrap loads them. On a machine without a filter a confined start fails.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.filters import HASHES
 
 FOLDER = Path(__file__).with_name("filters")
 
 
 def file_name(machine: str, *, network: bool) -> str:
-    """What the filter of a machine is called in the folder."""
+    """The name of a filter's file."""
     return f"{machine}.bpf" if network else f"{machine}-offline.bpf"
 
 
@@ -26,8 +25,8 @@ def file_name(machine: str, *, network: bool) -> str:
 def program(machine: str | None = None, *, network: bool, folder: Path = FOLDER) -> bytes:
     """The filter for this machine, or the one named as `uname -m` does; stricter for a plugin without network.
 
-    What was whole once is kept: whoever changes the file later changes nothing, and no start reads it again.
-    Raises SandboxUnavailable when there is none for the machine, or when it is not the one this version was made with.
+    A checked filter is cached: a later change of the file has no effect. Raises SandboxUnavailable if there is none for
+    the machine, or if its hash is not the one of this version.
     """
     machine = platform.machine() if machine is None else machine
     name = file_name(machine, network=network)

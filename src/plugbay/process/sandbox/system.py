@@ -1,14 +1,25 @@
-"""What every confined plugin sees of the machine: its programs and libraries, a few files of /etc, no people.
+"""The files of the machine that a confined plugin sees: the system's, for every plugin, and those of its runtime.
 
-Owns that list. The files that tell about users, hosts and lookups exist only inside, and
-say the same on every machine.
+Every plugin sees the same programs, libraries and few files of /etc; the files about users, hosts and lookups exist
+only inside and are the same on every machine. A runtime is the plugin's program, its interpreter and the folders beside
+them. Paths of a runtime are checked against the forbidden ones like all others: a home folder is never part of a
+runtime.
+
+The argument of `env` in a script's first line is read as `env` does: all of it is one word, unless `-S` splits it;
+options and their arguments come first, then variables, then the command. An argument that cannot be read for certain
+shows nothing: the argument of an option must never be taken for a program.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
+from plugbay.process.diagnose import Kind, facts, shebang
 from plugbay.process.sandbox.bwrap import HOSTNAME, Bind
 from plugbay.process.sandbox.users import INSIDE
 
@@ -21,21 +32,21 @@ FOLDERS = tuple(
     "/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
     "/etc/pki/ca-trust/extracted".split()
 )
-"""Where libraries are, which program a name means, whom TLS trusts."""
+"""Paths of libraries, alternatives of programs, trusted certificates."""
 
 COPIED = tuple("/etc/ld.so.cache /etc/ld.so.conf /etc/localtime /etc/ssl/openssl.cnf /etc/mime.types".split())
-"""Where libraries are, the time zone, how TLS is spoken, what kind a file is by its name. Small files that hardly ever
-change: a plugin gets them as they are when it starts, for a mount of each would take longer than to copy it."""
+"""Paths of libraries, the time zone, settings of TLS, types of files. Small files that hardly ever change: a plugin
+gets a copy at its start, because a mount of each would take longer."""
 
 HOST_NETWORK = ("/etc/resolv.conf", "/etc/hosts")
-"""For a plugin that has the machine's own network."""
+"""For a plugin with the machine's own network."""
 
 MASKED = ("/proc/keys", "/proc/key-users", "/proc/kallsyms")
-"""Tell of the user's keys, and on some machines where the kernel lies in memory; no namespace is between."""
+"""Reveal the user's keys, and on some machines addresses of the kernel; no namespace hides them."""
 
 
 def is_system(path: str) -> bool:
-    """Whether everybody sees this path anyway."""
+    """Whether every plugin sees this path."""
     return path == "/usr" or path.startswith(_BELOW)
 
 
@@ -47,7 +58,7 @@ def binds(*, own_network: bool) -> tuple[Bind, ...]:
 
 
 def copied() -> Iterator[tuple[int, str]]:
-    """Descriptor and path of each file that is copied, as far as whoever asks may read it."""
+    """Descriptor and path of each file that is copied, if the calling user may read it."""
     for path in COPIED:
         if os.access(path, os.R_OK) and os.path.isfile(path):
             yield os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
@@ -75,3 +86,151 @@ def files(home: str, *, own_network: bool) -> dict[str, bytes]:
     if own_network:
         made["/etc/hosts"] = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n"
     return {path: os.fsencode(text) for path, text in made.items()}
+
+
+# Runtimes.
+
+LINKS = 40
+"""As many links in a row as the kernel follows."""
+PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+"""The parts of a prefix such as /opt/tool that a program in its `bin` needs; the last marks a virtual environment."""
+PLUGBAY = str(Path(__file__).parents[2])
+"""The package itself, which plugins that use the SDK import."""
+
+
+def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Paths to show read-only so that this command can run, without paths of the system and missing ones."""
+    search_path = env.get("PATH", "")
+    found = [part for program in _programs(argv[0], search_path) for part in _parts(program)]
+    # A script may start the host's Python by its name: it is told a PATH that leads there for that purpose.
+    if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
+        found += _host_python()
+    return tuple(path for path in dict.fromkeys(found) if not is_system(path) and os.path.exists(path))
+
+
+def _programs(program: str, search_path: str) -> Iterator[str]:
+    """The program and, of a script, the interpreter that its first line leads to."""
+    yield program
+    interpreter, argument = shebang(facts(program).head) or ("", "")
+    if os.path.isabs(interpreter) and _runs(interpreter):  # a first line must not show any other file
+        yield interpreter
+    if os.path.basename(interpreter) == "env":
+        yield from _in_path(env_command(argument), search_path)
+
+
+def _in_path(name: str, search_path: str) -> list[str]:
+    paths = [name] if "/" in name else [os.path.join(folder, name) for folder in search_path.split(os.pathsep)]
+    return next(([path] for path in paths if os.path.isabs(path) and _runs(path)), [])
+
+
+def _runs(path: str) -> bool:
+    seen = facts(path)
+    return seen.kind is Kind.FILE and seen.executable
+
+
+def _parts(program: str) -> list[str]:
+    """A program, each place that it is a link to, and the folders beside each."""
+    around = list(_around(program))
+    if program == sys.executable or os.path.realpath(program) == os.path.realpath(sys.executable):
+        return [*_host_python(), *around]  # whole prefixes first: paths within one are not shown twice
+    return around
+
+
+@cache
+def host_python() -> tuple[str, ...]:
+    """The paths of the host's own Python, without links: shown to plugins that need it, wherever it lies."""
+    return tuple(dict.fromkeys(map(os.path.realpath, _host_python())))
+
+
+@cache
+def _host_python() -> tuple[str, ...]:
+    """The paths of the running interpreter, which never change."""
+    prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
+    return (*prefixes, *_around(sys.executable), PLUGBAY)
+
+
+def _around(program: str) -> Iterator[str]:
+    for place in _hops(program):
+        folder = os.path.dirname(place)
+        if is_system(place) or os.path.basename(folder) != "bin":
+            yield place
+            continue
+        prefix = os.path.dirname(folder)
+        yield from (os.path.join(prefix, name) for name in PREFIX_PARTS)
+
+
+def _hops(path: str) -> Iterator[str]:
+    """The path, and the target of each link on the way."""
+    for _ in range(LINKS):
+        yield path
+        if not os.path.islink(path):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+
+
+BARE = frozenset("i0v")
+"""Options of one letter without an argument."""
+WITH_ARGUMENT = frozenset("uCa")
+LONG = frozenset("--ignore-environment --null --debug --block-signal --default-signal --ignore-signal".split())
+"""Of the last three an argument, if there is one, follows `=`."""
+LONG_WITH_ARGUMENT = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
+UNCERTAIN = frozenset("\"'\\$#")
+"""Characters with a meaning in `-S`: quotes, escapes, variables, comments."""
+_BLANKS = re.compile(r"[ \t\n\v\f\r]+")
+"""Where `-S` splits. Not every blank of Unicode: a word of `env` must be one here."""
+
+
+def env_command(argument: str) -> str:
+    """The name or path of the program; empty where there is none, or where it is not looked for in the usual PATH."""
+    return _command([argument]) if argument and "\0" not in argument else ""
+
+
+def _command(words: Sequence[str]) -> str:
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        following = _after_long(word, rest) if word.startswith("--") else _after_short(word[1:] or "i", rest)
+        if following is None:
+            return ""
+        rest = following
+    while rest and "=" in rest[0]:
+        if rest.pop(0).startswith("PATH="):
+            return ""
+    return rest[0] if rest else ""
+
+
+def _after_long(word: str, rest: list[str]) -> list[str] | None:
+    """The words after a long option; None: uncertain."""
+    name, given, value = word.partition("=")
+    letter = LONG_WITH_ARGUMENT.get(name)
+    if letter is None:
+        return rest if name in LONG and name != "--ignore-environment" else None
+    if not given:
+        if not rest:
+            return None
+        value, rest = rest[0], rest[1:]
+    return _after_argument(letter, value, rest)
+
+
+def _after_short(letters: str, rest: list[str]) -> list[str] | None:
+    """The same after a word of options of one letter each, the last of which may have the rest as its argument."""
+    for at, letter in enumerate(letters):
+        if letter in BARE and letter != "i":
+            continue
+        if letter not in WITH_ARGUMENT and letter != "S":
+            return None  # also -i: without PATH only the system's own folders are searched, which every plugin sees
+        value = letters[at + 1 :]
+        if not value:
+            if not rest:
+                return None
+            value, rest = rest[0], rest[1:]
+        return _after_argument(letter, value, rest)
+    return rest
+
+
+def _after_argument(letter: str, value: str, rest: list[str]) -> list[str] | None:
+    if letter == "S":
+        return None if UNCERTAIN & set(value) else [*filter(None, _BLANKS.split(value)), *rest]
+    return None if letter == "u" and value == "PATH" else rest

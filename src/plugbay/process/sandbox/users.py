@@ -1,8 +1,8 @@
-"""As whom a confined plugin runs when its host is root: a user number of its own, which owns nothing else.
+"""The user of a confined plugin if its host is root: a user number of its own, which owns nothing else.
 
-Owns the choice of the number, the question whether this machine knows it, and acting in its name. A host that is not
-root runs its plugins as itself: the user namespace of the sandbox takes from them whatever that user may do beyond its
-own files.
+Chooses the number, checks that the machine has it, and switches a thread to it. A host that is not root runs its
+plugins as its own user: the user namespace of the sandbox takes all rights from them except those to the files of that
+user.
 
 Two plugins share a number once in 134 million pairs of labels; then they could reach each other's state folder if, and
 only if, a policy shows it to them.
@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.policy import SandboxSettings
 
 INSIDE = 1000
-"""What a plugin is called inside. Not 65534: that is what the owners of all foreign files are shown as."""
+"""The user number inside. Not 65534, which is shown as the owner of all foreign files."""
 
 AT_EACCESS, AT_EMPTY_PATH = 0x200, 0x1000
 SYS_FACCESSAT2 = 439
@@ -57,7 +57,7 @@ def uid_of(label: str, settings: SandboxSettings) -> int | None:
 
 
 def check_mapped(uid: int, settings: SandboxSettings, maps: tuple[str, ...] = _MAPS) -> None:
-    """Raise SandboxUnavailable when processes of this machine or container cannot have this number, or somebody has."""
+    """Raise SandboxUnavailable if processes of this machine or container cannot have this number, or a user has it."""
     taken = _name_of(uid)
     if uid == 0 or taken or not all(_contains(path, uid) for path in maps):
         first, last = settings.uids
@@ -71,11 +71,11 @@ def check_mapped(uid: int, settings: SandboxSettings, maps: tuple[str, ...] = _M
 
 
 @contextmanager
-def posing_as(uid: int | None) -> Iterator[None]:
-    """Let the calling thread, and no other, be the plugin's user; None changes nothing.
+def as_user(uid: int | None) -> Iterator[None]:
+    """Switch the calling thread, and no other, to the plugin's user; None changes nothing.
 
-    It can come back to root. A program that it starts meanwhile cannot: the kernel forgets the way back when it runs
-    one. By system call, because the C library's functions of these names would change every thread. Raises
+    The thread can return to root. A program that it starts meanwhile cannot: the kernel drops the saved user when it
+    runs one. By system call, because the C library's functions of these names would change every thread. Raises
     SandboxUnavailable.
     """
     if uid is None:
@@ -91,9 +91,9 @@ def posing_as(uid: int | None) -> Iterator[None]:
         _change(SYS_SETRESGID, group, group)
 
 
-def renounce() -> None:
-    """Take from the calling thread, for good, what nothing that it starts may have: groups, and every way to gain
-    rights by running a program, such as one that is set-uid. Its own rights stay. Raises SandboxUnavailable.
+def drop_privileges() -> None:
+    """Drop for good what no child of the calling thread may have: groups, and every way to gain rights by running a
+    program, such as a set-uid one. The thread's own rights stay. Raises SandboxUnavailable.
     """
     if getattr(_thread, "renounced", False):
         return
@@ -103,16 +103,16 @@ def renounce() -> None:
     number = 0
     while _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
-    if ctypes.get_errno() != errno.EINVAL:  # what the kernel says to the first number that is no right
+    if ctypes.get_errno() != errno.EINVAL:  # the first number that is no capability
         _check(-1, "renounce rights")
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "renounce rights")
     _thread.renounced = True
 
 
 def may(fd: int, mode: int) -> bool:
-    """Whether whoever the calling thread is could do this (`os.R_OK`, …) with what `fd` stands for.
+    """Whether the user of the calling thread may do this (`os.R_OK`, …) with the file of `fd`.
 
-    Asked of the kernel, so that access control lists count. For an honest message only: nothing depends on it.
+    The kernel answers, so access control lists count. Used for messages only: nothing depends on it.
     """
     if _libc.syscall(SYS_FACCESSAT2, fd, b"", mode, AT_EACCESS | AT_EMPTY_PATH) == 0:
         return True
@@ -142,7 +142,7 @@ def _check(result: int, what: str) -> None:
 
 
 def _name_of(uid: int) -> str:
-    """Whose number it is; empty when nobody's, as it should be. Root is refused as root."""
+    """The name of the user with this number; empty if there is none, as it should be. Root is refused as root."""
     try:
         return pwd.getpwuid(uid).pw_name if uid else ""
     except (KeyError, OverflowError):
@@ -156,6 +156,6 @@ def _contains(path: str, number: int) -> bool:
 
 @cache
 def _ranges(path: str) -> tuple[tuple[int, int], ...]:
-    """First number and count of each line of `inside outside count`. The kernel lets nobody change a map."""
+    """First number and count of each line of `inside outside count`. The kernel allows no change of a map."""
     rows = (line.split() for line in Path(path).read_text().splitlines())
     return tuple((int(first), int(count)) for first, _, count in rows)

@@ -255,23 +255,26 @@ def from_json(data: bytes) -> Any:
 
 
 def to_msgpack(value: Any) -> bytes:
-    import msgspec
-
-    return msgspec.msgpack.encode(value)
+    encoded: bytes = _msgspec().msgpack.encode(value)
+    return encoded
 
 
 def from_msgpack(data: bytes) -> Any:
     """Raises ValueError for what is no MessagePack."""
-    import msgspec
-
-    return msgspec.msgpack.decode(data)
+    return _msgspec().msgpack.decode(data)
 
 
 def raw_msgpack(data: bytes) -> Any:
     """MessagePack to be spliced into more of it as it is."""
-    import msgspec
+    return _msgspec().Raw(data)
 
-    return msgspec.Raw(data)
+
+def _msgspec() -> Any:
+    try:
+        import msgspec
+    except ModuleNotFoundError as error:
+        raise ImportError("MessagePack needs msgspec: pip install 'plugbay-sdk[msgpack]'", name=error.name) from None
+    return msgspec
 
 
 def decode_payload(data: bytes) -> Any:

@@ -9,6 +9,12 @@ def test_it_greets():
 
 from __future__ import annotations
 
-from plugbay.sdk.testing.memory_host import CallFailed, Failure, MemoryHost, contracts_of, host
+try:
+    from plugbay.sdk.testing.memory_host import CallFailed, Failure, MemoryHost, contracts_of, host
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith("plugbay"):
+        raise
+    text = f"plugbay.sdk.testing needs {error.name}: pip install 'plugbay-sdk[testing]'"
+    raise ImportError(text, name=error.name) from None
 
 __all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]

@@ -136,11 +136,11 @@ class Way:
     """A proxy, and the plugin's side of it."""
 
     def __init__(
-        self, network: Network, resolver: Resolve | None, told: Callable[[Decision], None] | None, backlog: int
+        self, network: Network, resolver: Resolve | None, on_decision: Callable[[Decision], None] | None, backlog: int
     ) -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=backlog)
         self.port = int(listening.getsockname()[1])
-        self.proxy = Proxy(asyncio.get_running_loop(), listening, network, "test", told, resolver)
+        self.proxy = Proxy(asyncio.get_running_loop(), listening, network, "test", on_decision, resolver)
         self._writers: list[asyncio.StreamWriter] = []
 
     async def close(self) -> None:
@@ -182,10 +182,10 @@ async def way_out(
     table: Mapping[str, list[str]] | None = None,
     *,
     resolver: Resolve | None = None,
-    told: Callable[[Decision], None] | None = None,
+    on_decision: Callable[[Decision], None] | None = None,
     backlog: int = 128,
 ) -> AsyncIterator[Way]:
-    way = Way(network, resolver or names(table or {}), told, backlog)
+    way = Way(network, resolver or names(table or {}), on_decision, backlog)
     try:
         yield way
     finally:

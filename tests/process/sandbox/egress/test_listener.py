@@ -153,7 +153,7 @@ INSIDE = {
 """127.0.0.1:3128 as the kernel writes it, and nothing else."""
 
 
-def test_inside_there_is_the_door_and_nothing_else() -> None:
+def test_inside_only_the_proxy_can_be_reached() -> None:
     with service_of_the_host() as port, held_back("/usr/bin/python3", "-c", LOOK_AROUND, str(port)) as held:
         before = os.stat("/proc/thread-self/ns/net")
         with listen_inside(held.child_pid) as listening:
@@ -194,7 +194,7 @@ def rootless(folder: Path, options: str, port: int) -> list[object]:
     return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
-def test_without_root_the_door_is_the_same(open_folder: Path) -> None:
+def test_without_root_the_listener_is_the_same(open_folder: Path) -> None:
     with service_of_the_host() as port:
         seen, ends = rootless(open_folder, "--unshare-net", port)
     assert seen == INSIDE
@@ -207,7 +207,7 @@ def test_a_user_namespace_below_the_one_that_owns_the_network_makes_no_differenc
     assert seen == INSIDE
 
 
-def test_no_door_is_opened_to_the_network_of_the_host(open_folder: Path) -> None:
+def test_no_listener_is_opened_in_the_network_of_the_host(open_folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     refused = pytest.raises(OSError, match="no network namespace of its own")
@@ -219,7 +219,7 @@ def test_no_door_is_opened_to_the_network_of_the_host(open_folder: Path) -> None
     assert "no network namespace of its own" in str(seen)
 
 
-def test_a_process_that_is_gone_has_no_door() -> None:
+def test_a_process_that_has_ended_has_no_listener() -> None:
     with held_back("/usr/bin/true") as held:
         assert held.finish() == ""
     with pytest.raises(OSError) as failed:
@@ -239,13 +239,13 @@ class Early(socket.socket):
         super().bind(address)
 
 
-def test_a_door_waits_until_loopback_is_there() -> None:
+def test_a_listener_waits_until_loopback_is_up() -> None:
     with Early() as listening:
         listener._bind(listening, 0)
         assert listening.getsockname()[0] == "127.0.0.1" and listening.refusals == -1
 
 
-def test_a_door_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "LOOPBACK_SECONDS", -1.0)
     with Early() as listening, pytest.raises(OSError) as failed:
         listener._bind(listening, 0)
@@ -258,7 +258,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_thread_that_asked() -> None:
             listen_inside(held.child_pid)
         assert failed.value.errno == errno.EADDRINUSE
         listen_inside(held.child_pid, PORT + 1).close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "plugbay-door"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "plugbay-listen"]
 
 
 def helper_of(script: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -315,7 +315,7 @@ Promise.all([direct, asked]).then(found => console.log(JSON.stringify(found)));
 """
 
 
-def test_a_confined_program_reaches_what_is_granted_by_the_libraries_it_has(run: Run, tmp_path: Path) -> None:
+def test_a_confined_program_reaches_granted_hosts_with_common_libraries(run: Run, tmp_path: Path) -> None:
     """Python's listens to the variables; `fetch` of Node.js does not, and has no network then."""
     env = {**ENVIRONMENT, "TRUSTED": certificate("secure.test")[1]}
 

@@ -23,10 +23,10 @@ from plugbay.process.sandbox.egress import proxy as proxy_module
 from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.sandbox.egress.proxy import (
     MAX_CONNECTIONS,
+    MAX_DECISIONS,
     MAX_LOOKUPS,
-    MAX_VERDICTS,
+    REPORTS_PER_SECOND,
     THREAD,
-    TOLD_PER_SECOND,
     Resolver,
     is_ours,
 )
@@ -43,7 +43,7 @@ from tests.process.sandbox.egress.helpers import (
     serving,
     way_out,
 )
-from tests.process.sandbox.egress.test_client_hello import message, records, server_name
+from tests.process.sandbox.egress.test_decision import message, records, server_name
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
@@ -67,14 +67,14 @@ def at(server: Server, *hosts: str) -> dict[str, list[str]]:
 # Who gets where.
 
 
-def test_each_request_of_the_corpus_that_is_refused_reaches_nobody(run: Run) -> None:
+def test_each_refused_request_of_the_corpus_reaches_no_server(run: Run) -> None:
     async def main() -> None:
         async with serving(80, 443) as server:
             table = {host: [*found, server.address] if found else [] for host, found in NAMES.items()}
             for row in [row for row in ROWS if row.outcome.isdigit()]:
                 async with way_out(row.network, table) as way:
                     assert str(await way.status(row.head)) == row.outcome, row.head
-                    assert [verdict.allowed for verdict in way.proxy.verdicts] == [False]
+                    assert [verdict.allowed for verdict in way.proxy.decisions] == [False]
             assert server.seen == []
 
     run(main())
@@ -89,13 +89,15 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
                 host, _, port = row.outcome.rpartition(":")
                 async with way_out(replace(row.network, private=server.pairs), at(server, host)) as way:
                     assert await way.status(row.head) == 200, row.head
-                    assert list(way.proxy.verdicts) == [Decision("test", host, int(port), True, address=server.address)]
+                    assert list(way.proxy.decisions) == [
+                        Decision("test", host, int(port), True, address=server.address)
+                    ]
                 assert len(server.seen) == number
 
     run(main())
 
 
-def test_a_server_sees_the_request_for_the_host_that_was_judged(run: Run) -> None:
+def test_a_server_sees_the_request_for_the_checked_host(run: Run) -> None:
     async def main() -> None:
         async with serving(80) as server, way_to(server, "a.test") as way:
             head = get("http://A.test/x?y", "Host: a.test:80", "Proxy-Authorization: secret", "Accept: z")
@@ -106,7 +108,7 @@ def test_a_server_sees_the_request_for_the_host_that_was_judged(run: Run) -> Non
     run(main())
 
 
-def test_a_name_is_resolved_once_and_a_second_answer_is_judged_anew(run: Run) -> None:
+def test_a_name_is_resolved_once_and_a_second_answer_is_checked_anew(run: Run) -> None:
     async def main() -> None:
         async with serving() as server, serving() as private:
             answers = [[server.address], [private.address], [server.address, private.address]]
@@ -126,7 +128,7 @@ def test_a_name_is_resolved_once_and_a_second_answer_is_judged_anew(run: Run) ->
     run(main())
 
 
-def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
+def test_a_redirect_is_checked_like_a_new_request(run: Run) -> None:
     async def moved(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n")
@@ -142,7 +144,7 @@ def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
                     await asyncio.to_thread(opener.open, f"http://a.test:{server.port}/", timeout=PATIENCE)
                 with refused.value:
                     assert refused.value.code == 403
-                assert [(item.host, item.allowed) for item in way.proxy.verdicts] == [
+                assert [(item.host, item.allowed) for item in way.proxy.decisions] == [
                     ("a.test", True),
                     ("169.254.169.254", False),
                 ]
@@ -157,12 +159,12 @@ def test_the_next_address_is_tried_when_one_does_not_answer(run: Run) -> None:
             network = Network(Reach.ANY, private=(*server.pairs, f"{gone.address}:{server.port}"))
             async with way_out(network, {"a.test": [gone.address, server.address]}) as way:
                 assert await way.status(get(f"http://a.test:{server.port}/")) == 200
-                assert [item.address for item in way.proxy.verdicts] == [server.address]
+                assert [item.address for item in way.proxy.decisions] == [server.address]
 
     run(main())
 
 
-def test_what_cannot_be_resolved_or_reached_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresolved_or_unreachable_host_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()
         return []
@@ -183,7 +185,7 @@ def test_what_cannot_be_resolved_or_reached_is_said(run: Run, monkeypatch: pytes
     run(main())
 
 
-def test_a_server_that_lets_nobody_in_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_accepts_no_connection_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(proxy_module, "CONNECT_SECONDS", 0.05)
         with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -228,7 +230,7 @@ def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: 
         async with serving(443, trust=server_context(tmp_path, SITES)) as server, way_to(server, "secure.test") as way:
             for library in (by_http_client, by_urllib, by_httpx):
                 assert await asyncio.to_thread(library, way.port) == b"hello"
-            assert [item.allowed for item in way.proxy.verdicts] == [True] * 3
+            assert [item.allowed for item in way.proxy.decisions] == [True] * 3
 
     run(main())
 
@@ -287,7 +289,7 @@ def test_a_tunnel_leads_to_the_site_it_was_opened_for(
                 found = await shake(way, f"secure.test:{port}", name)
                 assert found == outcome
                 expected = [True] if outcome == "done" else [True, False]
-                assert [item.allowed for item in way.proxy.verdicts] == expected
+                assert [item.allowed for item in way.proxy.decisions] == expected
 
     run(main())
 
@@ -321,7 +323,7 @@ def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
             else:
                 await until(lambda: way.proxy.connections == 0)
                 assert server.seen == [b""]
-                assert not way.proxy.verdicts[-1].allowed
+                assert not way.proxy.decisions[-1].allowed
             writer.transport.abort()
 
     run(main())
@@ -385,7 +387,7 @@ def test_a_plugin_that_ends_without_a_word_lets_the_server_end(run: Run) -> None
         (("Transfer-Encoding: chunked",), b"3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
     ],
 )
-def test_a_second_request_on_a_connection_reaches_nobody(
+def test_a_second_request_on_a_connection_reaches_no_server(
     run: Run, headers: tuple[str, ...], body: bytes, forwarded: bytes
 ) -> None:
     async def main() -> None:
@@ -448,12 +450,12 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(run: Run, monkey
             reader, writer = await way.open()  # and one that never says a word gets none either
             assert await reader.read() == b""
             writer.close()
-            assert len(way.proxy.verdicts) == 1
+            assert len(way.proxy.decisions) == 1
 
     run(main())
 
 
-def test_a_tunnel_that_never_says_what_it_wants_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tunnel_without_a_hello_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
             await way.tunnel("a.test:443")
@@ -535,22 +537,22 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
 # What the operator learns.
 
 
-def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
+def test_decisions_are_kept_and_reported_within_bounds(run: Run) -> None:
     told: list[Decision] = []
 
     async def main() -> None:
-        async with way_out(Network(), told=told.append) as way:
-            for number in range(MAX_VERDICTS + 10):
-                way.proxy._tell(Decision("test", "a.test", number, False, "no"))
+        async with way_out(Network(), on_decision=told.append) as way:
+            for number in range(MAX_DECISIONS + 10):
+                way.proxy._report(Decision("test", "a.test", number, False, "no"))
             await asyncio.sleep(0)
-            assert [item.port for item in way.proxy.verdicts] == list(range(10, MAX_VERDICTS + 10))
-            assert TOLD_PER_SECOND <= len(told) <= 2 * TOLD_PER_SECOND  # a second may have ended meanwhile
-            assert len(told) + way.proxy.untold == MAX_VERDICTS + 10
+            assert [item.port for item in way.proxy.decisions] == list(range(10, MAX_DECISIONS + 10))
+            assert REPORTS_PER_SECOND <= len(told) <= 2 * REPORTS_PER_SECOND  # a second may have ended meanwhile
+            assert len(told) + way.proxy.unreported == MAX_DECISIONS + 10
 
     run(main())
 
 
-def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
+def test_a_failing_callback_does_not_end_the_connection(run: Run) -> None:
     reported: list[object] = []
 
     def fail(verdict: Decision) -> None:
@@ -558,20 +560,20 @@ def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        async with serving() as server, way_to(server, "a.test", told=fail) as way:
+        async with serving() as server, way_to(server, "a.test", on_decision=fail) as way:
             assert await way.ask(get(f"http://a.test:{server.port}/")) == OK
         assert [type(item) for item in reported] == [ZeroDivisionError]
 
     run(main())
 
 
-def test_no_character_that_a_terminal_obeys_is_ever_told(run: Run) -> None:
+def test_no_control_character_is_ever_reported(run: Run) -> None:
     async def main() -> None:
         for row in ROWS:
             async with way_out(row.network, NAMES) as way:
                 if row.outcome.isdigit():
                     assert await way.status(row.head) == int(row.outcome)
-                assert all(f"{item.host}{item.why}{item.address}".isprintable() for item in way.proxy.verdicts)
+                assert all(f"{item.host}{item.why}{item.address}".isprintable() for item in way.proxy.decisions)
 
     run(main())
 
@@ -605,7 +607,7 @@ def test_a_proxy_may_be_closed_before_it_began(run: Run) -> None:
     run(main())
 
 
-def test_from_the_moment_it_is_closed_nobody_gets_in(run: Run) -> None:
+def test_a_closed_proxy_accepts_no_connection(run: Run) -> None:
     async def main() -> None:
         async with way_out(Network()) as way:
             socket.create_connection(("127.0.0.1", way.port)).close()
@@ -679,7 +681,7 @@ def test_name_servers_that_never_answer_hold_a_bounded_number_of_threads(
     run(main())
 
 
-def test_loopback_is_ours_and_what_is_nowhere_is_not() -> None:
+def test_loopback_is_ours_and_an_unknown_address_is_not() -> None:
     assert is_ours("127.0.0.1")
     assert not is_ours("192.0.2.1")
     assert not is_ours("2001:db8::1")

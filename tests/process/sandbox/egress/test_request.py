@@ -52,7 +52,7 @@ def test_the_pieces_in_which_a_head_arrives_change_nothing(data: bytes, cuts: li
 
 
 @given(data=WILD)
-def test_no_bytes_make_the_parser_raise_and_what_it_says_is_printable(data: bytes) -> None:
+def test_no_bytes_make_the_parser_raise_and_its_text_is_printable(data: bytes) -> None:
     result = read(data)
     if isinstance(result, Refusal):
         assert result.why.isascii() and result.why.isprintable()
@@ -84,7 +84,7 @@ def test_a_head_may_fill_its_bound_to_the_last_byte() -> None:
     )
 
 
-def test_a_request_is_written_anew_for_the_host_that_was_judged() -> None:
+def test_a_request_is_written_anew_for_the_checked_host() -> None:
     request = asked(get("http://EXAMPLE.com:80?q", "hOST: example.com", "Accept: a", "Accept: b", "Cookie: \xe9"))
     assert request.encoded() == (
         b"GET /?q HTTP/1.1\r\nHost: example.com\r\nAccept: a\r\nAccept: b\r\nCookie: \xe9\r\nConnection: close\r\n\r\n"

@@ -1,12 +1,14 @@
-"""Where a plugin may connect to, and why not. Pure: names are resolved elsewhere, and every answer is judged here.
+"""Decides where a plugin may connect to, by host, addresses and the server name of a TLS ClientHello. Pure.
 
-Owns the decision and its words. What is said to the plugin never holds an address that it did not name itself: what a
-private name stands for is the operator's business, and is in the `Verdict` that the operator sees.
+Names are resolved elsewhere; every address is checked here. The text for the plugin never contains an address that the
+plugin did not name itself: the address of a private name is in the `Decision` for the operator. The reader of the hello
+is bounded and strict: a message with two readings is refused, and a longer prefix of the same bytes never changes an
+answer.
 
-Known limits. Inside TLS nobody sees which site a request names: a server that serves granted and other sites under one
-certificate can be asked for any of them (domain fronting), and only the first hello of a connection is looked at. With
-`Reach.ANY` a tunnel is not looked into at all, for every name may be reached anyway, and each name that a plugin has
-resolved can carry some bytes to the name's owner.
+Known limits. TLS hides which site a request names: a server with granted and other sites under one certificate can be
+asked for any of them (domain fronting), and only the first hello of a connection is read. With `Reach.ANY` tunnels are
+not read at all, because every name may be reached, and each name that a plugin resolves can carry some bytes to the
+name's owner.
 """
 
 from __future__ import annotations
@@ -15,11 +17,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress.client_hello import Hello
 from plugbay.process.sandbox.policy import Network, Reach
 
 TLS_PORT = 443
-"""Where a tunnel must begin with TLS. On other ports what begins as TLS is checked alike, and all else passes."""
+"""Where a tunnel must begin with TLS. On other ports TLS is checked alike, and other bytes pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,12 @@ def check_grant(network: Network, host: str, port: int) -> Refusal | None:
     """Why this clean host and port may not be asked for, whatever its addresses are."""
     if network.reach is Reach.ANY:
         return None
-    doors = network.doors if network.reach is Reach.LISTED else ()
-    if any(door.leads_to(host, port) for door in doors):
+    endpoints = network.endpoints if network.reach is Reach.LISTED else ()
+    if any(endpoint.matches(host, port) for endpoint in endpoints):
         return None
     where = addresses.pair(host, port)
     why = f"the network is not granted for {host}, port {port}"
-    key = network.key_to(host, port)
+    key = network.missing_grant(host, port)
     opener = (
         f'add "{where}" to network in the plugin\'s sandbox settings in plugbay.toml' if key is None else f"grant {key}"
     )
@@ -66,9 +67,9 @@ def check_grant(network: Network, host: str, port: int) -> Refusal | None:
 def check_address(
     network: Network, host: str, port: int, found: Sequence[str], ours: Collection[str]
 ) -> Refusal | None:
-    """Why none of a host's addresses may be reached: a single bad one is enough, for then somebody plays tricks.
+    """Why none of a host's addresses may be reached: one bad address is enough, because it suggests an attack.
 
-    `ours` are the addresses of this machine, whose services trust what comes from here.
+    `ours` are the addresses of this machine, whose services trust connections from here.
     """
     closed = addresses.closed(found, port, network.private, ours)
     if closed is None:
@@ -93,3 +94,127 @@ def check_server_name(hello: Hello, host: str) -> Refusal | None:
         return None
     asked = "no name" if hello.name is None else "another name"
     return Refusal(403, f"the tunnel to {host} asks for {asked} by TLS; it must ask for {host}")
+
+
+# The server name of a TLS connection.
+
+MAX_HELLO = 16 << 10
+"""Bytes of a hello with its framing. Real ones have 0.2 to 2 KiB; tickets can make them larger."""
+
+HANDSHAKE = 22
+"""The first byte of every TLS connection: the type of its first record."""
+
+_MAX_RECORD = 1 << 14
+_CLIENT_HELLO = 1
+_SERVER_NAME = 0
+_ECH = 0xFE0D
+_RANDOM = 2 + 32
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The server that a client names."""
+
+    name: str | None
+    """In lower case; None: no name."""
+    hidden: bool = False
+    """There is a second, encrypted hello inside, which may name another server (or random bytes that look like one)."""
+
+
+def read_hello(data: bytes) -> Hello | str | None:
+    """The hello at the beginning of `data`; text: why there is none; None: more is needed."""
+    try:
+        message = _message(data[:MAX_HELLO])
+        if message is not None:
+            return _parse(message)
+    except ValueError as error:
+        return str(error)
+    return f"the hello has more than {MAX_HELLO:,} bytes" if len(data) >= MAX_HELLO else None
+
+
+def _message(data: bytes) -> bytes | None:
+    """The first handshake message, put together from its records; None: it is not complete."""
+    message, at = b"", 0
+    while True:
+        head = data[at : at + 5]
+        _check_record(head)
+        size = int.from_bytes(head[3:5])
+        fragment = data[at + 5 : at + 5 + size]
+        if len(head) < 5 or len(fragment) < size:
+            return None
+        message, at = message + fragment, at + 5 + size
+        if len(message) >= 4:
+            whole = 4 + int.from_bytes(message[1:4])
+            if message[0] != _CLIENT_HELLO or whole > MAX_HELLO or len(message) > whole:
+                raise ValueError("the handshake does not begin with one hello")
+            if len(message) == whole:
+                return message[4:]
+
+
+def _check_record(head: bytes) -> None:
+    """Raises ValueError as soon as the bytes that are there show that this is no record of a handshake."""
+    if head[:2] != bytes((HANDSHAKE, 3))[: len(head)]:
+        raise ValueError("it is not TLS")
+    if len(head) == 5 and not 0 < int.from_bytes(head[3:5]) <= _MAX_RECORD:
+        raise ValueError("a record has an impossible size")
+
+
+def _parse(message: bytes) -> Hello:
+    parts = _Parts(message)
+    parts.take(_RANDOM)
+    parts.block(1)  # session
+    parts.block(2)  # ciphers
+    parts.block(1)  # compression
+    extensions = _extensions(parts.block(2) if parts.left else b"")
+    parts.end()
+    name = extensions.get(_SERVER_NAME)
+    return Hello(None if name is None else _name(name), _ECH in extensions)
+
+
+def _extensions(block: bytes) -> dict[int, bytes]:
+    parts, found = _Parts(block), dict[int, bytes]()
+    while parts.left:
+        kind = int.from_bytes(parts.take(2))
+        if kind in found:
+            raise ValueError("the hello says something twice")
+        found[kind] = parts.block(2)
+    return found
+
+
+def _name(block: bytes) -> str:
+    parts = _Parts(block)
+    names = _Parts(parts.block(2))
+    parts.end()
+    kind, name = names.take(1), names.block(2)
+    names.end()
+    if kind != b"\0" or not name.isascii():
+        raise ValueError("the hello asks for something that is not a name")
+    return name.decode("ascii").lower()
+
+
+class _Parts:
+    """Bytes that are taken from the front; raises ValueError if their lengths are wrong."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise ValueError("a part of the hello is cut short")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def block(self, width: int) -> bytes:
+        """Bytes after a number of this width that counts them."""
+        return self.take(int.from_bytes(self.take(width)))
+
+    def end(self) -> None:
+        if self.left:
+            raise ValueError("a part of the hello is longer than it says")

@@ -1,7 +1,7 @@
 """Makes a socket that listens inside a plugin's network namespace and belongs to the host.
 
 The namespace has no other way out. Only the host holds the socket that accepts there, so no process stands between, and
-when the host is gone, nobody accepts any more.
+when the host is gone, no process accepts.
 
 Root enters the namespace with a thread made for this, which ends there: no thread that is used again is ever inside
 together with a plugin. Without root it takes a process of its own, because only a process with a single thread can join
@@ -38,7 +38,7 @@ ENVIRONMENT: dict[str, str] = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), f"http://{HERE}:{PORT}"),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), ""),
 }
-"""What tells HTTP libraries of the proxy. Some do not listen: `fetch` of Node.js knows no such variables unless it is
+"""Variables that name the proxy to HTTP libraries. Some ignore them: `fetch` of Node.js reads them only if it is
 told to (`NODE_USE_ENV_PROXY=1`, from Node.js 24 on), and then has no network, which is the safe side."""
 
 _NEWUSER = 0x1000_0000
@@ -49,7 +49,7 @@ _NS_GET_USERNS = 0xB701
 def listen_inside(child_pid: int, port: int = PORT) -> socket.socket:
     """A socket that listens on loopback in the network namespace of a process. Blocks; raises OSError.
 
-    A process that shares the host's network is refused: the door would be open to everybody here.
+    A process that shares the host's network is refused: the socket would be open to every process of the machine.
     """
     namespace = os.open(f"/proc/{child_pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -69,9 +69,9 @@ def _by_thread(namespace: int, port: int) -> socket.socket:
         except Exception as error:
             found.append(error)
 
-    visitor = threading.Thread(target=inside, name="plugbay-door")
-    visitor.start()
-    visitor.join()
+    thread = threading.Thread(target=inside, name="plugbay-listen")
+    thread.start()
+    thread.join()
     result = found[0]
     if isinstance(result, Exception):
         raise result

@@ -1,9 +1,8 @@
 """`Proxy`: the only way out of a confined plugin's network. Accepts, checks each request, connects, relays.
 
-Owns the connections of one plugin and their limits: how many, how long, how many bytes are held of each, and the
-threads on which names are resolved. A name is resolved once, each of its addresses is checked, and the connection goes
-to a checked one. One request per connection, so that no second one can go where the first may. A policy is never
-changed: another policy is another proxy. `request` parses, `decision` decides.
+Limits the connections of one plugin: their number, their time, their buffers. A name is resolved once, each of its
+addresses is checked, and the connection goes to a checked one. One request per connection, so that no second one can go
+where the first may. A policy is never changed: another policy is another proxy. `request` parses, `decision` decides.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from functools import partial
 
 from plugbay.model import addresses
 from plugbay.process.sandbox.egress import decision
-from plugbay.process.sandbox.egress.client_hello import HANDSHAKE, Hello, read_hello
-from plugbay.process.sandbox.egress.decision import TLS_PORT, Decision, Refusal
+from plugbay.process.sandbox.egress.decision import HANDSHAKE, TLS_PORT, Decision, Hello, Refusal, read_hello
 from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
 from plugbay.process.sandbox.policy import Network, Reach
 
@@ -33,7 +31,7 @@ THREAD = "plugbay-egress"
 
 
 class Resolver:
-    """Asks the system's resolver, on threads that nobody waits for at the end of the program."""
+    """Calls the system's resolver on daemon threads."""
 
     __slots__ = ("_slots",)
 
@@ -42,18 +40,18 @@ class Resolver:
 
     async def __call__(self, host: str, port: int) -> list[str]:
         await self._slots.acquire()
-        # Whoever asked may give up and go; the place is free when the thread is.
+        # The caller may be cancelled; the slot is free when the thread has ended.
         asked = _on_thread(partial(_addresses, host, port))
         asked.add_done_callback(self._answered)
         return await asyncio.shield(asked)
 
     def _answered(self, asked: asyncio.Future[list[str]]) -> None:
-        asked.exception()  # looked at: what nobody waits for any more is not reported
+        asked.exception()  # retrieved, so that asyncio does not report it
         self._slots.release()
 
 
 def is_ours(address: str) -> bool:
-    """Whether this machine has the address: what is sent there would come from there. Nothing is sent."""
+    """Whether this machine has the address. Sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -66,7 +64,7 @@ def is_ours(address: str) -> bool:
 def _addresses(host: str, port: int) -> list[str]:
     """Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(item[4][0]) for item in found))
+    return list(dict.fromkeys(str(decided[4][0]) for decided in found))
 
 
 def _on_thread(ask: Callable[[], list[str]]) -> asyncio.Future[list[str]]:
@@ -81,7 +79,7 @@ def _on_thread(ask: Callable[[], list[str]]) -> asyncio.Future[list[str]]:
             settle = partial(done.set_exception, error)
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is closed, and with it whoever waited
+        except RuntimeError:  # the loop is closed
             return
 
     threading.Thread(target=run, name=THREAD, daemon=True).start()
@@ -104,20 +102,20 @@ IDLE_SECONDS = 120.0
 LINGER_SECONDS = 1.0
 """For a plugin to read a refusal while it still sends."""
 MAX_ADDRESSES = 4
-"""Addresses of one name that are tried; all of them are judged."""
-MAX_VERDICTS = 256
+"""Addresses of one name that are tried; all of them are checked."""
+MAX_DECISIONS = 256
 """Decisions that are kept."""
-TOLD_PER_SECOND = 20
-"""Decisions that are told; what is beyond is kept and counted, for a plugin can ask 500 times a second."""
+REPORTS_PER_SECOND = 20
+"""Decisions that are reported; others are kept and counted, because a plugin can connect 500 times a second."""
 PIECE = 64 << 10
 """Bytes that are taken from one side before they are given to the other: all that is held of a connection."""
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
-"""What TLS has for a refusal: fatal, access denied."""
+"""A TLS alert: fatal, access denied."""
 
 
 class Proxy:
-    """Serves one plugin until it is closed. All of it happens on the loop it is given, in that loop's thread."""
+    """Serves one plugin until it is closed, on the given loop."""
 
     def __init__(
         self,
@@ -125,24 +123,24 @@ class Proxy:
         listening: socket.socket,
         network: Network,
         label: str,
-        told: Callable[[Decision], None] | None = None,
+        on_decision: Callable[[Decision], None] | None = None,
         resolver: Resolve | None = None,
     ) -> None:
         """Starts to accept on `listening`, which is the proxy's from now on."""
-        self.verdicts: deque[Decision] = deque(maxlen=MAX_VERDICTS)
-        self.untold = 0
-        """Decisions that came too fast to be told."""
+        self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self.unreported = 0
+        """Decisions beyond `REPORTS_PER_SECOND`."""
         self.sent = 0
         self.received = 0
         """Bytes from the plugin to servers, and back."""
         self._loop = loop
         self._network = network
         self._label = label
-        self._told = told
+        self._on_decision = on_decision
         self._second = (0, 0)
         self._resolve = resolver or Resolver()
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
-        self._visits: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._listening = listening
         listening.setblocking(False)
         self._accepting = loop.create_task(self._accept(listening))
@@ -152,22 +150,22 @@ class Proxy:
     @property
     def connections(self) -> int:
         """How many are open now."""
-        return len(self._visits)
+        return len(self._connections)
 
     def close(self) -> None:
-        """Take no connection from now on, and cut those that are open at the loop's next turns."""
+        """Stop accepting, and cancel open connections."""
         with suppress(OSError):  # it was closed before
             self._listening.shutdown(socket.SHUT_RDWR)
-        for task in (self._accepting, *self._visits):
+        for task in (self._accepting, *self._connections):
             task.cancel()
 
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             await self._slots.acquire()
             client = await self._next(listening)
-            visit = self._loop.create_task(self._serve(client))
-            self._visits.add(visit)
-            visit.add_done_callback(partial(self._left, client))
+            task = self._loop.create_task(self._serve(client))
+            self._connections.add(task)
+            task.add_done_callback(partial(self._finished, client))
             await asyncio.sleep(ACCEPT_SECONDS)
 
     async def _next(self, listening: socket.socket) -> socket.socket:
@@ -179,9 +177,9 @@ class Proxy:
             else:
                 return client
 
-    def _left(self, client: socket.socket, visit: asyncio.Task[None]) -> None:
+    def _finished(self, client: socket.socket, task: asyncio.Task[None]) -> None:
         client.close()
-        self._visits.discard(visit)
+        self._connections.discard(task)
         self._slots.release()
 
     async def _serve(self, client: socket.socket) -> None:
@@ -190,14 +188,14 @@ class Proxy:
         try:
             asked = await self._read_head(client, head)
             if isinstance(asked, Request):
-                await self._visit(client, asked, head.rest)
+                await self._handle(client, asked, head.rest)
             elif asked is not None:
                 await self._refuse(client, asked)
         except OSError:
             _reset(client)
 
     async def _read_head(self, client: socket.socket, head: HeadParser) -> Request | Refusal | None:
-        """None: the plugin left, or never said a word."""
+        """None: the plugin closed the connection, or sent nothing."""
         asked = None
         try:
             async with asyncio.timeout(HEAD_SECONDS):
@@ -207,8 +205,8 @@ class Proxy:
             return Refusal(408, f"the request was not complete within {HEAD_SECONDS:g} s") if head.begun else None
         return asked
 
-    async def _visit(self, client: socket.socket, asked: Request, rest: bytes) -> None:
-        found = await self._judged(asked.host, asked.port)
+    async def _handle(self, client: socket.socket, asked: Request, rest: bytes) -> None:
+        found = await self._check(asked.host, asked.port)
         server = found if isinstance(found, Refusal) else await self._connect(asked, found)
         if isinstance(server, Refusal):
             await self._refuse(client, server, asked)
@@ -220,7 +218,7 @@ class Proxy:
                 _reset(server)
                 raise
 
-    async def _judged(self, host: str, port: int) -> list[str] | Refusal:
+    async def _check(self, host: str, port: int) -> list[str] | Refusal:
         """Every address of a host to which a plugin may connect."""
         refusal = decision.check_grant(self._network, host, port)
         if refusal is not None:
@@ -243,7 +241,7 @@ class Proxy:
                 pinned.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._loop.sock_connect(pinned, (address, asked.port))
-                self._tell(Decision(self._label, asked.host, asked.port, True, address=address))
+                self._report(Decision(self._label, asked.host, asked.port, True, address=address))
                 return pinned
             except TimeoutError:
                 refusal = Refusal(504, f"{asked.host} did not answer within {CONNECT_SECONDS:g} s", address)
@@ -259,25 +257,25 @@ class Proxy:
         """Both ways until both sides have ended."""
         await self._loop.sock_sendall(client, ESTABLISHED)
         async with _relay() as (both, idle):
-            both.create_task(self._up(client, server, asked, rest, idle))
-            both.create_task(self._down(server, client, idle))
+            both.create_task(self._relay_up(client, server, asked, rest, idle))
+            both.create_task(self._relay_down(server, client, idle))
 
-    async def _up(
+    async def _relay_up(
         self, client: socket.socket, server: socket.socket, asked: Request, data: bytes, idle: asyncio.Timeout
     ) -> None:
-        """What the plugin says in a tunnel, after a look at how it begins."""
+        """Relay from the plugin to the server, after a check of the first bytes."""
         if self._network.reach is Reach.LISTED:
-            data = await self._opening(client, asked, data)
+            data = await self._read_first_bytes(client, asked, data)
         data = data or await self._loop.sock_recv(client, PIECE)
         while data:
             await self._loop.sock_sendall(server, data)
             self.sent += len(data)
-            _moved(idle)
+            _restart_idle(idle)
             data = await self._loop.sock_recv(client, PIECE)
         server.shutdown(socket.SHUT_WR)
 
-    async def _opening(self, client: socket.socket, asked: Request, data: bytes) -> bytes:
-        """The first bytes of a tunnel; raises ConnectionAbortedError when they ask for somebody else."""
+    async def _read_first_bytes(self, client: socket.socket, asked: Request, data: bytes) -> bytes:
+        """The first bytes of a tunnel; raises ConnectionAbortedError if they name another server."""
         must = asked.port == TLS_PORT
         async with asyncio.timeout(HEAD_SECONDS if must else None):
             while must or not data or data[0] == HANDSHAKE:
@@ -297,7 +295,7 @@ class Proxy:
 
     def _cut(self, client: socket.socket, asked: Request, refusal: Refusal) -> bytes:
         """End a tunnel in words that a TLS library understands."""
-        self._tell(Decision(self._label, asked.host, asked.port, False, refusal.why))
+        self._report(Decision(self._label, asked.host, asked.port, False, refusal.why))
         client.send(ALERT)
         client.shutdown(socket.SHUT_WR)
         raise ConnectionAbortedError
@@ -308,7 +306,7 @@ class Proxy:
         await self._loop.sock_sendall(server, asked.encoded())
         async with _relay() as (both, idle):
             sending = both.create_task(self._send(client, server, body, rest, idle))
-            await self._down(server, client, idle)
+            await self._relay_down(server, client, idle)
             sending.cancel()
 
     async def _send(
@@ -320,25 +318,25 @@ class Proxy:
             if part:
                 await self._loop.sock_sendall(server, part)
                 self.sent += len(part)
-                _moved(idle)
+                _restart_idle(idle)
             if body.done:
                 return
             data = b"" if body.problem else await self._loop.sock_recv(client, PIECE)
             if not data:
                 raise ConnectionAbortedError
 
-    async def _down(self, server: socket.socket, client: socket.socket, idle: asyncio.Timeout) -> None:
-        """What the server says, as it is."""
+    async def _relay_down(self, server: socket.socket, client: socket.socket, idle: asyncio.Timeout) -> None:
+        """Relay from the server to the plugin."""
         while data := await self._loop.sock_recv(server, PIECE):
             await self._loop.sock_sendall(client, data)
             self.received += len(data)
-            _moved(idle)
+            _restart_idle(idle)
         client.shutdown(socket.SHUT_WR)
 
     async def _refuse(self, client: socket.socket, refusal: Refusal, asked: Request | None = None) -> None:
         """Say why. The words are the reason phrase as well: of a refused tunnel most libraries show nothing else."""
         host, port = ("", 0) if asked is None else (asked.host, asked.port)
-        self._tell(Decision(self._label, host, port, False, refusal.why, refusal.address))
+        self._report(Decision(self._label, host, port, False, refusal.why, refusal.address))
         text = f"plugbay: {refusal.why}\n".encode()
         head = f"HTTP/1.1 {refusal.status} {refusal.why}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         try:
@@ -350,17 +348,17 @@ class Proxy:
         except TimeoutError:
             return
 
-    def _tell(self, item: Decision) -> None:
-        self.verdicts.append(item)
+    def _report(self, decided: Decision) -> None:
+        self.decisions.append(decided)
         second, count = self._second
         now = int(self._loop.time())
         self._second = (now, count + 1 if now == second else 1)
-        if self._told is None:
+        if self._on_decision is None:
             return
-        if self._second[1] > TOLD_PER_SECOND:
-            self.untold += 1
+        if self._second[1] > REPORTS_PER_SECOND:
+            self.unreported += 1
             return
-        self._loop.call_soon(self._told, item)  # a failure of whoever is told is not the connection's
+        self._loop.call_soon(self._on_decision, decided)  # a failing callback does not end the connection
 
 
 @asynccontextmanager
@@ -376,19 +374,19 @@ async def _relay() -> AsyncIterator[tuple[asyncio.TaskGroup, asyncio.Timeout]]:
         raise ConnectionAbortedError
 
 
-def _moved(idle: asyncio.Timeout) -> None:
-    """Begin to count anew, unless the count is over and the tasks are about to hear of it."""
+def _restart_idle(idle: asyncio.Timeout) -> None:
+    """Restart the idle timeout, unless it has expired."""
     if not idle.expired():
         idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
 
 
 def _reset(connection: socket.socket) -> None:
-    """Make the end of a connection look like what it is, not like the end of an answer."""
+    """Close by reset, so that the plugin does not take it for the end of a response."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    """In words of the system alone: those of the loop hold the address."""
+    """The text of the system: the text of the loop would contain the address."""
     if isinstance(error, socket.gaierror):
         return str(error.strerror).lower()
     code = getattr(error, "errno", None)

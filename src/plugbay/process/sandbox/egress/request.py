@@ -1,6 +1,6 @@
 """One HTTP request to the proxy: its head, and where its body ends. Pure: bytes in, a request or a refusal out.
 
-Owns the parser: `CONNECT host:port` and `http://…` in full, nothing else, and each line exactly as the standard has it.
+Accepts `CONNECT host:port` and `http://…` in full, nothing else, and each line exactly as the standard has it.
 Input that another parser could read differently is refused, not repaired; the request that goes on is written anew from
 what was understood. Chunks are framed anew too: sizes have one form, extensions and trailers are left out, so that no
 server reads another end than we do. The pieces in which the bytes arrive never change the result.
@@ -21,7 +21,7 @@ MAX_HEAD = 16 << 10
 MAX_HEADERS = 100
 """Headers of one request."""
 HOP_BY_HOP = frozenset("connection keep-alive te trailer transfer-encoding upgrade http2-settings".split())
-"""Headers that concern one connection and nobody beyond it; so does all that begins with `proxy-`."""
+"""Headers of one connection only; so are all that begin with `proxy-`."""
 _REWRITTEN = frozenset({"host", "content-length"})
 _ONCE = ("host", "content-length", "transfer-encoding", "expect")
 _FIRST = re.compile(rb"([A-Z][A-Z-]{0,31}) ([\x21-\x7e]+) HTTP/(1\.[01])\r\n")
@@ -35,7 +35,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a plugin asks the proxy for."""
+    """The request of a plugin to the proxy."""
 
     method: str
     host: str
@@ -85,7 +85,7 @@ class HeadParser:
 
     @property
     def rest(self) -> bytes:
-        """What came after the head."""
+        """The bytes after the head."""
         return bytes(self._buffer[self._at :])
 
     def feed(self, data: bytes) -> Request | Refusal | None:
@@ -207,7 +207,7 @@ class Body(Protocol):
     """It is not framed as it says; nothing more of it is sent on."""
 
     def feed(self, data: bytes) -> bytes:
-        """What goes on to the server."""
+        """The bytes for the server."""
         ...
 
 
@@ -215,14 +215,14 @@ class Counted:
     """A body whose length was announced; without any, it is empty."""
 
     def __init__(self, length: int = 0) -> None:
-        self._left = length
+        self._remaining = length
         self.done = length == 0
         self.problem = False
 
     def feed(self, data: bytes) -> bytes:
-        part = data[: self._left]
-        self._left -= len(part)
-        self.done = self._left == 0
+        part = data[: self._remaining]
+        self._remaining -= len(part)
+        self.done = self._remaining == 0
         return part
 
 
@@ -234,7 +234,7 @@ class Chunks:
         self.problem = False
         self._buffer = bytearray()
         self._step = self._size
-        self._left = 0
+        self._remaining = 0
         self._trailers = 0
 
     def feed(self, data: bytes) -> bytes:
@@ -255,20 +255,20 @@ class Chunks:
         if match is None:
             self.problem = True
             return None
-        self._left = int(match[1], 16)
-        if self._left == 0:
+        self._remaining = int(match[1], 16)
+        if self._remaining == 0:
             self._step = self._trailer
             return b""
         self._step = self._content
-        return b"%x\r\n" % self._left
+        return b"%x\r\n" % self._remaining
 
     def _content(self) -> bytes | None:
-        part = bytes(self._buffer[: self._left])
+        part = bytes(self._buffer[: self._remaining])
         if not part:
             return None
         del self._buffer[: len(part)]
-        self._left -= len(part)
-        if self._left == 0:
+        self._remaining -= len(part)
+        if self._remaining == 0:
             self._step = self._end
         return part
 

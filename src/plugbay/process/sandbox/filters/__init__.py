@@ -1,6 +1,6 @@
-"""The system call filters, built from `filter_rules.py`, and what their bytes must hash to (SHA-256).
+"""The SHA-256 hashes of the system call filters in this folder.
 
-Written by scripts/generate.py; `make check` fails when a rule and a filter disagree.
+Written by scripts/generate.py from scripts/filters; `make check` fails if a filter is stale.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_a_stale_file_is_named_and_not_touched_by_a_check(
     assert (file.read_bytes() if file.exists() else b"") == (content + b"\n" if damage == "changed" else b"")
 
 
-def test_writing_mends_what_is_stale_and_leaves_the_rest_alone(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writing_renews_stale_files_and_leaves_the_others_alone(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / FILTER).write_bytes(b"")
     capsys.readouterr()
     assert generate.main([], tree) == 0

@@ -1,7 +1,7 @@
-"""`memory_pair`: two `ByteStream`s joined in memory. The public double of a child's pipes.
+"""`memory_pair`: two `ByteStream`s joined in memory, a double of the pipes of a child.
 
-With a HOST link on one end and a PLUGIN link on the other, a whole conversation runs with no process. `capacity` makes
-the pair push back like a pipe that nobody reads.
+With a HOST link on one end and a PLUGIN link on the other, a whole conversation runs without a process. `capacity`
+makes the pair push back like a full pipe.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""The rules of the system call filter: which call is refused, with which arguments, how, and why.
+"""The rules of the system call filter: which call is refused, with which arguments, with which error, and why.
 
-Owns the table and nothing else: it is meant to be read.
+Calls without a rule are allowed; calls that are newer than these rules do not exist (`syscalls.LAST`). Namespaces and
+missing capabilities forbid most of these calls a second time; the filter keeps a plugin away from the parts of the
+kernel in which most holes were found.
 
-Everything not named here is allowed; what the kernel learns after these rules were written is refused as if it had not
-(`syscalls.LAST`). The namespaces and the missing capabilities of the sandbox forbid most of this a second time; the
-filter keeps a plugin away from the code in which the holes of the kernel were found.
-
-How a call is refused decides whether programs go on. ENOSYS says that the kernel is too old, and libraries then take
-the older way: without `clone3` glibc starts threads with `clone`, without io_uring libuv keeps to epoll. EPERM says
-that it is forbidden; containers answer so, and programs know it. A filter sees registers, never memory, so it can judge
-no path, no address and no struct.
+The error decides whether programs continue. After ENOSYS libraries use an older call: without `clone3` glibc starts
+threads with `clone`, without io_uring libuv uses epoll. EPERM is the answer of containers, which programs know.
+A filter sees registers, never memory, so it can check no path, no address and no struct.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 1, 38, 93, 97
-"""As Linux numbers them; the machine that builds a filter may count differently."""
+"""The numbers of Linux; the machine that builds a filter may have others."""
 
 CLONE_NEW = 0x7E02_0000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. Not NEWTIME, 0x80: in `clone` the low byte is the
@@ -43,7 +40,7 @@ PR_SCHED_CORE = 62
 
 PER_LINUX = 0
 PER_QUERY = 0xFFFF_FFFF
-"""Changes nothing, only asks."""
+"""Only returns the current value."""
 
 ALL_BITS = 0xFFFF_FFFF
 
@@ -52,7 +49,7 @@ ALL_BITS = 0xFFFF_FFFF
 class Check:
     """Whether `argument & mask` is one of the values, or with `outside` none of them.
 
-    Only the lower 32 bits are looked at. Every argument checked here is an int for the kernel, which drops the upper
+    Only the lower 32 bits are checked. Every argument checked here is an int for the kernel, which drops the upper
     half: a filter that compared all 64 bits could be passed with a number the kernel then reads as the forbidden one
     (CVE-2019-10063).
     """
@@ -65,7 +62,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The words in which a rule speaks of an argument, counted from 0."""
+    """An argument of a call, counted from 0; its methods make checks of it."""
 
     position: int
     mask: int = ALL_BITS
@@ -82,17 +79,17 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """These calls fail with this error, when all checks hold."""
+    """These calls fail with this error if all checks hold."""
 
     calls: str
-    """Names with spaces between; one that a machine does not have is left out there."""
+    """Names separated by spaces; a name that a machine does not have is skipped."""
     error: int
     reason: str
     checks: tuple[Check, ...] = ()
 
 
 FAMILY, KIND, PROTOCOL = Argument(0), Argument(1, SOCK_TYPE), Argument(2)
-"""Of `socket` and `socketpair`."""
+"""The arguments of `socket` and `socketpair`."""
 
 INTERNET = FAMILY.among(AF_INET, AF_INET6)
 
@@ -122,10 +119,10 @@ EVERYWHERE = (
     Rule("fanotify_init", EPERM, "watches whole mounts; inotify stays"),
     Rule("quotactl quotactl_fd", EPERM, "disk quotas of the machine"),
     # Large and fragile parts of the kernel
-    Rule("io_uring_setup io_uring_enter io_uring_register", ENOSYS, "does calls that no filter sees"),
+    Rule("io_uring_setup io_uring_enter io_uring_register", ENOSYS, "makes calls that no filter sees"),
     Rule("io_setup", ENOSYS, "one process can take every slot of the machine (fs.aio-max-nr); programs go on without"),
     Rule("bpf", EPERM, "programs inside the kernel"),
-    Rule("perf_event_open", EPERM, "measures what others do; long list of holes"),
+    Rule("perf_event_open", EPERM, "measures other processes; long list of holes"),
     Rule("userfaultfd", EPERM, "stops the kernel in the middle of a copy, which makes races certain"),
     Rule("add_key keyctl request_key", EPERM, "keys of the kernel; request_key starts a helper outside, as root"),
     Rule(
@@ -154,13 +151,13 @@ EVERYWHERE = (
         "types into a terminal (TIOCSTI), pastes on a console (TIOCLINUX), loads a line discipline (TIOCSETD)",
         (Argument(1).among(TIOCSTI, TIOCLINUX, TIOCSETD),),
     ),
-    Rule("vhangup", EPERM, "takes a terminal from everybody else"),
+    Rule("vhangup", EPERM, "takes a terminal from all other processes"),
     # The machine
     Rule("init_module finit_module delete_module", EPERM, "kernel modules"),
     Rule("kexec_load kexec_file_load reboot", EPERM, "another kernel, or none"),
     Rule("swapon swapoff acct", EPERM, "swap space and the log of processes"),
     Rule("syslog", EPERM, "the kernel's log, with addresses in it"),
-    Rule("settimeofday clock_settime clock_adjtime adjtimex", EPERM, "the clock of everybody"),
+    Rule("settimeofday clock_settime clock_adjtime adjtimex", EPERM, "the clock of the machine"),
     Rule("sethostname setdomainname", EPERM, "the name of the machine"),
 )
 
@@ -168,7 +165,7 @@ SOCKETS = (
     Rule(
         "socket",
         EAFNOSUPPORT,
-        "families nobody needs, each a kernel module: netlink, packet, vsock, alg, bluetooth; "
+        "families that plugins do not need, each a kernel module: netlink, packet, vsock, alg, bluetooth; "
         "getaddrinfo goes on without netlink, listing interfaces does not",
         (FAMILY.outside(AF_UNIX, AF_INET, AF_INET6),),
     ),
@@ -211,5 +208,5 @@ OFFLINE = (
 
 
 def rules(*, network: bool) -> tuple[Rule, ...]:
-    """What is refused to a plugin with and without network. The first rule of a call that applies decides."""
+    """The rules for a plugin with or without network. The first rule of a call that applies decides."""
     return (*EVERYWHERE, *SOCKETS) if network else (*EVERYWHERE, *SOCKETS, *OFFLINE)

@@ -1,15 +1,17 @@
-"""The memory of real processes, counted once in whatever form they hold it."""
+"""Memory, sockets and unlinked files of real processes, as /proc shows them."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from plugbay.process.memory_use import FEW_SOCKETS, SOCKET_BYTES, of_sockets, of_tree
+from plugbay.process.usage import FEW_SOCKETS, SOCKET_BYTES, memory_of_sockets, memory_of_tree, unlinked_bytes
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES
 from tests.process.sandbox.drivers import PYTHON as ANYBODYS_PYTHON
 
@@ -43,7 +45,7 @@ def holding(script: str) -> Iterator[int]:
 def nothing() -> int:
     """What an interpreter uses by itself."""
     with holding("") as pid:
-        return of_tree(pid)
+        return memory_of_tree(pid)
 
 
 @pytest.mark.parametrize(
@@ -53,17 +55,17 @@ def nothing() -> int:
 )
 def test_memory_counts_once_in_whatever_form(script: str, nothing: int) -> None:
     with holding(script) as pid:
-        assert 20 * MIB <= of_tree(pid) - nothing + 2 * MIB < 40 * MIB
+        assert 20 * MIB <= memory_of_tree(pid) - nothing + 2 * MIB < 40 * MIB
 
 
 def test_what_is_mapped_and_not_touched_does_not_count(nothing: int) -> None:
     with holding(TOUCHED_NOT) as pid:
-        assert of_tree(pid) - nothing < 10 * MIB
+        assert memory_of_tree(pid) - nothing < 10 * MIB
 
 
 def test_a_process_that_only_its_owner_may_look_at_still_counts() -> None:
     with holding(OWN) as pid:
-        asked = f"from plugbay.process.memory_use import of_tree; print(of_tree({pid}))"
+        asked = f"from plugbay.process.usage import memory_of_tree; print(memory_of_tree({pid}))"
         argv = [*IDENTITIES["rootless"], ANYBODYS_PYTHON, "-B", "-c", asked]
         done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=50, check=True)
         assert 20 * MIB <= int(done.stdout) < 40 * MIB
@@ -72,7 +74,7 @@ def test_a_process_that_only_its_owner_may_look_at_still_counts() -> None:
 def test_who_is_gone_uses_nothing() -> None:
     with holding("") as pid:
         pass
-    assert (of_tree(pid), of_sockets(pid)) == (0, 0)
+    assert (memory_of_tree(pid), memory_of_sockets(pid)) == (0, 0)
 
 
 CONNECTED = """
@@ -101,12 +103,72 @@ def connected(count: int) -> Iterator[int]:
 def test_each_socket_counts_with_the_data_that_waits_in_it() -> None:
     few, many = FEW_SOCKETS // 2 - 1, FEW_SOCKETS
     with connected(few) as pid:
-        assert of_sockets(pid) == 0
+        assert memory_of_sockets(pid) == 0
     with connected(many) as pid:
         least = 2 * many * SOCKET_BYTES + 50_000
-        assert least <= of_sockets(pid) < least + 50_000  # what is not acknowledged yet is at both ends
+        assert least <= memory_of_sockets(pid) < least + 50_000  # what is not acknowledged yet is at both ends
 
 
 def test_the_sockets_of_another_network_do_not_count() -> None:
     with connected(FEW_SOCKETS), connected(0) as other:
-        assert of_sockets(other) == 0
+        assert memory_of_sockets(other) == 0
+
+
+WRITE = "import os, sys, mmap; f = open(sys.argv[1], 'w+b'); f.write(b'x' * 4194304); f.flush(); "
+WAIT = "print('ready', flush=True); sys.stdin.read()"
+
+NAMED = WRITE + WAIT
+OPEN = WRITE + "os.unlink(sys.argv[1]); " + WAIT
+TWICE = WRITE + "os.unlink(sys.argv[1]); g = os.dup(f.fileno()); m = mmap.mmap(g, 0); " + WAIT
+MAPPED = WRITE + "m = mmap.mmap(f.fileno(), 0); f.close(); os.unlink(sys.argv[1]); " + WAIT
+GRANDCHILD = (
+    "import os, sys\n"
+    "if os.fork() == 0:\n"
+    "    f = open(sys.argv[1], 'w+b'); f.write(b'x' * 4194304); f.flush(); os.unlink(sys.argv[1])\n"
+    "    print('ready', flush=True)\n"
+    "sys.stdin.read()"
+)
+
+
+@contextmanager
+def running(script: str, path: Path) -> Iterator[int]:
+    """A process that has said that it is ready; the end of its input ends it."""
+    argv = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("script", [OPEN, TWICE, MAPPED, GRANDCHILD], ids=["open", "twice", "mapped", "grandchild"])
+def test_an_unlinked_file_counts_once_for_as_long_as_a_process_has_it(script: str, tmp_path: Path) -> None:
+    with running(script, tmp_path / "big") as pid:
+        assert os.listdir(tmp_path) == []
+        assert 4 * MIB <= unlinked_bytes(pid, tmp_path) < 5 * MIB
+
+
+def test_a_file_with_a_name_is_found_by_its_name_and_does_not_count(tmp_path: Path) -> None:
+    with running(NAMED, tmp_path / "big") as pid:
+        assert unlinked_bytes(pid, tmp_path) == 0
+
+
+def test_a_file_that_was_elsewhere_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state2").mkdir()
+    with running(OPEN, tmp_path / "state2" / "big") as pid:
+        assert unlinked_bytes(pid, tmp_path / "state") == 0
+        assert unlinked_bytes(pid, tmp_path / "state2") >= 4 * MIB
+
+
+def test_a_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with running(OPEN, tmp_path / "real" / "big") as pid:
+        assert unlinked_bytes(pid, tmp_path / "link") >= 4 * MIB
+
+
+def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
+    with running(OPEN, tmp_path / "big") as pid:
+        pass
+    assert unlinked_bytes(pid, tmp_path) == 0

@@ -1,6 +1,6 @@
-"""Numbers of system calls: those the rules name, on the machines we have filters for.
+"""The numbers of the system calls that `rules.py` names, on each machine that has a filter.
 
-Owns the numbers, checked by a test against the headers of the kernel.
+A test compares them with the headers of the kernel.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 LAST = 462
-"""`mseal`, Linux 6.10: the youngest call that was looked at when the rules were written. Later ones, and on x86-64 the
+"""`mseal`, Linux 6.10: the newest call that the rules take into account. Later ones, and on x86-64 the
 numbers of the x32 variant (from 2**30 on, 512 to 547 on old kernels), do not exist for a confined process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a filter has to know of a processor."""
+    """The facts of a processor that a filter needs."""
 
     audit: int
-    """AUDIT_ARCH_*: how seccomp names the convention by which a call was made. A 64-bit process can also make calls in
-    the 32-bit way of its processor, where every number means something else."""
+    """AUDIT_ARCH_*: the calling convention of a call. A 64-bit process can also use the 32-bit convention of its
+    processor, which has other numbers."""
     numbers: Mapping[str, int]
     unassigned: range
     """A gap in the table, kept free so that calls from 424 on have the same number everywhere."""
 
     def numbers_of(self, names: str) -> Iterator[int]:
-        """The numbers of those calls the machine has."""
+        """The numbers of these calls; a call that the machine does not have is skipped."""
         return (self.numbers[name] for name in names.split() if name in self.numbers)
 
 
@@ -166,4 +166,4 @@ MACHINES = {
     "x86_64": Machine(0xC000_003E, {**_X86_64, **_SAME_EVERYWHERE}, unassigned=range(337, 424)),
     "aarch64": Machine(0xC000_00B7, {**_AARCH64, **_SAME_EVERYWHERE}, unassigned=range(295, 424)),
 }
-"""As `uname -m` names them."""
+"""By the names of `uname -m`."""

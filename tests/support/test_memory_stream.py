@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from plugbay.link.memory import memory_pair
 from tests.link.test_stream import Ear
 from tests.support.loops import Run
+from tests.support.memory_stream import memory_pair
 from tests.support.patience import until
 
 

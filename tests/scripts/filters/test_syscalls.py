@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.process.sandbox.syscalls import LAST, MACHINES
+from scripts.filters.syscalls import LAST, MACHINES
 
 HEADERS = {
     "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),

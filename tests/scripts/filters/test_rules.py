@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.process.sandbox import filter_rules
-from plugbay.process.sandbox.filter_rules import Argument, Check, Rule, rules
-from plugbay.process.sandbox.syscalls import MACHINES
+from scripts.filters import rules as table
+from scripts.filters.rules import Argument, Check, Rule, rules
+from scripts.filters.syscalls import MACHINES
 
 EVERY_RULE = rules(network=False)
 NAMES = [name for rule in EVERY_RULE for name in rule.calls.split()]
@@ -48,7 +48,7 @@ def test_a_plugin_without_network_is_refused_more_and_never_less() -> None:
 def test_the_flags_of_new_namespaces_are_all_those_of_clone() -> None:
     flags = {name: bit for name, bit in constants("linux/sched.h").items() if name.startswith("CLONE_NEW")}
     in_clone = [bit for name, bit in flags.items() if name != "CLONE_NEWTIME"]
-    assert len(in_clone) == 7 and sum(in_clone) == filter_rules.CLONE_NEW
+    assert len(in_clone) == 7 and sum(in_clone) == table.CLONE_NEW
     assert flags["CLONE_NEWTIME"] & 0xFF, "a bit of the low byte, which clone takes for a signal"
 
 
@@ -68,7 +68,7 @@ def test_the_flags_of_new_namespaces_are_all_those_of_clone() -> None:
     ],
 )
 def test_a_constant_is_that_of_the_kernels_headers(header: str, name: str) -> None:
-    assert getattr(filter_rules, name) == constants(header)[name]
+    assert getattr(table, name) == constants(header)[name]
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_a_constant_is_that_of_the_kernels_headers(header: str, name: str) -> No
     "IPPROTO_IP IPPROTO_TCP IPPROTO_UDP IPPROTO_MPTCP".split(),
 )
 def test_a_constant_of_sockets_is_that_of_the_system(name: str) -> None:
-    assert getattr(filter_rules, name) == getattr(socket, name)
+    assert getattr(table, name) == getattr(socket, name)
 
 
 def test_the_bit_that_lends_the_owners_rights_is_that_of_the_system() -> None:
-    assert filter_rules.S_ISUID == stat.S_ISUID
+    assert table.S_ISUID == stat.S_ISUID
 
 
 def test_errors_are_only_those_that_programs_understand() -> None:
@@ -100,4 +100,4 @@ def test_an_argument_is_spoken_of_in_three_ways() -> None:
 
 
 def test_a_rule_without_checks_always_holds() -> None:
-    assert Rule("ptrace", filter_rules.EPERM, "reads another process").checks == ()
+    assert Rule("ptrace", table.EPERM, "reads another process").checks == ()

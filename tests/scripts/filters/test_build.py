@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.process.sandbox.filter_build import build
-from plugbay.process.sandbox.filter_rules import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, rules
-from plugbay.process.sandbox.syscalls import LAST, MACHINES
-from tests.support import bpf
-from tests.support.bpf import ALLOW, KILL, Verdict
+from scripts.filters.build import AT_LEAST, EQUAL, JUMP, MAX_DISTANCE, MAX_INSTRUCTIONS, Assembler, build
+from scripts.filters.rules import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, rules
+from scripts.filters.syscalls import LAST, MACHINES
+from tests.scripts.filters import interpreter as bpf
+from tests.scripts.filters.interpreter import ALLOW, KILL, Verdict
 from tests.support.tiers import exhaustive
 
 FILTERS = {(machine, network): build(machine, network=network) for machine in MACHINES for network in (True, False)}
@@ -172,7 +172,7 @@ def test_an_ordinary_call_is_allowed(machine: str, network: bool) -> None:
 
 @in_every_filter
 @pytest.mark.parametrize(("call", "arguments", "online", "offline"), BY_ARGUMENT)
-def test_some_calls_are_judged_by_their_arguments(
+def test_some_calls_are_decided_by_their_arguments(
     machine: str, network: bool, call: str, arguments: tuple[int, ...], online: Verdict, offline: Verdict
 ) -> None:
     if call in MACHINES[machine].numbers:
@@ -273,3 +273,91 @@ def test_a_call_without_conditions_is_decided_by_its_number_alone(machine: str, 
 
 def test_each_machine_has_its_own_filter_with_and_without_network() -> None:
     assert len(set(FILTERS.values())) == 4
+
+
+# The assembler.
+
+
+def run_with(code: bytes, number: int) -> int:
+    return bpf.run(bpf.instructions(code), bpf.DATA.pack(number, 0, 0, *[0] * 6))
+
+
+def test_a_program_begins_with_the_instruction_placed_last() -> None:
+    assembler = Assembler()
+    no, yes = assembler.verdict(7), assembler.verdict(8)
+    assembler.load(0, assembler.branch(EQUAL, 42, yes, no))
+    assert bpf.instructions(assembler.code()) == [(0x20, 0, 0, 0), (0x15, 0, 1, 42), (0x06, 0, 0, 8), (0x06, 0, 0, 7)]
+    assert [run_with(assembler.code(), number) for number in (41, 42)] == [7, 8]
+
+
+def test_a_mask_keeps_the_bits_it_names() -> None:
+    assembler = Assembler()
+    no, yes = assembler.verdict(0), assembler.verdict(1)
+    assembler.load(0, assembler.mask(0xF0, assembler.branch(EQUAL, 0x20, yes, no)))
+    assert [run_with(assembler.code(), number) for number in (0x20, 0x2F, 0xF20, 0x30)] == [1, 1, 1, 0]
+
+
+def test_comparisons_are_unsigned() -> None:
+    assembler = Assembler()
+    no, yes = assembler.verdict(0), assembler.verdict(1)
+    assembler.load(0, assembler.branch(AT_LEAST, 0x8000_0000, yes, no))
+    assert [run_with(assembler.code(), number) for number in (0, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)] == [
+        0,
+        0,
+        1,
+        1,
+    ]
+
+
+def test_where_both_ways_are_one_nothing_is_asked() -> None:
+    assembler = Assembler()
+    only = assembler.verdict(3)
+    assert assembler.branch(EQUAL, 42, only, only) == only
+    assert len(bpf.instructions(assembler.code())) == 1
+
+
+def test_a_step_can_lead_to_a_position_that_is_not_right_behind_it() -> None:
+    assembler = Assembler()
+    wanted = assembler.verdict(1)
+    assembler.verdict(2)
+    assembler.load(0, wanted)
+    assert run_with(assembler.code(), 0) == 1
+
+
+@pytest.mark.parametrize("between", [*range(MAX_DISTANCE - 3, MAX_DISTANCE + 4), 2 * MAX_DISTANCE])
+def test_a_comparison_reaches_both_its_ways_however_far_they_are(between: int) -> None:
+    assembler = Assembler()
+    no, yes = assembler.verdict(0), assembler.verdict(1)
+    for _ in range(between):
+        assembler.verdict(2)
+    assembler.load(0, assembler.branch(EQUAL, 42, yes, no))
+    assert [run_with(assembler.code(), number) for number in (41, 42)] == [0, 1]
+
+
+def test_a_near_way_takes_no_extra_jump() -> None:
+    assembler = Assembler()
+    no, yes = assembler.verdict(0), assembler.verdict(1)
+    assembler.load(0, assembler.branch(EQUAL, 42, yes, no))
+    assert JUMP not in [step[0] for step in bpf.instructions(assembler.code())]
+
+
+@given(st.dictionaries(st.integers(0, 0xFFFF_FFFF), st.integers(1, 1000), max_size=700), st.data())
+def test_a_chain_of_any_length_gives_the_values_of_a_dictionary(answers: dict[int, int], data: st.DataObject) -> None:
+    assembler = Assembler()
+    positions = {value: assembler.verdict(value) for value in {0, *answers.values()}}
+    position = positions[0]
+    for number, value in answers.items():
+        position = assembler.branch(EQUAL, number, positions[value], position)
+    assembler.load(0, position)
+    number = data.draw(st.sampled_from([*answers, 5]) | st.integers(0, 0xFFFF_FFFF))
+    assert run_with(assembler.code(), number) == answers.get(number, 0)
+
+
+def test_a_program_longer_than_the_kernel_takes_is_refused() -> None:
+    assembler = Assembler()
+    for _ in range(MAX_INSTRUCTIONS):
+        assembler.verdict(0)
+    assert len(assembler.code()) == 8 * MAX_INSTRUCTIONS
+    assembler.verdict(0)
+    with pytest.raises(ValueError, match="4097 instructions"):
+        assembler.code()

@@ -1,0 +1,180 @@
+"""Measures from /proc what a process and its descendants use: memory, sockets, and unlinked files on the disk.
+
+For hosts without control groups, and for uses that those do not count. Sees the processes that the kernel shows to the
+host's user. Not counted: buffers of unix sockets, descriptors in transit through one, and System V segments without a
+process; the kernel limits pipes for each user. Every function blocks for about a millisecond for each process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+BLOCK = 512
+"""Bytes in the unit of `st_blocks`."""
+
+MAX_PROCESSES = 4096
+"""More are not examined; a sandbox has far fewer."""
+
+_DELETED = " (deleted)"
+
+
+def unlinked_bytes(pid: int, folder: Path) -> int:
+    """Bytes of unlinked files of `folder` that a process and its descendants keep, each file once."""
+    places = tuple({f"{folder}/", f"{os.path.realpath(folder)}/"})
+    sizes: dict[tuple[str, int], int] = {}
+    for process in descendants(pid):
+        with suppress(OSError):  # it has ended, or the host may not look at it
+            sizes.update(_unlinked_mapped(process, places))
+        with suppress(OSError):
+            # Last: the size on the disk is better than the size of a mapping.
+            sizes.update(_unlinked_open(process, places))
+    return sum(sizes.values())
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """A process and its descendants, as far as /proc shows them."""
+    found = [pid]
+    for process in found:
+        yield process
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{process}/task"):
+                children = Path(f"/proc/{process}/task/{thread}/children").read_text(encoding="ascii")
+                found += map(int, children.split())
+        del found[MAX_PROCESSES:]
+
+
+def _unlinked_open(pid: int, places: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(OSError):  # closed meanwhile
+            name = os.readlink(f"/proc/{pid}/fd/{number}")
+            facts = os.stat(f"/proc/{pid}/fd/{number}") if _is_unlinked(name, places) else None
+            if facts is not None and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+                yield (name, facts.st_ino), facts.st_blocks * BLOCK
+
+
+def _unlinked_mapped(pid: int, places: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
+    text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    sizes: dict[tuple[str, int], int] = {}
+    for line in text.splitlines():
+        area, _, _, _, inode, *name = line.split(maxsplit=5)
+        if name and _is_unlinked(name[0], places):
+            begin, _, end = area.partition("-")
+            file = (name[0], int(inode))
+            sizes[file] = sizes.get(file, 0) + int(end, 16) - int(begin, 16)
+    yield from sizes.items()
+
+
+def _is_unlinked(name: str, places: tuple[str, ...]) -> bool:
+    return name.endswith(_DELETED) and name.startswith(places)
+
+
+# Memory.
+
+KIB = 1024
+
+IN_MEMORY = ("tmp", "dev/shm")
+"""Folders of a sandbox that are file systems in memory."""
+
+INODE_BYTES = 1024
+"""Memory of an empty file in memory."""
+
+FEW_SOCKETS = 16
+"""So few are not counted: the kernel takes milliseconds to list them, and their buffers are bounded."""
+
+SOCKET_BYTES = 32 * KIB
+"""The least that a socket counts: tiny packets take far more memory than their bytes."""
+
+_LISTENS = "0A"
+_SMALL = ("03", "05", "06")
+"""Half open and closed connections, of which the kernel keeps little more than the addresses."""
+_TABLES = ("tcp", "tcp6", "udp", "udp6")
+
+
+def memory_of_tree(pid: int) -> int:
+    """Bytes of memory of a process and its descendants, shared pages in proportion (PSS), with files in memory."""
+    mapped = shared = 0
+    files: dict[tuple[int, int], int] = {}
+    folders: dict[int, int] = {}
+    for process in descendants(pid):
+        with suppress(OSError):  # it has ended
+            found, part = _mapped(process)
+            mapped, shared = mapped + found, shared + part
+        with suppress(OSError):
+            _add_files(process, files)
+        with suppress(OSError):
+            _add_folders(process, folders)
+    # The mapped part of a file is counted as mapped; the rest of it is counted here.
+    return mapped + max(0, sum(files.values()) + sum(folders.values()) - shared)
+
+
+def memory_of_sockets(pid: int) -> int:
+    """Bytes that wait in the TCP and UDP sockets of a process's network; 0 for `FEW_SOCKETS`, or when it is gone."""
+    try:
+        if _sockets_in_use(pid) <= FEW_SOCKETS:
+            return 0
+        return sum(_queued(pid, table) for table in _TABLES)
+    except OSError:
+        return 0
+
+
+def _mapped(pid: int) -> tuple[int, int]:
+    """Bytes of one process, and how many of them are shared memory or files in memory. Raises OSError."""
+    try:
+        found = _sizes(pid, "smaps_rollup")
+        return found["Pss"], found.get("Pss_Shmem", 0)
+    except (PermissionError, FileNotFoundError, KeyError):  # not permitted, a kernel before 4.14, a zombie
+        found = _sizes(pid, "status")
+        shared = found.get("RssShmem", 0)
+        return found.get("RssAnon", 0) + shared, shared
+
+
+def _sizes(pid: int, file: str) -> dict[str, int]:
+    """The lines like `Pss:  12 kB`, in bytes."""
+    lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace").splitlines()
+    words = [line.split() for line in lines if line.endswith(" kB")]
+    return {name.rstrip(":"): int(value) * KIB for name, value, *_ in words}
+
+
+def _add_files(pid: int, files: dict[tuple[int, int], int]) -> None:
+    """Files that exist only in memory and have no folder (memfd_create), by device and inode."""
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{number}"
+        with suppress(OSError):  # closed meanwhile
+            if os.readlink(path).startswith("/memfd:"):
+                facts = os.stat(path)
+                files[facts.st_dev, facts.st_ino] = facts.st_blocks * BLOCK
+
+
+def _add_folders(pid: int, folders: dict[int, int]) -> None:
+    """The memory of a sandbox's folders in memory, by device. Outside a sandbox these folders are shared."""
+    root = f"/proc/{pid}/root"
+    if os.stat(root).st_dev == os.stat("/").st_dev:
+        return
+    for folder in IN_MEMORY:
+        with suppress(OSError):
+            facts = os.statvfs(f"{root}/{folder}")
+            used = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
+            folders[os.stat(f"{root}/{folder}").st_dev] = used + (facts.f_files - facts.f_ffree) * INODE_BYTES
+
+
+def _sockets_in_use(pid: int) -> int:
+    """Sockets of all kinds in a network, from the line `sockets: used 3`. Raises OSError."""
+    return int(Path(f"/proc/{pid}/net/sockstat").read_text(encoding="ascii").split(maxsplit=3)[2])
+
+
+def _queued(pid: int, table: str) -> int:
+    """Bytes in the sockets of one table. Raises OSError."""
+    held = 0
+    with suppress(FileNotFoundError), open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
+        next(lines, None)
+        for line in lines:
+            _, _, _, state, queues, *_ = line.split()
+            sent, _, received = queues.partition(":")
+            # Of one that listens, the second number counts connections.
+            waiting = 0 if state == _LISTENS else int(sent, 16) + int(received, 16)
+            held += max(waiting, 0 if state in _SMALL else SOCKET_BYTES)
+    return held

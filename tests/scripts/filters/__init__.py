@@ -1,0 +1,1 @@
+"""Tests of the system call filters that `scripts/filters` builds."""
