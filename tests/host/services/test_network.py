@@ -633,3 +633,21 @@ def test_a_server_proves_the_name_that_was_asked_for_at_the_address_that_was_jud
                 assert [line.split()[1] for line in server.seen] == ["/", "/down"]
 
     run(main)
+
+
+@requirement("ainb:host-network-bounds")
+def test_a_server_that_never_finishes_the_tls_handshake_loses_the_connection(run: Run) -> None:
+    async def main() -> None:
+        ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ended.set_result(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        pair = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await fetched(Fetcher([pair], seconds=0.2), f"https://{pair}/") == Code.TIMEOUT
+        assert (await asyncio.wait_for(ended, 5))[:1] == b"\x16", "the connection was closed after the hello"
+        server.close()
+
+    run(main)
