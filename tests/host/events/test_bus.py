@@ -7,8 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugbay.host.events.bus import CACHED_TOPICS, DEPTH, Bus, BusEvent, Subscription
+from plugbay.host.events.bus import CACHED_TOPICS, DEPTH, Bus, BusEvent, SubjectIndex, Subscription
+from plugbay.model.topics import matches
 from plugbay.wire.strict_json import Unencodable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -16,6 +19,7 @@ from tests.support.requirements import requirement
 
 ID = "01940000-0000-0000-0000-000000000001"
 OTHER_ID = "01940000-0000-0000-0000-000000000099"
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "*", ">", "a*", ""]), max_size=5).map(".".join)
 NOW = "2026-05-01T00:00:00Z"
 
 
@@ -283,3 +287,38 @@ def test_ten_thousand_events_at_a_stalled_subscriber_cost_nobody_else_anything(r
 def test_a_stream_that_holds_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Bus().subscribe(">", depth=0)
+
+
+# The index of patterns.
+
+
+@given(st.lists(TEXTS, max_size=8), TEXTS)
+def test_the_index_finds_exactly_what_matches(patterns: list[str], subject: str) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for pattern in patterns:
+        index.add(pattern, pattern)
+    assert index.find(subject) == {pattern for pattern in patterns if matches(pattern, subject)}
+
+
+@given(st.lists(TEXTS, max_size=8), st.lists(TEXTS, max_size=8), TEXTS)
+def test_what_is_removed_is_found_no_more_and_leaves_nothing_behind(
+    kept: list[str], removed: list[str], subject: str
+) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for pattern in [*kept, *removed]:
+        index.add(pattern, pattern)
+    for pattern in removed:
+        index.remove(pattern, pattern)
+    gone = set(removed)
+    assert index.find(subject) == {pattern for pattern in kept if matches(pattern, subject) and pattern not in gone}
+    for pattern in kept:
+        index.remove(pattern, pattern)
+    assert index.is_empty()
+
+
+def test_removing_what_was_never_filed_changes_nothing() -> None:
+    index: SubjectIndex[int] = SubjectIndex()
+    index.add("a.b", 1)
+    for pattern in ("a.b.c", "x", "a.>", "a", ""):
+        index.remove(pattern, 1)
+    assert index.find("a.b") == {1}
