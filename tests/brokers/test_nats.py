@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import logging
 import ssl
@@ -208,6 +209,26 @@ def test_the_end_of_a_connection_is_reported_with_its_error(run: Run, tmp_path: 
             await again.end()
 
     run(main)
+
+
+def test_events_that_wait_when_the_connection_ends_cause_no_error_of_a_task(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            client = NatsClient(Heard(), encrypted=False)
+            await client.join(own.url, print)
+            own.kill()
+            for _ in range(8):
+                await client.publish("a", b"x" * 100_000)
+            await client.over.wait()
+            await asyncio.sleep(0.1)
+            await client.end()
+        del client
+        gc.collect()
+
+    run(main)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def unwritten(client: NatsClient) -> int:
