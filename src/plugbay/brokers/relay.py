@@ -15,7 +15,7 @@ from plugbay.host.config.sections import BrokerConfig, is_own, topic_problem
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.model.topics import matches
 from plugbay.wire.fast_json import MsgspecCodec

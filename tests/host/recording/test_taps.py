@@ -15,8 +15,7 @@ from plugbay import CallFailed, Code, Host
 from plugbay.contracts.base import Role
 from plugbay.host.config.settings import save_secrets
 from plugbay.host.recording import recordings, taps
-from plugbay.host.recording.frame_redaction import FrameRedactor
-from plugbay.host.recording.redaction import HIDDEN, Redactor, encodings
+from plugbay.host.recording.redaction import HIDDEN, FrameRedactor, Redactor, encodings
 from plugbay.host.recording.taps import LINE_WEIGHT, LinkTap, TapStream
 from plugbay.link.framings import framing_of
 from plugbay.link.recording import Frame, Happening, Item, Recording, StderrLine, read

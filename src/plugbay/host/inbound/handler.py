@@ -20,7 +20,7 @@ from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.snapshots import UI_STATE, Snapshot, Snapshots, SnapshotSubscription, topic_problem
 from plugbay.host.inbound.questions import Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.files import Files, Outside
