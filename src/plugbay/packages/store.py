@@ -23,8 +23,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from plugbay.host.disk import durable
 from plugbay.model.errors import ConfigInvalid, Problem
-from plugbay.packages import documents, durable
+from plugbay.packages import documents
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.package import all_files, folder_name, hash_files
 
