@@ -240,7 +240,7 @@ def test_a_plugin_that_never_greets_delays_other_starts_only_for_a_while(run: Ru
     ],
     ids=["a burst", "a steady rate", "it fills to the burst", "a clock that goes back", "any clock", "a slow rate"],
 )
-def test_what_passes(rate: float, burst: float, times: list[float], passed: list[bool]) -> None:
+def test_a_token_bucket_limits_the_rate(rate: float, burst: float, times: list[float], passed: list[bool]) -> None:
     bucket = TokenBucket(rate, burst)
     assert [bucket.take(at) for at in times] == passed
 
@@ -266,7 +266,7 @@ def test_never_more_pass_than_the_burst_and_the_rate_since(rate: float, burst: f
 
 
 @given(st.integers(1, 100), st.integers(1, 50))
-def test_whoever_keeps_to_the_rate_is_never_stopped(rate: int, count: int) -> None:
+def test_a_caller_that_keeps_to_the_rate_is_never_stopped(rate: int, count: int) -> None:
     bucket = TokenBucket(rate, 2)
     assert all(bucket.take(number / rate) for number in range(count))
 

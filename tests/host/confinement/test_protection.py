@@ -68,7 +68,7 @@ def test_the_same_project_shows_all_of_it_to_a_plugin_of_a_host_that_protects_no
         ("writes", "ROOT/plugins must not be written by a plugin: the host looks for plugins in ROOT/plugins"),
     ],
 )
-def test_a_manifest_that_names_what_is_protected_is_refused_with_the_reason(
+def test_a_manifest_that_names_a_protected_path_is_refused_with_the_reason(
     identity: str, plugin: str, words: str
 ) -> None:
     said = report(identity)["protected"]

@@ -99,14 +99,14 @@ def test_folders_that_their_owner_closed_to_itself_are_removed(scratch: Path) ->
     subprocess.run([sys.executable, "-c", CLOSED, str(scratch.parent)], check=True)
 
 
-def test_what_is_not_there_is_gone(tmp_path: Path) -> None:
+def test_a_missing_folder_counts_as_removed(tmp_path: Path) -> None:
     assert tree.remove(tmp_path / "never")
     assert tree.remove(tmp_path / "no" / "parent")
     assert tree.quota_problem(tmp_path / "never", 1) is None
 
 
 @requirement("vai:host-scratch-quota")
-def test_what_files_take_on_the_disk_is_measured(scratch: Path, outside: Path) -> None:
+def test_the_disk_space_of_files_is_measured(scratch: Path, outside: Path) -> None:
     (scratch / "a").mkdir()
     (scratch / "a" / "data").write_bytes(os.urandom(64 * KIB))
     (scratch / "link").symlink_to(outside)

@@ -115,7 +115,7 @@ def test_a_secret_truncated_in_a_diagnosis_is_redacted_too() -> None:
     assert redactor.redact_text("swords and sharks") == "swords and sharks"
 
 
-def test_what_is_data_loses_whole_secrets_only() -> None:
+def test_data_loses_whole_secrets_only() -> None:
     redactor = Redactor({"url": "https://hooks.example/T0/secret"})
     said = {"url": "https://hooks.example/", "result": "https://hooks.example/T0/secret"}
     assert redactor.redact_value(said) == {"url": "https://hooks.example/", "result": HIDDEN}
@@ -186,13 +186,13 @@ def test_every_usual_form_holds_one_of_the_forms(said: str) -> None:
 
 @pytest.mark.parametrize("secret", ["abcdef", "abcdefg", "abcdefgh"])
 @pytest.mark.parametrize("before", [b"", b"a", b"ab", b"abc"])
-def test_at_the_end_of_what_is_encoded_nothing_of_it_is_left_over(secret: str, before: bytes) -> None:
+def test_no_part_of_a_secret_is_left_at_the_end_of_an_encoding(secret: str, before: bytes) -> None:
     said = base64.b64encode(before + secret.encode()).decode()
     longest = max((form for form in encodings(secret) if form in said), key=len)
     assert said.endswith(longest)
 
 
-def test_what_is_something_else_is_left_alone() -> None:
+def test_other_texts_are_left_alone() -> None:
     others = ("s3cr3t", base64.b64encode(b"another thing").decode(), quote("ü/ü"), "s3cr3t/+u key")
     assert not any(form in other for form in encodings(SECRET) for other in others)
 
@@ -274,7 +274,7 @@ def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
         "credentials",
     ],
 )
-def test_what_stands_under_a_telling_key_is_taken_out(key: str) -> None:
+def test_a_value_under_a_key_that_names_a_secret_is_redacted(key: str) -> None:
     assert names_a_secret(key)
     assert redact({"params": {key: "x"}}) == ({"params": {key: HIDDEN}}, (pointer("params", key),))
     assert redact({key: {"a": ["x", 5, None, True, ""]}}) == (
@@ -379,5 +379,5 @@ def test_nothing_secret_leaves_a_frame_as_it_is() -> None:
     assert redact(said) == (said, ())
 
 
-def test_a_pointer_escapes_what_it_has_to() -> None:
+def test_a_pointer_escapes_slashes_and_tildes() -> None:
     assert pointer("a/b", 0, "c~d") == "/a~1b/0/c~0d"

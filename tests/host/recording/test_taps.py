@@ -271,7 +271,7 @@ def stream(left: list[TapStream] | None = None, **limits: int) -> TapStream:
     return TapStream(gone.append, **limits)
 
 
-def test_what_passes_comes_in_order_until_it_is_closed(run: Run) -> None:
+def test_frames_come_in_order_until_the_tap_is_closed(run: Run) -> None:
     async def main() -> None:
         left: list[TapStream] = []
         with stream(left) as watched:
@@ -413,7 +413,7 @@ def test_secrets_are_gone_and_their_places_are_marked(run: Run) -> None:
     run(main)
 
 
-def test_what_is_no_message_is_shown_as_what_it_is(run: Run) -> None:
+def test_bytes_that_are_no_message_are_shown_as_they_are(run: Run) -> None:
     async def main() -> None:
         tapped = Tapped()
         tapped.tap.received(b"\xff\xfe hello\nrest", 0)

@@ -205,7 +205,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @requirement("ainb:host-network-request")
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_what_no_request_may_hold_is_refused_before_anybody_is_asked(run: Run, what: str) -> None:
+def test_an_invalid_request_is_refused_before_it_is_sent(run: Run, what: str) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as server:
             assert await fetched(reaching(server), server.url(), **REFUSED[what]) == Code.INVALID_INPUT
@@ -346,7 +346,7 @@ def test_a_name_at_an_address_that_is_not_public_is_not_connected_to(run: Run, a
 
 
 @requirement("ainb:host-network-addresses")
-def test_a_literal_address_is_judged_like_a_name_and_so_is_what_the_system_resolves(run: Run) -> None:
+def test_literal_addresses_and_names_of_the_system_resolver_are_checked(run: Run) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as server:
             for host in ("127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "localhost"):
@@ -506,7 +506,7 @@ def test_the_next_hop_has_the_method_and_body_that_its_status_says(
 
 @requirement("ainb:host-network-redirects")
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "Cookie", "X-Api-Key"])
-def test_what_may_be_a_credential_stays_with_its_server(run: Run, name: str) -> None:
+def test_headers_that_may_be_credentials_stay_with_their_server(run: Run, name: str) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as there, Server({"/": moved(there.url())}) as here:
             headers = ((name, "secret"), ("Accept-Language", "pt"))
