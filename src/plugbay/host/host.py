@@ -29,7 +29,7 @@ from plugbay.host.catalog.runtime_exports import RuntimeExports, replace_exports
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.discovery.folders import Found, discover, reject_duplicates
-from plugbay.host.discovery.servers import declared
+from plugbay.host.discovery.servers import find_servers
 from plugbay.host.events.bus import Stream
 from plugbay.host.events.snapshots import Snapshots
 from plugbay.host.inbound.questions import Questions
@@ -100,7 +100,7 @@ class Host:
         entries are out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
-        self.found = reject_duplicates([*found, *declared(self.config)])
+        self.found = reject_duplicates([*found, *find_servers(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace

@@ -21,7 +21,7 @@ from plugbay.host.config.sections import (
     days,
     is_own,
     names_problem,
-    parse_door,
+    parse_endpoint,
     pattern_problem,
     size,
     topic_problem,
@@ -149,7 +149,7 @@ def test_the_words_for_the_network(entry: str, network: Network) -> None:
 @pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "::1:80", "[::1]", "127.1:80", "a b:1"])
 def test_an_invalid_endpoint_opens_nothing(text: str) -> None:
     with pytest.raises(ValueError, match="a host and a port"):
-        parse_door(text)
+        parse_endpoint(text)
 
 
 @pytest.mark.parametrize(
