@@ -30,10 +30,16 @@ MAX_BODY = MAX_PAYLOAD
 MAX_FRAMING = 64 << 10
 """Bytes of chunk framing in excess of the content: ten million chunks of one byte are an attack."""
 
+MAX_INTERIM = 5
+"""Responses of the 1xx kind before the real one."""
+
 MAX_REASON = 200
 """Characters of a library's error text."""
 
 _VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1")
+_BAD_LINE = re.compile(rb"(?<!\r)\n|\n[ \t]")
+"""A bare line feed, or a folded header line: h11 tolerates both, other readers do not agree on their meaning."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -65,12 +71,16 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self.allowance = MAX_HEAD
+        self.first_bytes: bytearray | None = bytearray()
+        """All bytes up to now, until the headers are checked."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self.allowance <= 0:
             raise broken(f"the response has more than {MAX_HEAD:,} bytes of headers, or more framing than content")
         data = await self._stream.read(min(max_bytes, self.allowance), timeout)
         self.allowance -= len(data)
+        if self.first_bytes is not None:
+            self.first_bytes += data
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -124,7 +134,9 @@ async def send(request: httpcore2.Request, backend: PinnedBackend, trust: ssl.SS
     connection = httpcore2.AsyncHTTPConnection(request.url.origin, ssl_context=trust, network_backend=backend)
     try:
         response = await connection.handle_async_request(request)
-        assert backend.stream is not None
+        assert backend.stream is not None and backend.stream.first_bytes is not None
+        _check_lines(bytes(backend.stream.first_bytes))
+        backend.stream.first_bytes = None
         headers = _headers(response)
         return Reply(response.status, headers, await _body(request, response, backend.stream))
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
@@ -139,6 +151,17 @@ async def send(request: httpcore2.Request, backend: PinnedBackend, trust: ssl.SS
 def broken(why: str) -> CallFailed:
     """The failure of a request that is invalid, or whose server or network is at fault."""
     return CallFailed(Failure(Code.INVALID_INPUT, why))
+
+
+def _check_lines(raw: bytes) -> None:
+    """Refuse header lines with two meanings, and too many interim responses; `raw` begins with the response."""
+    for _ in range(MAX_INTERIM + 1):
+        head, _, raw = raw.partition(b"\r\n\r\n")
+        if _BAD_LINE.search(head):
+            raise broken("the response has a malformed header line")
+        if not _INTERIM.match(head):
+            return
+    raise broken(f"the server sent more than {MAX_INTERIM} interim responses")
 
 
 def _headers(response: httpcore2.Response) -> Headers:
