@@ -38,6 +38,7 @@ class Script(httpcore2.AsyncNetworkBackend, httpcore2.AsyncNetworkStream):
         return self
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        await asyncio.sleep(0)  # requests are written in the background
         piece, self.raw = self.raw[:max_bytes], self.raw[max_bytes:]
         return bytes(piece)
 

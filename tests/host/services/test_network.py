@@ -605,6 +605,35 @@ def test_a_compressed_answer_is_handed_on_as_it_is(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_a_server_may_answer_before_it_has_read_the_request(run: Run, tmp_path: Path, secure: bool) -> None:
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+            await over.wait()
+            writer.transport.abort()
+
+        trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trust.load_cert_chain(file)
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=trust if secure else None)
+        port = server.sockets[0].getsockname()[1]
+        ours = ssl.create_default_context(cafile=str(file))
+        fetcher = Fetcher([f"127.0.0.1:{port}"], resolve=names({"secure.test": ["127.0.0.1"]}), trust=ours, seconds=5)
+        url = f"{'https' if secure else 'http'}://secure.test:{port}/"
+        answer = await fetched(fetcher, url, method="POST", body=bytes(12_000_000))
+        over.set()
+        server.close()
+        assert not isinstance(answer, str) and (answer["status"], answer["body"]) == (413, b"no")
+
+    run(main)
+
+
 # TLS.
 
 

@@ -6,6 +6,7 @@ so none is shared between plugins. Bodies are never decompressed. The import tak
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import ssl
@@ -70,6 +71,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
+        self._writing: asyncio.Future[None] | None = None
         self.allowance = MAX_HEAD
         self.first_bytes: bytearray | None = bytearray()
         """All bytes up to now, until the headers are checked."""
@@ -84,7 +86,13 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._stream.write(buffer, timeout)
+        """Write in the background: a server may answer, and stop reading, before it has the whole request."""
+        if not buffer:  # the end of a request
+            return
+        if self._writing is not None:
+            await self._writing
+        self._writing = asyncio.ensure_future(self._stream.write(buffer, timeout))
+        self._writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # `read` fails as well
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -93,6 +101,8 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         return self
 
     async def aclose(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
         await self._stream.aclose()
 
     def get_extra_info(self, info: str) -> Any:
