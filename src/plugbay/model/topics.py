@@ -37,8 +37,8 @@ def subject_problem(subject: str) -> str | None:
 
 def matches(pattern: str, topic: str) -> bool:
     """Whether `pattern` covers the topic of an event. In a topic, `*` and `>` are plain text."""
-    wanted, given = segments_of(pattern), segments_of(topic)
-    if not wanted or not given:
+    wanted, given = pattern.split("."), topic.split(".")
+    if not all(wanted) or not all(given):
         return False
     for position, segment in enumerate(wanted):
         if position == len(given):
@@ -48,12 +48,6 @@ def matches(pattern: str, topic: str) -> bool:
         if segment not in (ANY, given[position]):
             return False
     return len(wanted) == len(given)
-
-
-def segments_of(text: str) -> list[str]:
-    """The segments of a pattern or topic; none when one of them is empty."""
-    segments = text.split(".")
-    return segments if all(segments) else []
 
 
 def covers(target: str, topic: str) -> bool:

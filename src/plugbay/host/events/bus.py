@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from plugbay.host.stamps import as_utc, is_uuid
-from plugbay.model.topics import ANY, REST, segments_of, subject_problem
+from plugbay.model.topics import ANY, REST, subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
@@ -202,7 +202,7 @@ class SubjectIndex(Generic[T]):
     def add(self, pattern: str, value: T) -> None:
         """Add `value` under `pattern`. Adding it twice has no effect."""
         node = self._root
-        for segment in segments_of(pattern):
+        for segment in _segments(pattern):
             if segment == REST:
                 node.rests.add(value)
                 return
@@ -214,7 +214,7 @@ class SubjectIndex(Generic[T]):
         """Remove `value` from `pattern`, if it is there."""
         path: list[tuple[_Node[T], str]] = []
         node = self._root
-        for segment in segments_of(pattern):
+        for segment in _segments(pattern):
             if segment == REST:
                 node.rests.discard(value)
                 break
@@ -233,7 +233,7 @@ class SubjectIndex(Generic[T]):
         """Every value with a pattern that matches `subject`."""
         found: set[T] = set()
         nodes = [self._root]
-        for segment in segments_of(subject):
+        for segment in _segments(subject):
             keys = {segment, ANY}
             for node in nodes:
                 found |= node.rests
@@ -244,6 +244,12 @@ class SubjectIndex(Generic[T]):
 
     def is_empty(self) -> bool:
         return self._root.is_empty()
+
+
+def _segments(text: str) -> list[str]:
+    """The segments of a pattern or topic; none when one of them is empty."""
+    segments = text.split(".")
+    return segments if all(segments) else []
 
 
 class Bus:
