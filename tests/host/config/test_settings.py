@@ -381,7 +381,7 @@ def mode(path: Path) -> int:
 
 
 def put(folder: Path, kind: str, data: bytes) -> Path:
-    """A file that somebody else wrote, as private as it must be."""
+    """A file written by another program, as private as it must be."""
     (folder / kind).mkdir(0o700)
     path = folder / kind / "p.json"
     path.write_bytes(data)

@@ -467,7 +467,7 @@ def test_nothing_that_the_host_keeps_is_granted_and_around_it_it_is_hidden(kind:
 
 
 def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen(tmp_path: Path) -> None:
-    """What is not there cannot be covered, and would be seen as soon as somebody makes it."""
+    """A missing path cannot be covered, and would be visible as soon as it is created."""
     (tmp_path / "project").mkdir()
     missing = [tmp_path / "project" / "a" / "data", tmp_path / "elsewhere" / "data"]
     kept = Places(protected=Protected(tuple(Entry(str(path), "data") for path in missing)))

@@ -142,7 +142,7 @@ def test_a_folder_that_is_a_link_is_not_measured_but_refused(scratch: Path, outs
 def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
     scratch: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at a name and its opening, somebody swaps it; the rest of the scratch goes all the same."""
+    """A name is swapped between the check and its opening; the rest of the scratch folder is removed."""
     for name in "abc":
         (scratch / name / "inner").mkdir(parents=True)
     look = tree._try_unlink

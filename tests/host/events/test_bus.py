@@ -1,4 +1,4 @@
-"""Every subscriber hears an event once; a slow or broken one costs nobody else anything."""
+"""Every subscriber hears an event once; a slow or broken one does not slow others."""
 
 from __future__ import annotations
 

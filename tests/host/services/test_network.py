@@ -39,7 +39,7 @@ AgNIADBFAiBSdH3dnSEw/RBANr1aDeIRStMCCQ+Ofcy9ZvVQtG7RWQIhANCrT4kA
 XQ2hdqJw1h+Luh5TpURgAub+AGgx+MyrN/eY
 -----END CERTIFICATE-----
 """
-"""For secure.test, by itself, until 2120; the key is nobody's secret."""
+"""For secure.test, by itself, until 2120; the key is not secret."""
 
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""Work on threads that nobody has to wait for."""
+"""Work on threads that neither the loop nor the exit of the process waits for."""
 
 from __future__ import annotations
 

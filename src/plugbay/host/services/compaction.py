@@ -130,7 +130,7 @@ class _Round:
 
 
 def _problem(plugin_id: str, hook: str, answer: object) -> Failure | None:
-    """What is invalid in a response. Null and an empty object are valid."""
+    """The invalid part of a response; None if it is valid, as null and an empty object are."""
     if answer is not None and not isinstance(answer, Mapping):
         return _malformed(plugin_id, f"the answer to {hook} is neither an object nor null")
     inject = None if answer is None else answer.get("inject")
