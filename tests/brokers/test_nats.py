@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import logging
 import ssl
@@ -40,7 +41,7 @@ SEED = Identity(USER).seed
 """A user that no server knows."""
 
 
-def test_who_has_no_credentials_says_none() -> None:
+def test_without_credentials_there_are_no_options() -> None:
     assert login_options(BrokerConfig(url=URL), {}) == {}
 
 
@@ -106,7 +107,7 @@ def test_unusable_credentials_are_refused_before_connecting(tmp_path: Path, prep
     assert SEED[3:] not in str(caught.value)
 
 
-def test_an_encrypted_server_has_to_prove_who_it_is(tmp_path: Path) -> None:
+def test_an_encrypted_server_must_prove_its_identity(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     url = "tls://127.0.0.1"
     context = login_options(BrokerConfig(url=url, ca_file=str(certificate)), {})["tls"]
@@ -217,6 +218,26 @@ def test_the_end_of_a_connection_is_reported_with_its_error(run: Run, tmp_path: 
     run(main)
 
 
+def test_events_that_wait_when_the_connection_ends_cause_no_error_of_a_task(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            client = NatsClient(Heard(), encrypted=False)
+            await client.join(own.url, print)
+            own.kill()
+            for _ in range(8):
+                await client.publish("a", b"x" * 100_000)
+            await client.over.wait()
+            await asyncio.sleep(0.1)
+            await client.end()
+        del client
+        gc.collect()
+
+    run(main)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 def unwritten(client: NatsClient) -> int:
     """Bytes that wait in the queue or in the connection."""
     connection: Any = client._transport
@@ -274,7 +295,7 @@ def counts(host: Host) -> tuple[int, int, int, int]:
 NEWS = '[plugin.capabilities.broker]\nsubscribe = ["plugin.p.>"]\npublish = ["plugin.p.>"]\n'
 
 
-def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server: NatsServer, tmp_path: Path) -> None:
+def test_a_plugin_gets_events_of_a_plugin_on_another_host(run: Run, server: NatsServer, tmp_path: Path) -> None:
     body = """
         def tool_invoke(m):
             publish(m["params"]["args"]["topic"], text="hi")
@@ -426,7 +447,7 @@ def test_a_stopped_server_does_not_delay_the_host(run: Run, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("when", ["joined", "at once"])
-def test_what_waits_is_sent_before_a_host_stops(run: Run, server: NatsServer, when: str) -> None:
+def test_queued_events_are_sent_before_a_host_stops(run: Run, server: NatsServer, when: str) -> None:
     async def main() -> None:
         config = joining(server, "shared.>", prefix=f"stop.{when.replace(' ', '')}.")
         async with Host([], config) as two, two.subscribe("shared.>", depth=500) as heard:
@@ -520,7 +541,7 @@ def test_an_event_that_the_server_does_not_take_is_dropped_and_the_next_one_is_n
     run(main)
 
 
-def test_what_a_server_says_before_it_hangs_up_cannot_move_a_cursor(run: Run) -> None:
+def test_the_error_text_of_a_server_is_printable_and_short(run: Run) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"max_payload": 1000}\r\n')
         await reader.readline()
@@ -540,7 +561,7 @@ def test_what_a_server_says_before_it_hangs_up_cannot_move_a_cursor(run: Run) ->
     run(main)
 
 
-def test_what_the_server_forbids_is_remarked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permission_error_of_the_server_is_noted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_PASSWORD", "hunter2")
     user = {"user": "me", "password": "hunter2", "permissions": {"publish": "elsewhere.>", "subscribe": "elsewhere.>"}}
 
@@ -593,7 +614,7 @@ def test_a_server_accepts_each_kind_of_credentials_and_no_secret_is_logged(
     assert not any(secret in said for secret in ("hunter", *seeds))
 
 
-def test_an_encrypted_server_is_joined_when_it_can_prove_who_it_is(run: Run, tmp_path: Path) -> None:
+def test_an_encrypted_server_is_joined_when_it_can_prove_its_identity(run: Run, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     tls = {"cert_file": str(certificate), "key_file": str(key)}
 

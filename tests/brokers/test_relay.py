@@ -39,7 +39,7 @@ def written(**fields: Any) -> bytes:
     return json.dumps({"id": ID, "timestamp": STAMP, "source": "q", "payload": 1, **fields}).encode()
 
 
-def test_what_is_shared_leaves_once_and_nothing_else_does() -> None:
+def test_a_shared_event_leaves_once_and_no_other_does() -> None:
     world = World("a.>", "a.b", "c")
     for topic in ("a.b", "b", "c", "c.d"):
         world.publish(topic, {"n": 1})
@@ -63,7 +63,7 @@ def test_without_topics_nothing_leaves_and_nothing_comes_in() -> None:
     assert (world.sent(), [event.id for event in world.heard], world.relay.refused) == ([], [ID], 1)
 
 
-def test_what_a_host_says_of_its_own_plugins_stays_even_if_everything_is_shared() -> None:
+def test_lifecycle_events_stay_even_if_all_topics_are_shared() -> None:
     world = World(">")
     for topic in ("plugin.lifecycle.p.up", "plugin.resource.changed", "a b"):
         world.publish(topic)
@@ -80,14 +80,14 @@ def test_an_incoming_event_is_published_unchanged_and_not_sent_back() -> None:
     assert (world.sent(), world.relay.received, world.relay.refused) == ([], 1, 0)
 
 
-def test_what_a_listener_says_to_it_does_leave() -> None:
+def test_the_event_of_a_listener_to_an_arriving_event_leaves() -> None:
     world = World("a.>")
     world.bus.listen("a.question", lambda event: world.publish("a.answer"))
     world.relay.receive("a.question", written())
     assert world.sent() == ["a.answer"]
 
 
-def test_who_has_no_id_time_or_source_gets_them() -> None:
+def test_a_missing_id_time_or_source_is_filled_in() -> None:
     world = World("a")
     world.relay.receive("a", b'{"payload": 5, "id": "no uuid", "timestamp": 7}')
     (event,) = world.heard
@@ -114,7 +114,7 @@ def test_who_has_no_id_time_or_source_gets_them() -> None:
         ("a.>", written(), "wildcard"),
     ],
 )
-def test_what_is_no_event_for_us_is_counted_and_remarked(topic: str, data: bytes, words: str) -> None:
+def test_an_invalid_event_is_counted_and_noted(topic: str, data: bytes, words: str) -> None:
     world = World("a")
     world.relay.receive(topic, data)
     assert (world.heard, world.relay.received, world.relay.refused) == ([], 0, 1)
@@ -124,7 +124,7 @@ def test_what_is_no_event_for_us_is_counted_and_remarked(topic: str, data: bytes
     assert len(world.heard) == 1
 
 
-def test_a_flood_is_cut_off_before_it_is_read_and_what_comes_later_is_not() -> None:
+def test_a_flood_is_refused_before_it_is_parsed_and_later_events_are_not() -> None:
     now = [5.0]
     world = World("a", clock=lambda: now[0])
     for _ in range(int(EVENT_BURST) + 10):
@@ -145,7 +145,7 @@ def test_when_the_queue_is_full_the_oldest_events_are_dropped() -> None:
     assert (len(sent), sent[0], sent[-1]) == (MAX_QUEUED, "a.3", f"a.{MAX_QUEUED + 2}")
 
 
-def test_what_waits_is_bounded_in_bytes_too() -> None:
+def test_the_queue_is_bounded_in_bytes_too() -> None:
     world = World("a")
     for _ in range(40):
         world.publish("a", "x" * 1_000_000)
@@ -168,7 +168,7 @@ def test_an_event_that_cannot_be_shared_stays_local(payload: Any, words: str) ->
     assert note.kind == "event_not_shared" and words in note.text
 
 
-def test_who_sends_is_woken_and_nothing_leaves_after_the_end() -> None:
+def test_the_sender_is_woken_and_nothing_leaves_after_close() -> None:
     world, woken = World("a"), []
     world.relay.wake = lambda: woken.append(1)
     world.publish("a")

@@ -98,7 +98,7 @@ def test_a_remark_that_repeats_itself_is_kept_once_and_pushes_nothing_out() -> N
     assert [note.kind for note in journal.recent("a")] == ["crashed", "log_dropped", "noise", "log_dropped"]
 
 
-def test_what_a_plugin_writes_is_kept_line_by_line() -> None:
+def test_log_lines_of_a_plugin_are_kept_line_by_line() -> None:
     journal = Journal()
     journal.note("a", "log.info", "tick", level="info")
     journal.note("a", "log.info", "tick", level="info")

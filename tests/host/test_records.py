@@ -90,7 +90,7 @@ def test_a_token_stands_for_its_claims_until_it_is_revoked_and_is_kept_nowhere(r
     run(main)
 
 
-def test_tokens_that_nobody_revokes_do_not_pile_up(run: Run) -> None:
+def test_unrevoked_tokens_do_not_pile_up(run: Run) -> None:
     async def main() -> None:
         tokens = MemoryTokens(kept=2)
         first, *_ = [await tokens.issue({"number": number}) for number in range(3)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plugbay.host.stamps import as_utc, is_uuid, new_uuid, rfc3339, utc_now
 
 
-def test_what_the_host_stamps_passes_its_own_checks() -> None:
+def test_stamps_of_the_host_pass_its_own_checks() -> None:
     assert is_uuid(new_uuid())
     assert new_uuid() != new_uuid()
     now = utc_now()

@@ -91,7 +91,7 @@ def test_a_plugin_that_wants_nothing_asks_for_nothing() -> None:
 
 
 @requirement("vai:package-permissions-shown")
-def test_only_what_is_new_has_to_be_agreed_to() -> None:
+def test_only_new_permissions_need_consent() -> None:
     before = spec(capabilities=("a", "b"), exports=(Export("tool", "old"), Export("tool", "both")), sandbox=CLOSED)
     after = spec(capabilities=("b", "c"), exports=(Export("tool", "both"), Export("hook", "new")), sandbox=CLOSED)
     found = difference(before, after)
@@ -106,7 +106,7 @@ def test_giving_up_its_sandbox_is_something_to_agree_to() -> None:
 
 
 @requirement("vai:package-permissions-shown")
-def test_what_only_another_export_was_allowed_has_to_be_agreed_to() -> None:
+def test_a_permission_of_another_export_needs_consent() -> None:
     def release(*words: str) -> PluginSpec:
         exports = (Export("tool", "fetch", capabilities=("network",)), Export("tool", "sum", capabilities=words))
         return spec(capabilities=("network", *words), exports=exports, sandbox=CLOSED)
@@ -250,7 +250,7 @@ def test_an_edited_version_is_refused(bench: Bench) -> None:
 
 
 @requirement("vai:package-key-revocation")
-def test_what_a_revoked_key_has_signed_is_refused_and_what_is_installed_stays(bench: Bench) -> None:
+def test_a_package_of_a_revoked_key_is_refused_and_an_installed_one_stays(bench: Bench) -> None:
     one, two = bench.release("1.0.0"), bench.release("2.0.0")
     bench.install(one)
     bench.trust.revoke(bench.trust.keys()[0].key_id)
@@ -313,7 +313,7 @@ def test_a_version_has_one_contents_forever(bench: Bench) -> None:
     assert reason_of(bench, other) is Reason.VERSION_CONFLICT
 
 
-def test_installing_what_is_installed_changes_nothing(bench: Bench) -> None:
+def test_installing_an_installed_release_changes_nothing(bench: Bench) -> None:
     one = bench.release("1.0.0")
     bench.install(one)
     before = bench.store.find(PLUGIN)
@@ -322,7 +322,7 @@ def test_installing_what_is_installed_changes_nothing(bench: Bench) -> None:
 
 
 @requirement("vai:package-immutable")
-def test_installing_what_is_installed_puts_back_what_is_gone_and_tells_what_was_changed(bench: Bench) -> None:
+def test_installing_an_installed_release_restores_missing_files_and_reports_changed_ones(bench: Bench) -> None:
     one = bench.release("1.0.0")
     bench.install(one)
     release = (bench.store.plugins / PLUGIN).resolve()
@@ -342,7 +342,7 @@ def test_a_package_that_was_installed_meanwhile_counts_as_installed(bench: Bench
 
 
 @requirement("vai:package-permissions-shown")
-def test_a_candidate_knows_what_it_asks_for_that_the_installed_release_did_not(bench: Bench) -> None:
+def test_a_candidate_lists_the_permissions_that_the_installed_release_lacks(bench: Bench) -> None:
     bench.install(bench.release("1.0.0", capabilities=["a", "b"]))
     with bench.installer.candidate(bench.release("2.0.0", capabilities=["b", "c"])) as candidate:
         assert candidate.difference is not None

@@ -70,7 +70,7 @@ def other_keys(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["curve", "locked", "text"])
-def test_what_is_no_ed25519_key_is_refused_without_repeating_it(tmp_path: Path, name: str) -> None:
+def test_a_file_without_an_ed25519_key_is_refused_and_not_quoted(tmp_path: Path, name: str) -> None:
     other_keys(tmp_path)
     path = tmp_path / f"{name}.key"
     path.chmod(0o600)
@@ -80,7 +80,7 @@ def test_what_is_no_ed25519_key_is_refused_without_repeating_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["curve.pub", "text.pub", "text.key"])
-def test_what_is_no_public_key_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_without_a_public_key_is_refused(tmp_path: Path, name: str) -> None:
     other_keys(tmp_path)
     with pytest.raises(PackageRefused, match="no Ed25519 public key"):
         keys.load_public(tmp_path / name)

@@ -53,7 +53,7 @@ def fill(root: Path, *names: str) -> Path:
 
 
 @requirement("vai:package-no-secrets")
-def test_what_tools_leave_behind_and_what_is_secret_by_name_is_not_packed(tmp_path: Path) -> None:
+def test_leftovers_of_tools_and_files_that_are_secret_by_name_are_not_packed(tmp_path: Path) -> None:
     fill(tmp_path, "plugin.py", "lib/b.py", *LEFT_OUT)
     assert [entry.name for entry in packed_files(tmp_path)] == ["lib/b.py", "plugin.py"]
     assert {entry.name for entry in all_files(tmp_path)} == {"plugin.py", "lib/b.py", *LEFT_OUT}
@@ -70,7 +70,7 @@ def test_the_order_is_that_of_the_names_bytes(tmp_path: Path) -> None:
     assert [entry.name for entry in all_files(tmp_path)] == ["Z", "a.b", "a/z", "b", "é"]
 
 
-def test_the_signature_is_no_part_of_what_it_signs(tmp_path: Path) -> None:
+def test_the_signature_is_no_part_of_the_signed_files(tmp_path: Path) -> None:
     assert read_signature(fill(tmp_path, "a", f"sub/{SIGNATURE_NAME}")) is None
     fill(tmp_path, SIGNATURE_NAME)
     assert [entry.name for entry in all_files(tmp_path)] == ["a", f"sub/{SIGNATURE_NAME}"]
@@ -153,7 +153,7 @@ def test_the_tree_has_one_hash_by_the_names_bytes() -> None:
     assert tree_sha256(files) == hashlib.sha256(lines.encode()).hexdigest()
 
 
-def test_a_folder_to_pack_and_a_folder_as_it_is_differ_in_what_is_ignored(tmp_path: Path) -> None:
+def test_a_folder_to_pack_and_an_installed_folder_differ_in_ignored_files(tmp_path: Path) -> None:
     folder = plugin(tmp_path)
     (folder / ".env").write_text("x")
     assert set(read_folder(folder, to_pack=True).files) == {"rterm-plugin.json", "run.sh"}

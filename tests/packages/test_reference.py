@@ -43,7 +43,7 @@ def test_a_reference_is_read_and_written(text: str, expected: Reference) -> None
         f"oci://ghcr.io/{'a/' * 200}b",
     ],
 )
-def test_what_names_nothing_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_reference_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(PackageRefused, match="oci://registry"):
         parse(text)
 

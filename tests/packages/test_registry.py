@@ -95,7 +95,7 @@ def test_a_tag_is_never_moved_to_another_package_but_may_be_signed_anew(registry
     assert caught.value.reason is Reason.VERSION_CONFLICT
 
 
-def test_what_is_not_there_is_not_found(registry: str, tmp_path: Path) -> None:
+def test_a_missing_artifact_is_not_found(registry: str, tmp_path: Path) -> None:
     for text in ("acme/gone:1", f"acme/gone@sha256:{'0' * 64}"):
         with pytest.raises(PackageRefused) as caught:
             pull(parse(f"{registry}/{text}"), tmp_path)

@@ -58,7 +58,7 @@ def test_the_document_has_the_proposed_members(package: Package) -> None:
 
 
 @requirement("vai:package-signature-ed25519")
-def test_what_is_signed_is_one_line_of_purpose_and_the_sorted_members(package: Package) -> None:
+def test_the_signed_bytes_are_the_schema_name_and_the_sorted_members(package: Package) -> None:
     signed = signature.sign(package, KEY, NOW)
     document = json.loads(signed.to_bytes())
     made = document.pop("signature")
@@ -69,7 +69,7 @@ def test_what_is_signed_is_one_line_of_purpose_and_the_sorted_members(package: P
     KEY.public_key().verify(base64.b64decode(made), signed.signed_bytes())
 
 
-def test_what_was_signed_is_accepted_after_reading_it_back_in_any_layout(package: Package) -> None:
+def test_a_signature_is_accepted_after_reading_it_back_in_any_layout(package: Package) -> None:
     signed = signature.sign(package, KEY, NOW)
     signature.check(signature.read(signed.to_bytes()), PUBLIC, package)
     signature.check(signature.read(json.dumps(json.loads(signed.to_bytes())).encode()), PUBLIC, package)
@@ -109,7 +109,7 @@ def test_two_files_that_changed_places_are_tampering(package: Package) -> None:
 
 
 @requirement("vai:package-edited-version")
-def test_a_manifest_with_another_version_or_id_is_not_what_was_signed(package: Package) -> None:
+def test_a_manifest_with_another_version_or_id_does_not_match_the_signature(package: Package) -> None:
     signed = signature.sign(package, KEY, NOW)
     for spec in (replace(package.spec, version="9.9.9"), replace(package.spec, id="acme.other")):
         assert reason_of(signed, replace(package, spec=spec)) is Reason.IDENTITY_MISMATCH

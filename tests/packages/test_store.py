@@ -26,7 +26,7 @@ def test_a_store_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
-def test_the_folder_of_plugins_is_what_a_host_loads(bench: Bench) -> None:
+def test_a_host_loads_the_plugins_folder_of_a_store(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     with SyncHost.load(bench.store.plugins) as host:
         assert host.call("t", {}) == {"version": "1.0.0"}
@@ -126,7 +126,7 @@ def release(digit: str, version: str) -> Release:
     )
 
 
-def test_the_link_alone_says_what_is_current(tmp_path: Path) -> None:
+def test_the_link_alone_decides_on_the_current_release(tmp_path: Path) -> None:
     store = Store(tmp_path)
     highest = Highest(version="3", digest=f"sha256:{'3' * 64}")
     releases = [release(digit, digit) for digit in "123"]
@@ -169,7 +169,7 @@ def test_a_state_in_another_plugins_file_is_an_error(tmp_path: Path) -> None:
         store.state("q")
 
 
-def test_sweeping_removes_what_nothing_leads_to_and_keeps_the_rest(bench: Bench) -> None:
+def test_sweeping_removes_unreferenced_folders_and_keeps_the_rest(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     root = bench.store.root
     before = sorted(root.rglob("*"))

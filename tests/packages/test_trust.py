@@ -101,7 +101,7 @@ def test_a_weak_key_is_never_trusted(store: TrustStore) -> None:
         store.add(TrustedKey(b"\x01" + bytes(31), "acme"))
 
 
-def test_a_store_reads_back_what_was_written(store: TrustStore) -> None:
+def test_a_store_reads_back_its_keys(store: TrustStore) -> None:
     later = replace(ACME, not_after=NOW, packages=("x",))
     store.add(later)
     assert TrustStore(store.path).keys() == [later, EVIL]

@@ -38,14 +38,14 @@ LONG = "/".join(["folder" * 5] * 9) + "/été.txt"
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_what_the_standard_library_writes_is_read(format: int) -> None:
+def test_archives_of_the_standard_library_are_read(format: int) -> None:
     files = {"a": b"", "bin/plugin": b"x" * 1025, "été.txt": "été".encode()}
     if format != tarfile.USTAR_FORMAT:
         files[LONG] = b"deep"
     assert read(tarball(*files.items(), format=format)) == files
 
 
-def test_what_gnu_tar_writes_of_a_folder_is_read(tmp_path: Path) -> None:
+def test_archives_of_gnu_tar_are_read(tmp_path: Path) -> None:
     (tmp_path / "in" / "bin").mkdir(parents=True)
     (tmp_path / "in" / "bin" / "plugin").write_bytes(b"#!/bin/sh\n")
     (tmp_path / "in" / ("n" * 120)).write_bytes(b"long")
@@ -161,7 +161,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_archive_or_only_half_of_one_is_refused(name: str) -> None:
+def test_a_file_that_is_no_archive_or_half_of_one_is_refused(name: str) -> None:
     assert reason_of(BROKEN[name]) is Reason.BAD_ARCHIVE
 
 
@@ -208,7 +208,7 @@ def test_a_name_that_is_no_utf8_is_refused() -> None:
         b"7 path\n",
     ],
 )
-def test_a_longer_header_that_changes_what_a_file_is_is_refused(record: bytes) -> None:
+def test_an_extended_header_that_changes_the_type_of_a_file_is_refused(record: bytes) -> None:
     header = entry("p", tarfile.XHDTYPE, size=len(record)).tobuf(tarfile.USTAR_FORMAT)
     assert reason_of(raw(header, record)) is Reason.BAD_ARCHIVE
 

@@ -4,10 +4,7 @@ An event is a message with the subject prefix + topic and JSON data; a header wi
 own messages. Each pattern of `topics` is one subscription: NATS and plugbay patterns mean the same. `Relay` decides
 which events are sent and accepted. No error message contains a secret.
 
-`NatsClient` overrides private methods of nats-py, so its version is pinned exactly; each override has a test that fails
-without it. It passes on raw messages (nats-py stops reading at a subject that is not UTF-8), reports the end of a
-connection without waiting for a stuck server, sends nothing to a server that should use TLS and does not, and can abort
-a connection.
+`NatsClient` is the only place that depends on private names of nats-py.
 """
 
 from __future__ import annotations
@@ -28,16 +25,17 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats import errors
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 
 from plugbay.brokers.relay import HOST, Relay
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
-from plugbay.host.events.subjects import matches
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus
 from plugbay.host.stamps import new_uuid
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.text import printable
+from plugbay.model.topics import matches
 
 MAX_FILE = 64 << 10
 """Size limit of a credentials file; a JWT with many permissions has a few thousand bytes."""
@@ -166,13 +164,60 @@ MessageHandler = Callable[[str, bytes, bytes, bytes], object]
 """Called with the subscribed subject, the message's subject, headers and data. Must not raise."""
 
 
+class NatsTransport(TcpTransport):
+    """The TCP transport of nats-py; reports the end of the connection, can be aborted, and enforces TLS."""
+
+    def __init__(self, ended: Callable[[Exception | None], object], *, encrypted: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._ended = ended
+        self._lacks_tls = encrypted
+
+    def __bool__(self) -> bool:
+        return True  # otherwise the client makes a transport of its own
+
+    async def connect_tls(self, *args: Any, **options: Any) -> None:
+        await super().connect_tls(*args, **options)
+        self._lacks_tls = False
+
+    def write(self, payload: bytes) -> None:
+        if self._lacks_tls:
+            raise errors.Error("the server offers no TLS, and tls:// means nothing less")
+        super().write(payload)  # type: ignore[no-untyped-call]
+
+    async def drain(self) -> None:
+        with suppress(OSError):  # `read` reports it
+            await super().drain()  # type: ignore[no-untyped-call]
+
+    async def read(self, buffer_size: int) -> bytes:
+        try:
+            data: bytes = await super().read(buffer_size)
+        except BaseException as error:
+            self._ended(error if isinstance(error, Exception) else None)
+            raise
+        if not data:
+            self._ended(errors.UnexpectedEOF())
+        return data
+
+    def abort(self) -> None:
+        """Close at once, dropping unsent data."""
+        if self._io_writer is not None:
+            self._io_writer.transport.abort()
+
+
 class NatsClient(Client):
-    """One connection; it does not reconnect."""
+    """One connection; it does not reconnect.
+
+    Written for nats-py 2.16.0, whose version is pinned exactly, because these needs have no documented option:
+    - `_transport` is set before `connect`. nats-py waits for a server that reads nothing before it reports the end of
+      a connection, and `tls://` does not require TLS; a transport of our own solves both.
+    - `_process_msg`, with `_subs`, is replaced. nats-py stops reading at a subject that is not UTF-8, and any client of
+      the server can send one.
+    """
 
     def __init__(self, arrived: MessageHandler, *, encrypted: bool) -> None:
         super().__init__()
         self._handle_message = arrived
-        self._encrypted = encrypted
+        self._transport = self._connection = NatsTransport(self._note_end, encrypted=encrypted)
         self.over = asyncio.Event()
         """Set when the connection is over."""
         self.connection_error: Exception | None = None
@@ -181,19 +226,19 @@ class NatsClient(Client):
     async def join(self, url: str, refused: Callable[[str], object], **options: Any) -> None:
         """Connect once; raises the exceptions of nats-py. `refused` is called with permission errors."""
 
-        async def told(error: Exception) -> None:
+        async def note_error(error: Exception) -> None:
             if "permissions violation" in str(error):
                 refused(str(error))
             else:
                 self.connection_error = error
 
-        async def closed() -> None:
+        async def note_closed() -> None:
             self.over.set()
 
         await self.connect(
             url,
-            error_cb=told,
-            closed_cb=closed,
+            error_cb=note_error,
+            closed_cb=note_closed,
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -206,34 +251,19 @@ class NatsClient(Client):
 
     async def end(self) -> None:
         """Abort the connection, dropping unsent data."""
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:
-            writer.transport.abort()
+        self._connection.abort()
         with suppress(Exception):  # errors of an aborted connection do not matter
             await asyncio.wait_for(self.close(), CLOSE_SECONDS)
 
-    # Overrides of nats-py.
+    def _note_end(self, error: Exception | None) -> None:
+        self.connection_error = error or self.connection_error
+        self.over.set()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         subscription = self._subs.get(sid)
         if subscription is not None:
             self._handle_message(subscription.subject, subject, headers or b"", data)
         await asyncio.sleep(0)  # let other tasks run during a flood of messages
-
-    async def _process_op_err(self, e: Exception) -> None:
-        self.connection_error = e
-        self.over.set()
-
-    async def _read_loop(self) -> None:
-        try:
-            await super()._read_loop()
-        finally:
-            self.over.set()
-
-    def _connect_command(self) -> bytes:
-        if self._encrypted and not self._server_info.get("tls_required"):
-            raise errors.Error("the server offers no TLS, and tls:// means nothing less")
-        return super()._connect_command()
 
 
 class NatsBroker:
@@ -352,9 +382,8 @@ class NatsBroker:
         except UnicodeDecodeError:
             self._relay.refuse("its subject is no UTF-8")
             return
-        if pattern == self._settings.prefix + self._first_pattern(
-            topic
-        ):  # a message that matches several patterns arrives several times
+        # A message that matches several patterns arrives several times.
+        if pattern == self._settings.prefix + self._first_pattern(topic):
             self._relay.receive(topic, data)
 
     def _first_pattern(self, topic: str) -> str:

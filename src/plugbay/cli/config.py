@@ -95,7 +95,9 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
 
     if plugins is None:
         declared = (
-            {item.entry: item for item in servers.declared(config)} if local_host.declares_server(config, where) else {}
+            {item.entry: item for item in servers.find_servers(config)}
+            if local_host.declares_server(config, where)
+            else {}
         )
         found = declared.get(where) or _find_by_id(where) or lookup.find(Path(where))
         if found.spec is None:

@@ -60,10 +60,10 @@ def inspect(
 def _find(path: Path, config: Config | None) -> list[Found]:
     """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
     from plugbay.cli.manifest import drift
-    from plugbay.host.discovery.servers import declared
+    from plugbay.host.discovery.servers import find_servers
 
     if config is not None and local_host.declares_server(config, str(path)):
-        return [item for item in declared(config) if item.entry == str(path)]
+        return [item for item in find_servers(config) if item.entry == str(path)]
     found = (None if path.exists() else local_host.find_installed(str(path))) or lookup.find(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
     return [drift.add_warnings(item) for item in (lookup.find_all(path) if several else [found])]

@@ -68,7 +68,7 @@ def serve(
     Only this machine can reach it, with the token that is printed at the first start. SIGTERM stops it in good order,
     SIGHUP has plugbay.toml read again.
     """
-    from plugbay.packages.durable import finish_rewrite
+    from plugbay.host.disk.durable import finish_rewrite
     from plugbay.server.domain.settings import CONFIG_JOURNAL
 
     host, port = _address(listen)

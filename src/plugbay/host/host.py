@@ -29,10 +29,9 @@ from plugbay.host.catalog.runtime_exports import RuntimeExports, replace_exports
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.discovery.folders import Found, discover, reject_duplicates
-from plugbay.host.discovery.servers import declared
+from plugbay.host.discovery.servers import find_servers
 from plugbay.host.events.bus import Stream
 from plugbay.host.events.snapshots import Snapshots
-from plugbay.host.events.subjects import subject_problem
 from plugbay.host.inbound.questions import Questions
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.journal import Journal
@@ -59,6 +58,7 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.protected import Entry
 from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.topics import subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Host:
         entries are out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
-        self.found = reject_duplicates([*found, *declared(self.config)])
+        self.found = reject_duplicates([*found, *find_servers(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.model.text import printable
 
 LOG = logging.getLogger("plugbay.host")

@@ -1,7 +1,6 @@
-"""How much may happen at once: concurrent calls of one plugin, and concurrent starts of all plugins of a host.
+"""Limits: concurrent calls of one plugin, concurrent starts of all plugins of a host, and rates (`TokenBucket`).
 
-Acquiring a free slot costs no await, because that is every call of a plugin that keeps up. How often something may
-happen is `rate`'s.
+Acquiring a free slot costs no await, because that is every call of a plugin that keeps up.
 """
 
 from __future__ import annotations
@@ -121,3 +120,29 @@ class StartLimit:
         """Wait for a free slot."""
         await self._slots.acquire()
         return StartSlot(self._slots, self._seconds)
+
+
+class TokenBucket:
+    """Allows `burst` events at once and `rate` per second in the long run. Starts full. The caller has the clock."""
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: float) -> None:
+        if rate <= 0 or burst < 1:
+            raise ValueError("a token bucket needs a rate above 0 and a burst of at least 1, or nothing ever passes")
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._at: float | None = None
+
+    def take(self, now: float) -> bool:
+        """Take a token if there is one at `now`, in seconds of any monotonic clock; False: the limit is reached."""
+        if self._at is None:
+            self._at = now
+        if now > self._at:  # a clock that went back adds no tokens
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+            self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

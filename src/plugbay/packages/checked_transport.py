@@ -8,7 +8,8 @@ Imports httpx2, so import it only inside functions.
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpcore2
@@ -71,13 +72,57 @@ class CheckedBackend(httpcore2.SyncBackend):
             raise _closed(host, port, address, "this machine")
 
 
-class CheckedTransport(httpx2.HTTPTransport):
-    """httpx2's transport over checked connections; ignores proxies of the environment."""
+class CheckedTransport(httpx2.BaseTransport):
+    """A transport for httpx2 over checked connections; ignores proxies of the environment."""
 
     def __init__(self, opened: Collection[str]) -> None:
-        trust = httpx2.create_ssl_context()
-        super().__init__(trust)
-        self._pool = httpcore2.ConnectionPool(ssl_context=trust, network_backend=CheckedBackend(opened))
+        self._pool = httpcore2.ConnectionPool(
+            ssl_context=httpx2.create_ssl_context(), network_backend=CheckedBackend(opened)
+        )
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        assert isinstance(request.stream, httpx2.SyncByteStream)
+        with _as_httpx2():
+            response = self._pool.handle_request(
+                httpcore2.Request(
+                    request.method,
+                    httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions=request.extensions,
+                )
+            )
+        return httpx2.Response(response.status, headers=response.headers, stream=_Body(response))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Body(httpx2.SyncByteStream):
+    def __init__(self, response: httpcore2.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _as_httpx2():
+            yield from self._response.iter_stream()
+
+    def close(self) -> None:
+        self._response.close()
+
+
+@contextmanager
+def _as_httpx2() -> Iterator[None]:
+    """Raise the errors of httpcore2 as those of httpx2."""
+    try:
+        yield
+    except (
+        httpcore2.NetworkError,
+        httpcore2.ProtocolError,
+        httpcore2.TimeoutException,
+        httpcore2.UnsupportedProtocol,
+    ) as error:
+        raise httpx2.TransportError(str(error)) from error
 
 
 def _resolve(host: str, port: int) -> list[str]:

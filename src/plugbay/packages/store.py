@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from plugbay.host.disk import durable, tree
 from plugbay.model.errors import ConfigInvalid, Problem
-from plugbay.packages import documents, durable
+from plugbay.packages import documents
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.package import all_files, folder_name, hash_files
 
@@ -167,7 +167,7 @@ class Store:
             with self.locked():
                 own.mkdir(0o700)
                 held.enter_context(_lock(own, wait=True))
-            held.callback(_remove, own)
+            held.callback(tree.remove, own)
             yield own
 
     def publish(self, staged: Path, digest: str, plugin_id: str) -> None:
@@ -234,14 +234,6 @@ def _seal(root: Path) -> None:
         os.chmod(place, 0o555)
 
 
-def _remove(root: Path) -> None:
-    """Remove a folder, including read-only contents. Anything that cannot be removed stays for the next sweep."""
-    for place, _, _ in os.walk(root):
-        with suppress(OSError):
-            os.chmod(place, 0o700)
-    shutil.rmtree(root, ignore_errors=True)
-
-
 def _require_same(staged: Path, target: Path, plugin_id: str) -> None:
     """Compare only the files of the package: a plugin run by root may leave bytecode or logs in its folder."""
     expected, found = (hash_files(all_files(root)) for root in (staged, target))
@@ -270,6 +262,6 @@ def _remove_if_abandoned(path: Path) -> None:
         return
     try:
         with _lock(path, wait=False):
-            _remove(path)
+            tree.remove(path)  # the rest, if any, stays for the next sweep
     except (BlockingIOError, FileNotFoundError):
         pass

@@ -18,8 +18,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
 
 from plugbay.host.config.settings import changing
+from plugbay.host.disk import durable
 from plugbay.model.errors import ConfigInvalid, Problem
-from plugbay.packages import documents, durable, keys
+from plugbay.packages import documents, keys
 from plugbay.packages.errors import PackageRefused, Reason
 
 MAX_NAME = 500

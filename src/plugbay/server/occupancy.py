@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from plugbay.packages.durable import write_file
+from plugbay.host.disk.durable import write_file
 from plugbay.store.locks import locked
 
 LOCK_FILE = "server.lock"

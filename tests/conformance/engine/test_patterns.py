@@ -36,7 +36,6 @@ from plugbay.conformance.engine.patterns import (
     match,
     pattern_problems,
     strings,
-    topic_matches,
 )
 
 
@@ -101,12 +100,6 @@ def test_a_number_is_below_an_end(value: Any, end: int, below: bool) -> None:
 
 def test_every_string_of_a_value_has_a_path() -> None:
     assert strings({"a": ["x", {"b": "y"}], "c": 1}, "$") == [("$.a[0]", "x"), ("$.a[1].b", "y")]
-
-
-def test_the_wildcards_of_a_topic_stand_for_segments() -> None:
-    assert topic_matches("a.*.c", "a.b.c")
-    assert topic_matches("a.>", "a.b.c")
-    assert not topic_matches("a.>", "a")
 
 
 def test_a_payload_is_json_or_msgpack_in_base64() -> None:

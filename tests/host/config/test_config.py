@@ -117,7 +117,7 @@ def test_the_default_log_level_is_info() -> None:
 
 
 @pytest.mark.parametrize(("factor", "handshake"), [("1", 2.0), ("2.5", 5.0)])
-def test_on_a_slow_machine_a_contract_gives_more_time_and_the_operator_what_he_wrote(
+def test_on_a_slow_machine_timeouts_of_contracts_grow_and_those_of_the_operator_do_not(
     monkeypatch: pytest.MonkeyPatch, factor: str, handshake: float
 ) -> None:
     monkeypatch.setenv(TIME_FACTOR, factor)

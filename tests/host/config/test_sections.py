@@ -21,7 +21,7 @@ from plugbay.host.config.sections import (
     days,
     is_own,
     names_problem,
-    parse_door,
+    parse_endpoint,
     pattern_problem,
     size,
     topic_problem,
@@ -130,7 +130,7 @@ def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -
         ('off = "ours"', False),
     ],
 )
-def test_who_says_how_to_confine_wants_to_confine(section: str, wanted: bool) -> None:
+def test_options_of_confinement_imply_confinement(section: str, wanted: bool) -> None:
     assert parse(f"[plugins.p.sandbox]\n{section}").plugin("p").sandbox.wanted is wanted
 
 
@@ -147,9 +147,9 @@ def test_the_words_for_the_network(entry: str, network: Network) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "::1:80", "[::1]", "127.1:80", "a b:1"])
-def test_what_is_no_host_and_port_opens_nothing(text: str) -> None:
+def test_an_invalid_endpoint_opens_nothing(text: str) -> None:
     with pytest.raises(ValueError, match="a host and a port"):
-        parse_door(text)
+        parse_endpoint(text)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: py
 
 
 @requirement("mcp:host-sources")
-def test_a_server_is_a_command_with_what_belongs_to_it(tmp_path: Path) -> None:
+def test_a_server_is_a_command_with_its_options(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     file.write_text('[mcp.x]\ncommand = ["run", "-v"]\nenv = { A = "b" }\ncwd = "sub"\nera = "modern"\n')
     loaded = load(file)
@@ -198,7 +198,7 @@ def test_a_server_is_a_command_with_what_belongs_to_it(tmp_path: Path) -> None:
         '[mcp."a/b"]\ncommand = ["a"]',
     ],
 )
-def test_what_cannot_be_a_server_is_refused(text: str) -> None:
+def test_an_invalid_server_is_refused(text: str) -> None:
     with pytest.raises(ConfigInvalid):
         parse(text)
 
@@ -209,7 +209,7 @@ def test_a_name_is_a_plugins_id() -> None:
     assert "'..'" in str(names_problem({"..": server}))
 
 
-def test_each_kind_has_its_own_time_and_what_is_not_named_keeps_its_own() -> None:
+def test_each_kind_has_its_own_time_and_an_omitted_one_its_default() -> None:
     told = parse('[retention]\ncalls = "12 hours"\ninvocations = "1 day"\naudit = "365 days"\nevents = "forever"')
     kept = told.retention.model_dump()
     assert kept == RetentionConfig().model_dump() | {
@@ -237,7 +237,7 @@ def test_the_default_retention_is_the_documented_one() -> None:
     "value",
     ['"0 days"', '"30"', "30", '"1 minute"', '"-1 days"', '"36501 days"', '""', "true", '"1.5 days"', '"Forever"'],
 )
-def test_what_is_no_time_is_refused_with_an_example(value: str) -> None:
+def test_an_invalid_time_is_refused_with_an_example(value: str) -> None:
     with pytest.raises(ConfigInvalid, match=r"retention\.calls.*90 days"):
         parse(f"[retention]\ncalls = {value}")
 
@@ -343,7 +343,7 @@ def test_a_topic_of_many_bytes_is_refused_for_its_bytes() -> None:
     assert "2,048 bytes" in (topic_problem("€" * 1000) or "")
 
 
-def test_what_a_host_says_of_its_plugins_is_its_own() -> None:
+def test_topics_about_the_plugins_of_a_host_are_its_own() -> None:
     assert is_own(RESOURCE_CHANGED) and is_own("plugin.lifecycle.p.ready")
     assert not is_own("plugin.inbound.k")
 
@@ -389,7 +389,7 @@ def test_all_that_can_be_said() -> None:
         {"token_limit_field": "tokens"},
     ],
 )
-def test_what_cannot_be_meant_is_refused(fields: dict[str, Any]) -> None:
+def test_an_invalid_provider_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
         provider_config(**fields)
     assert len(caught.value.errors()) == 1

@@ -188,7 +188,7 @@ def test_a_knob_is_not_turned_beyond_its_own_bounds(knob: str, typed: Any, rule:
 
 @requirement("kaged:host-knob-schema")
 @pytest.mark.parametrize(("typed", "rule"), [("0.5", "schema.type"), ("9", "schema.maximum")])
-def test_what_the_knob_allows_the_schema_may_still_refuse(typed: str, rule: str) -> None:
+def test_the_schema_may_refuse_a_value_that_the_knob_allows(typed: str, rule: str) -> None:
     failure = refusal({}, "level", typed)
     assert failure.code == Code.INVALID_INPUT
     assert failure.detail == {"knob": "level", "rule": rule, "path": "level"}
@@ -211,7 +211,7 @@ def test_the_config_is_validated_as_a_whole_with_its_defaults() -> None:
     assert set_knob(LINKED, {"c": 1, "b": False}, "a", "true") == {"c": 1, "b": False, "a": True}
 
 
-def test_what_was_wrong_before_is_no_reason_to_refuse() -> None:
+def test_an_older_problem_does_not_refuse_a_knob() -> None:
     assert set_knob(LINKED, {"b": False}, "a", "true") == {"b": False, "a": True}
     assert set_knob(SPEC, {"level": 99}, "level", 5) == {"level": 5}
     assert refusal({"level": 9}, "level", 9).detail["rule"] == "schema.maximum"
@@ -308,7 +308,7 @@ def test_a_field_that_no_knob_is_for_is_changed_and_held_to_the_schema() -> None
     assert (refused.code, refused.detail["rule"]) == (Code.INVALID_INPUT, "schema.maximum")
 
 
-def test_what_was_wrong_before_does_not_count_against_a_field() -> None:
+def test_an_older_problem_does_not_refuse_a_field() -> None:
     assert set_field(FIELDS, {}, "limit", 4) == {"limit": 4}
 
 
@@ -381,7 +381,7 @@ def mode(path: Path) -> int:
 
 
 def put(folder: Path, kind: str, data: bytes) -> Path:
-    """A file that somebody else wrote, as private as it must be."""
+    """A file written by another program, as private as it must be."""
     (folder / kind).mkdir(0o700)
     path = folder / kind / "p.json"
     path.write_bytes(data)
@@ -394,7 +394,7 @@ def code_of(problem: pytest.ExceptionInfo[ConfigInvalid]) -> str:
     return found.code
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path, save: Save, load: Load) -> None:
+def test_saved_settings_are_loaded(tmp_path: Path, save: Save, load: Load) -> None:
     folder = tmp_path / "not" / "there"
     assert load(folder, "p") == {}
     save(folder, "p", VALUE)
@@ -520,7 +520,9 @@ def test_a_broken_file_of_secrets_is_not_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": float("nan")}, {"a": {1, 2}}, {"a": "\ud800"}, {"a": "x" * MAX_BYTES}])
-def test_what_could_not_be_loaded_again_is_not_saved(tmp_path: Path, save: Save, load: Load, value: Any) -> None:
+def test_settings_that_could_not_be_loaded_again_are_not_saved(
+    tmp_path: Path, save: Save, load: Load, value: Any
+) -> None:
     save(tmp_path, "p", VALUE)
     with pytest.raises(ConfigInvalid):
         save(tmp_path, "p", value)

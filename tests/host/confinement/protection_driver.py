@@ -1,4 +1,4 @@
-"""A host of real plugins that try to get at what is not theirs, run as root or as somebody else; prints JSON.
+"""A host of real plugins that try to reach files of others, run as root or as another user; prints JSON.
 
 Everything is in one folder that the operator names as the project: plugbay.toml, the data of a server, a database, and
 the plugins. The same attacks are made on a host that protects nothing, as a control.

@@ -53,7 +53,7 @@ def notes(host: Host, kind: str) -> list[str]:
         ("", {}, None),
     ],
 )
-def test_who_runs_unconfined_is_noted_counted_and_logged(
+def test_an_unconfined_plugin_is_noted_counted_and_logged(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, toml: str, options: dict[str, Any], reason: str | None
 ) -> None:
     root = write_kaged_plugin(tmp_path)
@@ -100,7 +100,7 @@ def test_a_refused_connection_is_noted_with_its_reason(run: Run, tmp_path: Path)
     run(main)
 
 
-def test_who_follows_the_advice_of_a_refusal_has_opened_what_was_refused(run: Run, tmp_path: Path) -> None:
+def test_the_hint_of_a_refusal_opens_the_refused_connection(run: Run, tmp_path: Path) -> None:
     wanted = ["net:api.example:443", "net:other.example:443"]
     asking = write_kaged_plugin(tmp_path / "asking", body=CONNECTS, capabilities=wanted)
     silent = write_kaged_plugin(tmp_path / "silent", body=CONNECTS, capabilities=wanted[:1])
@@ -122,7 +122,7 @@ def test_who_follows_the_advice_of_a_refusal_has_opened_what_was_refused(run: Ru
     run(main)
 
 
-def test_what_is_not_there_to_be_shown_is_noted(run: Run, tmp_path: Path) -> None:
+def test_a_granted_path_that_does_not_exist_is_noted(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path, capabilities=[f"read:fs:{tmp_path}/gone"])
 
     async def main() -> None:

@@ -79,7 +79,9 @@ def policy_of(
         (None, operator(one_run=True), "unconfined: its manifest does not ask for it", False),
     ],
 )
-def test_who_is_confined(sandbox: SandboxRequest | None, said: Operator, shown: str, downgrade: bool) -> None:
+def test_which_plugins_are_confined(
+    sandbox: SandboxRequest | None, said: Operator, shown: str, downgrade: bool
+) -> None:
     found = confine(spec(sandbox), (), said, Places())
     assert (str(found), found.downgrade, found.refusal) == (shown, downgrade, None)
 
@@ -142,7 +144,7 @@ def test_a_grant_on_the_deny_list_is_a_refusal(kind: str) -> None:
 
 
 @requirement("nexo:manifest-sandbox-denylist")
-def test_what_the_contract_itself_forbids_is_forbidden_behind_links_too(tmp_path: Path) -> None:
+def test_paths_that_the_contract_forbids_are_forbidden_behind_links_too(tmp_path: Path) -> None:
     (tmp_path / "vault").mkdir()
     (tmp_path / "way").symlink_to(tmp_path / "vault")
     asked = SandboxRequest(read=(str(tmp_path / "way"),))
@@ -229,7 +231,7 @@ def test_a_folder_that_the_contract_gives_the_plugin_is_made_for_it(tmp_path: Pa
         ([Access("network", "2130706433")], {}, Network()),
     ],
 )
-def test_the_network_is_what_was_granted_and_what_the_operator_opens(
+def test_the_network_has_the_granted_endpoints_and_those_of_the_operator(
     granted: list[Access], own: dict[str, Any], network: Network
 ) -> None:
     assert policy_of(spec(), tuple(granted), operator(private=("10.0.0.1:80",), **own)).network == network
@@ -277,7 +279,7 @@ def tool(name, params, m):
 """
 
 
-def test_a_plugin_reads_what_was_granted_and_nothing_else(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_reads_granted_paths_and_nothing_else(run: Run, tmp_path: Path) -> None:
     for name in ("shown", "hidden"):
         (tmp_path / name).mkdir(mode=0o755)
         (tmp_path / name / "file").write_text(name)
@@ -297,7 +299,7 @@ def test_a_plugin_reads_what_was_granted_and_nothing_else(run: Run, tmp_path: Pa
     run(main)
 
 
-def test_what_an_ainb_plugin_keeps_is_in_the_folder_its_contract_names(
+def test_the_state_of_an_ainb_plugin_is_in_the_folder_of_its_contract(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = """
@@ -386,7 +388,7 @@ ENVIRON = {"HOME": "/home/ada", "TMPDIR": "/var/tmp/x", "PATH": "/usr/bin"}
         (Policy(Path("/p"), read=(Path("/home/bob/notes"),)), "/tmp", "/tmp"),
     ],
 )
-def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None, home: str, tmp: str) -> None:
+def test_inherited_variables_point_to_visible_paths(policy: Policy | None, home: str, tmp: str) -> None:
     assert sandbox_environ(policy, ENVIRON, Path("/home/ada")) == {"HOME": home, "TMPDIR": tmp, "PATH": "/usr/bin"}
     assert "TMPDIR" not in sandbox_environ(policy, {"HOME": "/home/ada"}, Path("/home/ada"))
 
@@ -400,7 +402,7 @@ def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None,
         (Network(Reach.HOST), False),
     ],
 )
-def test_the_way_out_is_in_the_environment_of_those_who_have_one(network: Network, there: bool) -> None:
+def test_proxy_variables_are_set_for_plugins_with_a_proxy(network: Network, there: bool) -> None:
     variables = dict(proxy_variables(Policy(Path("/p"), network=network)))
     assert ("HTTPS_PROXY" in variables) is there
     assert proxy_variables(None) == ()
@@ -465,7 +467,7 @@ def test_nothing_that_the_host_keeps_is_granted_and_around_it_it_is_hidden(kind:
 
 
 def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen(tmp_path: Path) -> None:
-    """What is not there cannot be covered, and would be seen as soon as somebody makes it."""
+    """A missing path cannot be covered, and would be visible as soon as it is created."""
     (tmp_path / "project").mkdir()
     missing = [tmp_path / "project" / "a" / "data", tmp_path / "elsewhere" / "data"]
     kept = Places(protected=Protected(tuple(Entry(str(path), "data") for path in missing)))
@@ -525,7 +527,7 @@ def land(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_is_there_may_be_read_by_the_name_it_was_granted_by(home: Path, tmp_path: Path) -> None:
+def test_an_existing_path_is_readable_by_its_granted_name(home: Path, tmp_path: Path) -> None:
     paths = Paths(home)
     paths.add_read(["~/notes", str(tmp_path / "." / "ada" / "notes"), "/usr/share"])
     assert (list(paths.read), paths.notes) == ([home / "notes", Path("/usr/share")], [])
@@ -666,7 +668,7 @@ def test_where_there_is_nothing_nothing_can_be_written(home: Path) -> None:
     assert list(control.write) == [home / "notes"]
 
 
-def test_programs_are_shown_unless_everybody_sees_them(home: Path, tmp_path: Path) -> None:
+def test_programs_are_shown_unless_every_sandbox_has_them(home: Path, tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "tool"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\n")
@@ -680,7 +682,7 @@ def test_programs_are_shown_unless_everybody_sees_them(home: Path, tmp_path: Pat
     ]
 
 
-def test_what_the_host_only_tells_of_is_left_out_where_it_may_not_be_shown(home: Path) -> None:
+def test_an_optional_path_that_must_not_be_shown_is_left_out(home: Path) -> None:
     paths = Paths(home)
     paths.add_optional_read(home)
     paths.add_optional_read(home / "notes")

@@ -16,7 +16,7 @@ import pytest
 from plugbay.host.config.config import load
 from plugbay.host.confinement.protection import KEY_FILE, Protection
 from plugbay.host.discovery.folders import discover, inspect
-from plugbay.host.discovery.servers import declared
+from plugbay.host.discovery.servers import find_servers
 from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry
 from tests.process.sandbox.drivers import IDENTITIES
 from tests.support.kaged import write_kaged_plugin
@@ -68,7 +68,7 @@ def test_the_same_project_shows_all_of_it_to_a_plugin_of_a_host_that_protects_no
         ("writes", "ROOT/plugins must not be written by a plugin: the host looks for plugins in ROOT/plugins"),
     ],
 )
-def test_a_manifest_that_names_what_is_protected_is_refused_with_the_reason(
+def test_a_manifest_that_names_a_protected_path_is_refused_with_the_reason(
     identity: str, plugin: str, words: str
 ) -> None:
     said = report(identity)["protected"]
@@ -184,7 +184,7 @@ def test_a_server_of_the_settings_owns_its_bundle_and_not_the_folder_of_the_file
     file.write_text('[mcp.files]\ncommand = ["cat"]\n[mcp.packed]\nbundle = "bundle"\n')
     config = load(file)
     mine = write_kaged_plugin(tmp_path / "plugins", "mine")
-    entries = paths_of(Protection(config, found=declared(config)), mine)
+    entries = paths_of(Protection(config, found=find_servers(config)), mine)
     assert str(tmp_path) not in entries
     assert entries[str(tmp_path / "bundle")].what == "the folder of the plugin packed"
 

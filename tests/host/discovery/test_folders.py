@@ -15,8 +15,8 @@ from plugbay.contracts.vai.platforms import named
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.config import settings
 from plugbay.host.discovery.folders import MAX_MANIFEST, PluginFiles, contracts_in, discover, inspect, inspect_all
-from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import Problem
+from plugbay.model.topics import subject_problem
 from plugbay.packages.package import folder_name
 from plugbay.process.stderr import log_name
 from tests.contracts.vai.manifests import EXAMPLE, EXAMPLE_SCHEMAS, OBJECT
@@ -130,7 +130,7 @@ def test_manifests_of_that_common_name_that_are_no_plugins_are_passed_over(tmp_p
     assert [found.root.name for found in discover([tmp_path])] == ["p"]
 
 
-def test_looked_at_by_itself_such_a_file_is_explained(tmp_path: Path) -> None:
+def test_inspected_by_itself_the_file_is_explained(tmp_path: Path) -> None:
     (tmp_path / "manifest.toml").write_text("[package]\nname = 'a'\n")
     (problem,) = inspect(tmp_path).problems
     assert problem.code == "not_found"
@@ -286,7 +286,7 @@ def test_a_vai_manifest_in_a_subfolder_only_is_not_found(tmp_path: Path) -> None
     ],
     ids=["no program", "a program that is none", "no schema", "a schema elsewhere"],
 )
-def test_a_vai_package_that_lacks_what_it_names_is_broken(
+def test_a_vai_package_without_a_file_that_it_names_is_broken(
     tmp_path: Path, change: Callable[[Path], object], code: str, path: str
 ) -> None:
     root = write_vai_package(tmp_path / "devkit")

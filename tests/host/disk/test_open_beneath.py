@@ -64,7 +64,7 @@ def test_nothing_above_the_folder_is_opened(root: int, opener: Opener, path: str
 
 
 @WAYS
-def test_what_is_not_there_is_not_there_and_nothing_stays_open(root: int, opener: Opener) -> None:
+def test_a_missing_path_fails_and_leaves_no_descriptor_open(root: int, opener: Opener) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
         contents(opener, root, "a/none.txt")
@@ -94,7 +94,7 @@ def test_without_the_call_the_path_is_walked(tmp_path: Path, monkeypatch: pytest
     assert caught.value.errno == errno.ELOOP
 
 
-def test_elsewhere_than_on_linux_there_is_no_such_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_lack_the_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(OSError) as caught:
         by_openat2(0, "a", os.O_RDONLY)

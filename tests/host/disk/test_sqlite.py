@@ -39,7 +39,7 @@ async def failure_of(file: Database, work: sqlite.Work[None]) -> CallFailed:
     return caught.value
 
 
-def test_what_was_written_is_there_after_a_restart(run: Run, tmp_path: Path) -> None:
+def test_written_data_is_there_after_a_restart(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         for expected in (1, 2):
             file = Database(tmp_path / "deep" / "things.db", SCHEMA)
@@ -69,7 +69,7 @@ def test_the_file_is_its_owners_alone(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_older_file_is_migrated_and_keeps_what_it_had(run: Run, tmp_path: Path) -> None:
+def test_an_older_file_is_migrated_and_keeps_its_data(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         old = Database(tmp_path / "things.db", SCHEMA)
         await old.open()
@@ -159,7 +159,7 @@ def test_a_closed_file_is_unavailable_and_may_be_opened_again(run: Run) -> None:
     run(main)
 
 
-def test_what_fails_half_way_is_undone(run: Run) -> None:
+def test_a_write_that_fails_half_way_is_undone(run: Run) -> None:
     def half(connection: sqlite3.Connection) -> None:
         add(connection)
         connection.execute("INSERT INTO nothing VALUES (1)")
@@ -228,7 +228,7 @@ def test_a_lock_that_is_never_released_is_a_failure_worth_repeating(
     run(main)
 
 
-def test_closing_waits_for_what_was_asked_before(run: Run, tmp_path: Path) -> None:
+def test_closing_waits_for_earlier_requests(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         file = Database(tmp_path / "things.db", SCHEMA)
         await file.open()

@@ -99,14 +99,14 @@ def test_folders_that_their_owner_closed_to_itself_are_removed(scratch: Path) ->
     subprocess.run([sys.executable, "-c", CLOSED, str(scratch.parent)], check=True)
 
 
-def test_what_is_not_there_is_gone(tmp_path: Path) -> None:
+def test_a_missing_folder_counts_as_removed(tmp_path: Path) -> None:
     assert tree.remove(tmp_path / "never")
     assert tree.remove(tmp_path / "no" / "parent")
     assert tree.quota_problem(tmp_path / "never", 1) is None
 
 
 @requirement("vai:host-scratch-quota")
-def test_what_files_take_on_the_disk_is_measured(scratch: Path, outside: Path) -> None:
+def test_the_disk_space_of_files_is_measured(scratch: Path, outside: Path) -> None:
     (scratch / "a").mkdir()
     (scratch / "a" / "data").write_bytes(os.urandom(64 * KIB))
     (scratch / "link").symlink_to(outside)
@@ -142,7 +142,7 @@ def test_a_folder_that_is_a_link_is_not_measured_but_refused(scratch: Path, outs
 def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
     scratch: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at a name and its opening, somebody swaps it; the rest of the scratch goes all the same."""
+    """A name is swapped between the check and its opening; the rest of the scratch folder is removed."""
     for name in "abc":
         (scratch / name / "inner").mkdir(parents=True)
     look = tree._try_unlink

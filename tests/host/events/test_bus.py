@@ -1,4 +1,4 @@
-"""Every subscriber hears an event once; a slow or broken one costs nobody else anything."""
+"""Every subscriber hears an event once; a slow or broken one does not slow others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugbay.host.events.bus import CACHED_TOPICS, DEPTH, Bus, BusEvent, Subscription
+from plugbay.host.events.bus import CACHED_TOPICS, DEPTH, Bus, BusEvent, SubjectIndex, Subscription
+from plugbay.model.topics import matches
 from plugbay.wire.strict_json import Unencodable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -16,6 +19,7 @@ from tests.support.requirements import requirement
 
 ID = "01940000-0000-0000-0000-000000000001"
 OTHER_ID = "01940000-0000-0000-0000-000000000099"
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "*", ">", "a*", ""]), max_size=5).map(".".join)
 NOW = "2026-05-01T00:00:00Z"
 
 
@@ -43,7 +47,7 @@ def test_a_sparse_event_is_completed() -> None:
 
 
 @requirement("nexo:host-event-full")
-def test_what_is_well_formed_is_kept() -> None:
+def test_well_formed_fields_are_kept() -> None:
     written = {
         "id": OTHER_ID,
         "timestamp": "2026-05-01T00:01:00.123456789Z",
@@ -56,7 +60,7 @@ def test_what_is_well_formed_is_kept() -> None:
 
 
 @requirement("nexo:host-event-sparse")
-def test_what_is_not_well_formed_is_replaced_or_dropped() -> None:
+def test_malformed_fields_are_replaced_or_dropped() -> None:
     made = complete({"id": "7", "timestamp": "now", "session_id": 5, "correlation_id": {}, "metadata": "x"})
     assert made == BusEvent(ID, NOW, "plugin.inbound.slack", "slack", None)
 
@@ -135,7 +139,7 @@ def test_listeners_hear_in_the_order_in_which_they_subscribed() -> None:
     assert order == list(range(20))
 
 
-def test_a_new_listener_and_a_cancelled_one_change_who_hears_a_known_topic() -> None:
+def test_a_new_and_a_cancelled_listener_change_the_listeners_of_a_cached_topic() -> None:
     bus = Bus()
     assert bus.publish(event()) == 0
     subscription = bus.listen(["a.b"], lambda _: None)
@@ -154,7 +158,7 @@ def test_a_listener_cancelled_by_another_does_not_hear_the_event_that_is_being_d
     assert late == []
 
 
-def test_who_subscribes_while_an_event_is_delivered_hears_the_next() -> None:
+def test_a_subscription_made_during_a_delivery_gets_the_next_event() -> None:
     bus, late = Bus(), list[BusEvent]()
 
     def invite(_: BusEvent) -> None:
@@ -183,7 +187,7 @@ def test_a_listener_that_raises_is_counted_and_reported_and_the_others_hear() ->
     assert reports == [(subscription, event(), error)]
 
 
-def test_a_listener_that_raises_needs_nobody_who_listens_to_that() -> None:
+def test_a_listener_may_raise_without_a_report() -> None:
     bus = Bus()
     bus.listen([">"], lambda _: bool(1 // 0))
     assert bus.publish(event()) == 0
@@ -196,7 +200,7 @@ def test_a_listener_that_declines_is_not_counted() -> None:
     assert bus.publish(event()) == 1
 
 
-def test_inventing_topics_does_not_grow_what_the_bus_remembers() -> None:
+def test_new_topics_do_not_grow_the_cache_of_the_bus() -> None:
     bus = Bus()
     events = heard(bus, "a.>")
     for number in range(CACHED_TOPICS + 10):
@@ -205,7 +209,7 @@ def test_inventing_topics_does_not_grow_what_the_bus_remembers() -> None:
     assert len(bus._cache) <= CACHED_TOPICS
 
 
-def test_a_thousand_subscriptions_get_what_is_theirs() -> None:
+def test_a_thousand_subscriptions_get_their_own_events() -> None:
     bus = Bus()
     inboxes = [heard(bus, f"plugin.outbound.k{n}", f"plugin.outbound.k{n}.>") for n in range(1000)]
     for n in range(1000):
@@ -266,7 +270,7 @@ def test_two_readers_share_a_stream_and_both_end(run: Run) -> None:
 
 
 @requirement("nexo:host-event-drop")
-def test_ten_thousand_events_at_a_stalled_subscriber_cost_nobody_else_anything(run: Run) -> None:
+def test_ten_thousand_events_at_a_stalled_subscriber_do_not_slow_others(run: Run) -> None:
     async def main() -> None:
         bus = Bus()
         stalled, events = bus.subscribe(">"), heard(bus, ">")
@@ -283,3 +287,36 @@ def test_ten_thousand_events_at_a_stalled_subscriber_cost_nobody_else_anything(r
 def test_a_stream_that_holds_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Bus().subscribe(">", depth=0)
+
+
+# The index of patterns.
+
+
+@given(st.lists(TEXTS, max_size=8), TEXTS)
+def test_the_index_finds_exactly_the_matching_patterns(patterns: list[str], subject: str) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for pattern in patterns:
+        index.add(pattern, pattern)
+    assert index.find(subject) == {pattern for pattern in patterns if matches(pattern, subject)}
+
+
+@given(st.lists(TEXTS, max_size=8), st.lists(TEXTS, max_size=8), TEXTS)
+def test_a_removed_pattern_is_not_found_and_leaves_no_node(kept: list[str], removed: list[str], subject: str) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for pattern in [*kept, *removed]:
+        index.add(pattern, pattern)
+    for pattern in removed:
+        index.remove(pattern, pattern)
+    gone = set(removed)
+    assert index.find(subject) == {pattern for pattern in kept if matches(pattern, subject) and pattern not in gone}
+    for pattern in kept:
+        index.remove(pattern, pattern)
+    assert index.is_empty()
+
+
+def test_removing_an_unknown_pattern_changes_nothing() -> None:
+    index: SubjectIndex[int] = SubjectIndex()
+    index.add("a.b", 1)
+    for pattern in ("a.b.c", "x", "a.>", "a", ""):
+        index.remove(pattern, 1)
+    assert index.find("a.b") == {1}

@@ -38,14 +38,14 @@ def test_the_last_value_of_each_topic_is_kept_under_one_counter() -> None:
     assert snapshots.topics() == ["a", "b"]
 
 
-def test_what_is_kept_does_not_change_with_the_publishers_buffer() -> None:
+def test_a_snapshot_does_not_change_with_the_buffer_of_its_publisher() -> None:
     snapshots, buffer = Snapshots(), bytearray(b"one")
     snapshots.publish("a", buffer)
     buffer[:] = b"two"
     assert snapshots.get("a") == Snapshot(b"one", 1, "host")
 
 
-def test_what_was_erased_is_gone_and_the_counter_goes_on() -> None:
+def test_an_erased_snapshot_is_gone_and_the_counter_goes_on() -> None:
     snapshots = Snapshots()
     snapshots.publish("a", b"1")
     snapshots.erase("a")
@@ -72,7 +72,7 @@ def test_any_printable_name_will_do(topic: str) -> None:
 
 
 @requirement("ainb:host-snapshot-no-replay", "ainb:host-snapshot-fan-out")
-def test_whoever_listens_hears_of_exactly_its_topics_from_then_on() -> None:
+def test_a_listener_gets_exactly_its_topics_from_then_on() -> None:
     snapshots = Snapshots()
     snapshots.publish("a", b"0")
     heard = listening(snapshots, "a", "c")
@@ -82,7 +82,7 @@ def test_whoever_listens_hears_of_exactly_its_topics_from_then_on() -> None:
 
 
 @requirement("ainb:host-snapshot-not-to-itself")
-def test_a_publisher_is_not_told_of_its_own_and_the_host_tells_everybody() -> None:
+def test_a_publisher_gets_no_snapshot_of_its_own_and_the_host_reaches_all() -> None:
     snapshots = Snapshots()
     p, q, host = listening(snapshots, "a", name="p"), listening(snapshots, "a", name="q"), listening(snapshots, "a")
     snapshots.publish("a", b"1", publisher="p")
@@ -103,7 +103,7 @@ def test_a_topic_that_was_added_twice_is_heard_of_once() -> None:
     assert [topic for topic, _, _ in heard] == ["a", "b"]
 
 
-def test_who_has_cancelled_hears_nothing_more_not_even_what_is_being_delivered() -> None:
+def test_a_cancelled_listener_gets_nothing_more_not_even_a_delivery_in_progress() -> None:
     snapshots = Snapshots()
     heard: Heard = []
     first = snapshots.listen("a", lambda topic, found: second.cancel())
@@ -117,7 +117,7 @@ def test_who_has_cancelled_hears_nothing_more_not_even_what_is_being_delivered()
     assert not snapshots._listeners
 
 
-def test_everybody_hears_all_publishes_in_one_order_also_those_a_listener_makes() -> None:
+def test_all_listeners_get_all_publishes_in_one_order_also_those_of_a_listener() -> None:
     snapshots = Snapshots()
 
     def answer(topic: str, found: Snapshot) -> None:
@@ -145,7 +145,7 @@ def test_a_listener_that_raises_is_reported_and_costs_the_others_nothing() -> No
     assert [str(error) for error in reported] == ["a bug"]
 
 
-def test_a_listener_that_is_cancelled_in_the_middle_stops_nobody_for_good() -> None:
+def test_a_listener_that_is_cancelled_in_the_middle_stops_no_other() -> None:
     snapshots = Snapshots()
 
     def cancelled(topic: str, found: Snapshot) -> None:
@@ -164,7 +164,7 @@ def test_a_listener_that_is_cancelled_in_the_middle_stops_nobody_for_good() -> N
 
 
 @requirement("ainb:host-snapshot-bounds")
-def test_an_entry_that_fits_no_frame_is_refused_and_nobody_is_told() -> None:
+def test_an_entry_that_fits_no_frame_is_refused_without_a_notification() -> None:
     snapshots = Snapshots()
     heard = listening(snapshots, "a")
     assert refusal(snapshots, "a", bytes(Quotas().entry + 1)) == (Code.FRAME_TOO_LARGE, "entry")
@@ -184,7 +184,7 @@ def test_a_publisher_has_its_share_of_topics_and_bytes_and_others_keep_theirs() 
     assert snapshots.publish("a", b"54321", publisher="p") == 4, "what replaces needs no more room"
 
 
-def test_room_comes_back_with_what_is_replaced_erased_or_taken_over() -> None:
+def test_replaced_erased_and_taken_over_entries_free_their_room() -> None:
     snapshots = Snapshots(quotas=Quotas(topics=1, share=10, total=20))
     snapshots.publish("a", b"1234567890", publisher="p")
     assert refusal(snapshots, "b", b"") == (Code.OVERLOADED, "topics")

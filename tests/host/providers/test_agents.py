@@ -117,7 +117,7 @@ MESSAGES = [{"role": "user", "content": str(number)} for number in range(6)]
 
 
 @requirement("kaged:hooks-injected")
-def test_what_plugins_want_injected_is_collected_in_the_order_of_the_agent(run: Run, tmp_path: Path) -> None:
+def test_injections_are_collected_in_the_order_of_the_agent(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_kaged_plugin(tmp_path / "plugins", name, OBSERVES, hooks=["on_session_start"])
     write_kaged_plugin(tmp_path / "plugins", "c", "def hook(*_):\n    os._exit(1)\n", hooks=["on_session_start"])

@@ -133,7 +133,7 @@ def test_host_stream_gives_the_raw_pieces_and_the_final_answer(run: Run, tmp_pat
 
 
 @requirement("nexo:host-dies-mid-stream")
-def test_a_child_that_dies_in_the_middle_of_a_stream_fails_it_after_what_it_said(run: Run, tmp_path: Path) -> None:
+def test_a_child_that_dies_in_a_stream_fails_it_after_its_last_chunk(run: Run, tmp_path: Path) -> None:
     body = MODEL + '\ndef llm_chat(m):\n    delta(m, type="text_delta", delta="Hel")\n    os._exit(9)\n'
     model(tmp_path, body)
 

@@ -35,7 +35,7 @@ def spec(tmp_path: Path) -> PluginSpec:
     return spec
 
 
-def test_it_holds_what_was_taken_and_counts_it(tmp_path: Path) -> None:
+def test_it_holds_and_counts_the_frames(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     recorder = Recorder(file, HEADER)
     items = (Frame(0.5, 1, "host", 2, {"a": "***"}, redacted=("/a",)), StderrLine(0.6, 1, "oops"))
@@ -57,7 +57,7 @@ def test_a_recording_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
 
 
-def test_it_never_grows_beyond_its_limit_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_it_never_grows_beyond_its_limit_and_reports_the_missing_frames(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     most = 1000 + END_ROOM
     recorder = Recorder(file, HEADER, most=most)
@@ -92,7 +92,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_was_taken_survives_the_death_of_the_host(tmp_path: Path) -> None:
+def test_recorded_frames_survive_the_death_of_the_host(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Secrets are removed from output: values first, then a real process that prints its key everywhere."""
+"""Secrets are removed from output: values, then a real process that prints its key everywhere, then frames."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugbay import Host
 from plugbay.host.config import settings
-from plugbay.host.recording.redaction import EXPIRED_TOKENS, HIDDEN, Redactor, encodings
+from plugbay.host.recording.redaction import (
+    EXPIRED_TOKENS,
+    HIDDEN,
+    SHORTEST,
+    FrameRedactor,
+    Redactor,
+    encodings,
+    names_a_secret,
+    pointer,
+)
 from plugbay.model.errors import Code, Failure
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
@@ -104,7 +115,7 @@ def test_a_secret_truncated_in_a_diagnosis_is_redacted_too() -> None:
     assert redactor.redact_text("swords and sharks") == "swords and sharks"
 
 
-def test_what_is_data_loses_whole_secrets_only() -> None:
+def test_data_loses_whole_secrets_only() -> None:
     redactor = Redactor({"url": "https://hooks.example/T0/secret"})
     said = {"url": "https://hooks.example/", "result": "https://hooks.example/T0/secret"}
     assert redactor.redact_value(said) == {"url": "https://hooks.example/", "result": HIDDEN}
@@ -175,16 +186,198 @@ def test_every_usual_form_holds_one_of_the_forms(said: str) -> None:
 
 @pytest.mark.parametrize("secret", ["abcdef", "abcdefg", "abcdefgh"])
 @pytest.mark.parametrize("before", [b"", b"a", b"ab", b"abc"])
-def test_at_the_end_of_what_is_encoded_nothing_of_it_is_left_over(secret: str, before: bytes) -> None:
+def test_no_part_of_a_secret_is_left_at_the_end_of_an_encoding(secret: str, before: bytes) -> None:
     said = base64.b64encode(before + secret.encode()).decode()
     longest = max((form for form in encodings(secret) if form in said), key=len)
     assert said.endswith(longest)
 
 
-def test_what_is_something_else_is_left_alone() -> None:
+def test_other_texts_are_left_alone() -> None:
     others = ("s3cr3t", base64.b64encode(b"another thing").decode(), quote("ü/ü"), "s3cr3t/+u key")
     assert not any(form in other for form in encodings(SECRET) for other in others)
 
 
 def test_the_shortest_secret_that_is_looked_for_has_no_form_that_is_part_of_every_text() -> None:
     assert min(map(len, encodings("abcdef"))) >= 6
+
+
+PHRASE = "correct/horse battery+staple"
+PLAIN = FrameRedactor(Redactor())
+
+letters = st.text(st.sampled_from("abcXYZ 09/+-_é"), max_size=6)
+
+
+def redact(said: Any, secrets: dict[str, Any] | None = None) -> tuple[Any, tuple[str, ...]]:
+    return FrameRedactor(Redactor(secrets)).redact_frame(said)
+
+
+# By value.
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=SHORTEST, max_size=20), st.data())
+def test_a_secret_is_found_in_every_encoding_and_position(secret: str, data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(sorted(encodings(secret))))
+    text = data.draw(letters) + form + data.draw(letters)
+    said = data.draw(
+        st.sampled_from(
+            [text, {"a": [1, text]}, {text: 1}, [[text], {"b": {"c": text}}], {"token": {text: [text]}}, [text, text]]
+        )
+    )
+    told, places = redact(said, {"key": secret})
+    assert places != ()
+    assert not any(each in leaf for each in encodings(secret) for leaf in leaves(told))
+
+
+def leaves(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [leaf for key, item in value.items() for leaf in [key, *leaves(item)]]
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [str(value)]
+
+
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_a_secret_is_found_among_bytes_that_are_no_text(before: bytes, after: bytes) -> None:
+    line = FrameRedactor(Redactor({"key": PHRASE})).redact_line(before + PHRASE.encode() + after)
+    assert PHRASE.encode() not in line
+
+
+def test_a_number_that_is_a_secret_is_taken_out() -> None:
+    assert redact({"said": [1234567, 12]}, {"pin": 1234567}) == ({"said": [HIDDEN, 12]}, ("/said/0",))
+
+
+def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
+    known = Redactor()
+    redactor = FrameRedactor(known)
+    assert redactor.redact_frame({"a": PHRASE}) == ({"a": PHRASE}, ())
+    known.learn({"key": PHRASE})
+    assert redactor.redact_frame({"a": PHRASE}) == ({"a": HIDDEN}, ("/a",))
+
+
+# By key.
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "authorization",
+        "Authorization",
+        "token",
+        "delegation_token",
+        "accessToken",
+        "password",
+        "api_key",
+        "X-Api-Key",
+        "client_secret",
+        "secrets",
+        "system_config",
+        "private-key",
+        "Set-Cookie",
+        "credentials",
+    ],
+)
+def test_a_value_under_a_key_that_names_a_secret_is_redacted(key: str) -> None:
+    assert names_a_secret(key)
+    assert redact({"params": {key: "x"}}) == ({"params": {key: HIDDEN}}, (pointer("params", key),))
+    assert redact({key: {"a": ["x", 5, None, True, ""]}}) == (
+        {key: {"a": [HIDDEN, HIDDEN, None, True, ""]}},
+        (pointer(key, "a", 0), pointer(key, "a", 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["name", "max_tokens", "token_estimate", "key", "author", "secretary", "cookies_eaten", "progressToken"]
+)
+def test_other_keys_are_left_alone(key: str) -> None:
+    assert not names_a_secret(key)
+    assert redact({key: "x"}) == ({key: "x"}, ())
+
+
+def test_the_secrets_of_each_contracts_frames_are_taken_out() -> None:
+    kaged = {"method": "initialize", "params": {"config": {"a": "b"}, "system_config": {"key": "123"}}}
+    assert redact(kaged)[1] == ("/params/system_config/key",)
+    body = {"secrets": {"hook": "123"}, "context": {"gateway": {"delegation_token": "abc", "scopes": ["x"]}}}
+    assert redact({"type": "request", "body": body})[1] == (
+        "/body/secrets/hook",
+        "/body/context/gateway/delegation_token",
+    )
+
+
+def test_a_schema_may_speak_of_secrets() -> None:
+    schema = {"properties": {"token": {"type": "string"}, "password": {"type": "string", "minLength": 8}}}
+    assert redact({"tools": [{"input_schema": schema}]}) == ({"tools": [{"input_schema": schema}]}, ())
+    assert redact({"properties": {"token": "abc"}})[1] == ("/properties/token",)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ({"headers": [["Accept", "*/*"], ["Authorization", "me"]]}, "/headers/1/1"),
+        ({"headers": [{"name": "authorization", "value": "me"}]}, "/headers/0/value"),
+        ({"env": {"key": "API_KEY", "value": "me"}}, "/env/value"),
+        ({"argv": ["login", "--password", "me"]}, "/argv/2"),
+    ],
+)
+def test_a_key_may_stand_beside_its_value(said: Any, place: str) -> None:
+    told, places = redact(said)
+    assert places == (place,) and '"me"' not in json.dumps(told)
+
+
+# By its looks.
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Authorization: Bearer abcdefghijklmnop.qrst", f"Authorization: Bearer {HIDDEN}"),
+        ("basic dXNlcjpwYXNzd29yZA==", f"basic {HIDDEN}"),
+        ("use sk-abcdefghijklmnop0123!", f"use {HIDDEN}!"),
+        ("ghp_abcdefghijklmnopqrst0123", HIDDEN),
+        ("github_pat_abcdefghijklmnopqrst0123", HIDDEN),
+        ("glpat-abcdefghijklmnop", HIDDEN),
+        ("xoxb-1234567890-abc", HIDDEN),
+        ("AKIAABCDEFGHIJKLMNOP", HIDDEN),
+        ("AIzaabcdefghijklmnopqrstuvwxyz0123456789", HIDDEN),
+        ("hf_abcdefghijklmnopqrst", HIDDEN),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.abc-_", HIDDEN),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END", f"-----BEGIN RSA PRIVATE KEY-----{HIDDEN}-----END"),
+        ("https://ada:tea@example.org/x", f"https://ada:{HIDDEN}@example.org/x"),
+        ("?a=1&access_token=abcdef&b=2", f"?a=1&access_token={HIDDEN}&b=2"),
+        ('{"api_key": "abc", "a": 1}', f'{{"api_key": "{HIDDEN}", "a": 1}}'),
+        (r"{\"password\":\"abc\"}", rf"{{\"password\":\"{HIDDEN}\"}}"),
+    ],
+)
+def test_a_text_that_looks_like_a_secret_is_taken_out(said: str, told: str) -> None:
+    assert redact({"a": said}) == ({"a": told}, ("/a",))
+    assert PLAIN.redact_line(said.encode()) == told.encode()
+    assert redact({"a": told}) == ({"a": told}, ())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bearer authentication",
+        "a basic functionality",
+        "risk-averse",
+        "token: 5",
+        "https://example.org:80/a@b",
+        "ghost",
+    ],
+)
+def test_ordinary_words_are_left_alone(said: str) -> None:
+    assert redact({"a": said}) == ({"a": said}, ())
+    assert PLAIN.redact_line(said.encode()) == said.encode()
+
+
+@pytest.mark.parametrize("part", ["a-", "a.", "sk-", "eyJ", "://", "basic ", '"x', "token", "=", "bearer "])
+def test_a_long_text_of_any_kind_takes_no_time_to_speak_of(part: str) -> None:
+    """A pattern that looks back from every place would take minutes, and the test its whole time."""
+    told, _ = PLAIN.redact_frame("begin sk- = ey \"'oken:// earer asic eyJ " + part * (400_000 // len(part)))
+    assert PLAIN.redact_frame(told) == (told, ())
+
+
+def test_nothing_secret_leaves_a_frame_as_it_is() -> None:
+    said = {"a": [1, 2.5, None, True, "", "text"], "b": {}}
+    assert redact(said) == (said, ())
+
+
+def test_a_pointer_escapes_slashes_and_tildes() -> None:
+    assert pointer("a/b", 0, "c~d") == "/a~1b/0/c~0d"

@@ -15,8 +15,7 @@ from plugbay import CallFailed, Code, Host
 from plugbay.contracts.base import Role
 from plugbay.host.config.settings import save_secrets
 from plugbay.host.recording import recordings, taps
-from plugbay.host.recording.frame_redaction import FrameRedactor
-from plugbay.host.recording.redaction import HIDDEN, Redactor, encodings
+from plugbay.host.recording.redaction import HIDDEN, FrameRedactor, Redactor, encodings
 from plugbay.host.recording.taps import LINE_WEIGHT, LinkTap, TapStream
 from plugbay.link.framings import framing_of
 from plugbay.link.recording import Frame, Happening, Item, Recording, StderrLine, read
@@ -272,7 +271,7 @@ def stream(left: list[TapStream] | None = None, **limits: int) -> TapStream:
     return TapStream(gone.append, **limits)
 
 
-def test_what_passes_comes_in_order_until_it_is_closed(run: Run) -> None:
+def test_frames_come_in_order_until_the_tap_is_closed(run: Run) -> None:
     async def main() -> None:
         left: list[TapStream] = []
         with stream(left) as watched:
@@ -414,7 +413,7 @@ def test_secrets_are_gone_and_their_places_are_marked(run: Run) -> None:
     run(main)
 
 
-def test_what_is_no_message_is_shown_as_what_it_is(run: Run) -> None:
+def test_bytes_that_are_no_message_are_shown_as_they_are(run: Run) -> None:
     async def main() -> None:
         tapped = Tapped()
         tapped.tap.received(b"\xff\xfe hello\nrest", 0)

@@ -54,7 +54,7 @@ def test_an_async_handler_and_a_plain_one_answer_alike(run: Run) -> None:
 
 
 @requirement("ainb:host-action-unknown")
-def test_an_action_nobody_offers_is_bad_input(run: Run) -> None:
+def test_an_unknown_action_is_invalid_input(run: Run) -> None:
     async def main() -> None:
         assert await outcome(Actions(), "none") == Code.INVALID_INPUT
 
@@ -135,7 +135,7 @@ def test_an_action_that_starts_a_process_is_for_those_that_may_have_one_started(
 
 
 @requirement("ainb:host-action-forwarded")
-def test_what_the_host_does_not_do_itself_goes_to_whoever_does(run: Run) -> None:
+def test_an_action_that_the_host_lacks_is_forwarded(run: Run) -> None:
     asked: list[tuple[str, str, bytes]] = []
 
     async def forward(caller: str, action: str, data: bytes, seconds: float) -> bytes | None:
@@ -200,7 +200,7 @@ def test_one_caller_has_so_many_actions_under_way_and_others_are_not_concerned(r
     run(main)
 
 
-def test_who_goes_away_leaves_nothing_running(run: Run) -> None:
+def test_a_cancelled_caller_leaves_no_action_running(run: Run) -> None:
     async def main() -> None:
         ended: list[bool] = []
 
@@ -221,7 +221,7 @@ def test_who_goes_away_leaves_nothing_running(run: Run) -> None:
     run(main)
 
 
-def test_a_thread_that_outlives_the_loop_harms_nobody() -> None:
+def test_a_thread_that_outlives_the_loop_does_no_harm() -> None:
     stuck = threading.Event()
 
     async def main() -> None:

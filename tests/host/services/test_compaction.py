@@ -78,7 +78,7 @@ FULL = CompactionPlan("primary", ("a", "b"), "c")
 
 
 @requirement("kaged:host-compaction-order")
-def test_observers_come_first_in_order_then_the_compactor_then_everybody_hears_the_result(run: Run) -> None:
+def test_observers_are_called_in_order_then_the_compactor_then_all_get_the_result(run: Run) -> None:
     outcome, panel = compacted(run, FULL)
     assert panel.asked == [
         ("a", "pre_compact"),
@@ -101,7 +101,7 @@ def test_a_plugin_is_asked_only_about_the_hooks_it_wants(run: Run) -> None:
     assert panel.asked == [("c", "pre_compact"), ("a", "post_compact")]
 
 
-def test_nobody_needs_to_be_asked(run: Run) -> None:
+def test_compaction_works_without_plugins(run: Run) -> None:
     outcome, panel = compacted(run, CompactionPlan("primary"))
     assert (panel.asked, outcome) == ([], CompactionOutcome([SYSTEM, *said(4)], said(1, 2, 3)))
 

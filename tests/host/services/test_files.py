@@ -162,7 +162,7 @@ def test_a_grant_of_everything_is_no_grant_of_the_machines_insides(tree: Path) -
     assert Path("/proc/self/environ").read_bytes()
 
 
-def test_what_is_protected_is_not_opened_whatever_is_granted(tree: Path) -> None:
+def test_a_protected_path_is_not_opened_whatever_is_granted(tree: Path) -> None:
     (tree / "granted" / "data" / "own").mkdir(parents=True)
     for name in ("key", "own/note"):
         (tree / "granted" / "data" / name).write_bytes(SECRET)
@@ -228,7 +228,7 @@ def naive(path: str, root: str) -> bytes:
 
 @requirement("ainb:host-files-race")
 @pytest.mark.parametrize("times", first_alone([500, 3000]))
-def test_whoever_swaps_a_folder_for_a_link_in_between_gets_nothing(racing: Path, times: int) -> None:
+def test_a_folder_that_is_swapped_for_a_link_meanwhile_leads_nowhere(racing: Path, times: int) -> None:
     path, root = str(racing / "granted/a/b.txt"), str(racing / "granted")
     seen: set[bytes] = set()
 
@@ -305,7 +305,7 @@ def test_a_file_that_is_not_there_has_the_reason_of_the_system_also_below_a_gran
 
 
 @requirement("ainb:host-files-regular")
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tree: Path) -> None:
+def test_a_special_file_is_refused_without_waiting_for_it(tree: Path) -> None:
     os.mkfifo(tree / "granted/fifo")
     (tree / "granted/loop").symlink_to("loop")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -355,14 +355,14 @@ def test_a_folder_with_too_many_entries_is_refused(tree: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("path", ["", "a", "./a", "~", "/a\0b", "/" + "x" * MAX_PATH, "/\ud800"])
-def test_what_can_be_no_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     assert "path" in refusal(path, "/")
 
 
 # Threads.
 
 
-def test_the_loop_goes_on_while_a_disk_is_slow_and_nobody_waits_for_ever(
+def test_a_slow_disk_blocks_neither_the_loop_nor_a_reader_for_ever(
     run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = threading.Event()

@@ -102,7 +102,7 @@ def test_a_block_without_a_reason_does_not_borrow_one() -> None:
 
 @requirement("nexo:host-hook-after")
 @pytest.mark.parametrize("response", [{"abort": True}, {"decision": "block"}])
-def test_what_has_happened_cannot_be_blocked(response: object) -> None:
+def test_a_hook_about_a_past_event_cannot_block_it(response: object) -> None:
     assert not after_one(response, AFTER).blocked
 
 
@@ -163,7 +163,7 @@ def test_a_transformation_without_a_body_is_reported(body: object) -> None:
     assert (outcome.event, outcome.transformed_body) == (EVENT, None)
 
 
-def test_what_can_be_used_of_an_answer_is_used() -> None:
+def test_the_valid_fields_of_an_answer_are_used() -> None:
     outcome = after_one({"abort": True, "reason": 7})
     assert outcome.blocked
     assert len(outcome.skipped) == 1
@@ -189,7 +189,7 @@ def test_no_answer_whatever_breaks_the_chain(answers: list[object], hook: str) -
 
 
 @requirement("nexo:host-hook-override", "nexo:host-hook-transform")
-def test_plugins_are_asked_in_order_and_each_sees_what_those_before_it_made(run: Run) -> None:
+def test_plugins_are_called_in_order_and_each_sees_the_changes_before_it(run: Run) -> None:
     outcome, panel = fired(
         run,
         {
@@ -208,14 +208,14 @@ def test_plugins_are_asked_in_order_and_each_sees_what_those_before_it_made(run:
 
 
 @requirement("nexo:host-hook-block")
-def test_nobody_is_asked_after_a_block(run: Run) -> None:
+def test_no_plugin_is_called_after_a_block(run: Run) -> None:
     outcome, panel = fired(run, {"a": {}, "b": {"abort": True}, "c": {}})
     assert [plugin_id for plugin_id, _ in panel.asked] == ["a", "b"]
     assert (outcome.blocked, outcome.blocked_by) == (True, "b")
 
 
 @requirement("nexo:host-hook-after")
-def test_everybody_is_told_what_has_happened(run: Run) -> None:
+def test_every_plugin_is_called_about_a_past_event(run: Run) -> None:
     outcome, panel = fired(run, {"a": {"abort": True}, "b": {"decision": "block"}, "c": {}}, AFTER)
     assert [plugin_id for plugin_id, _ in panel.asked] == ["a", "b", "c"]
     assert not outcome.blocked
@@ -248,7 +248,7 @@ def test_so_many_plugins_are_asked_and_the_others_are_reported(run: Run) -> None
     ]
 
 
-def test_a_hook_nobody_handles_changes_nothing(run: Run) -> None:
+def test_a_hook_without_handlers_changes_nothing(run: Run) -> None:
     assert fired(run, {})[0] == HookOutcome(EVENT)
 
 

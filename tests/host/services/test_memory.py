@@ -227,7 +227,7 @@ def test_an_answer_stays_small_enough_to_be_sent(run: Run) -> None:
     with_memory(run, story)
 
 
-def test_what_is_forgotten_is_found_no_more(run: Run) -> None:
+def test_a_forgotten_entry_is_not_found(run: Run) -> None:
     async def story(memory: LongTermMemory) -> None:
         gone = await memory.remember(AGENT, "tea in the morning")
         await memory.remember(AGENT, "tea at night")
@@ -322,7 +322,7 @@ def test_any_text_is_kept_as_it_is_and_any_text_may_be_asked(texts: list[str]) -
     with_memory(run_on("asyncio"), story)
 
 
-def test_what_is_too_large_is_refused_and_what_just_fits_is_kept(run: Run) -> None:
+def test_an_entry_over_the_limit_is_refused_and_one_at_the_limit_is_stored(run: Run) -> None:
     async def story(memory: LongTermMemory) -> None:
         largest = "é" * (MAX_CONTENT // 2)
         await memory.remember("é" * (MAX_NAME // 2), largest, tags=["t" * MAX_NAME] * MAX_TAGS)
@@ -375,7 +375,7 @@ async def found(recall: VectorRecall, query: str, agent: str = "a", limit: int =
 
 
 @requirement("nexo:host-vector-recall")
-def test_what_is_most_like_the_question_comes_first(run: Run) -> None:
+def test_the_most_similar_entry_comes_first(run: Run) -> None:
     async def story(recall: VectorRecall, _: VectorRegistry) -> None:
         await recall.remember(entry("1", "painting the kitchen walls"))
         await recall.remember(entry("2", "a cup of green tea"))
@@ -492,7 +492,7 @@ def memory_with(store: VectorBackend, failures: list[Failure]) -> AgentMemory:
     )
 
 
-def test_what_has_no_word_in_common_is_found_by_likeness(run: Run, tmp_path: Path) -> None:
+def test_an_entry_without_a_common_word_is_found_by_similarity(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         failures: list[Failure] = []
         async with EmbeddedVectors(tmp_path / "v.db") as store:
@@ -541,7 +541,7 @@ def test_a_broken_store_costs_the_likeness_and_is_reported(run: Run) -> None:
     run(main)
 
 
-def test_an_agent_forgets_only_what_is_its_own(run: Run, tmp_path: Path) -> None:
+def test_an_agent_forgets_only_its_own_entries(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with EmbeddedVectors(tmp_path / "v.db") as store:
             memory = memory_with(store, [])

@@ -39,7 +39,7 @@ AgNIADBFAiBSdH3dnSEw/RBANr1aDeIRStMCCQ+Ofcy9ZvVQtG7RWQIhANCrT4kA
 XQ2hdqJw1h+Luh5TpURgAub+AGgx+MyrN/eY
 -----END CERTIFICATE-----
 """
-"""For secure.test, by itself, until 2120; the key is nobody's secret."""
+"""For secure.test, by itself, until 2120; the key is not secret."""
 
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -205,7 +205,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @requirement("ainb:host-network-request")
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_what_no_request_may_hold_is_refused_before_anybody_is_asked(run: Run, what: str) -> None:
+def test_an_invalid_request_is_refused_before_it_is_sent(run: Run, what: str) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as server:
             assert await fetched(reaching(server), server.url(), **REFUSED[what]) == Code.INVALID_INPUT
@@ -346,7 +346,7 @@ def test_a_name_at_an_address_that_is_not_public_is_not_connected_to(run: Run, a
 
 
 @requirement("ainb:host-network-addresses")
-def test_a_literal_address_is_judged_like_a_name_and_so_is_what_the_system_resolves(run: Run) -> None:
+def test_literal_addresses_and_names_of_the_system_resolver_are_checked(run: Run) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as server:
             for host in ("127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "localhost"):
@@ -506,7 +506,7 @@ def test_the_next_hop_has_the_method_and_body_that_its_status_says(
 
 @requirement("ainb:host-network-redirects")
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "Cookie", "X-Api-Key"])
-def test_what_may_be_a_credential_stays_with_its_server(run: Run, name: str) -> None:
+def test_headers_that_may_be_credentials_stay_with_their_server(run: Run, name: str) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as there, Server({"/": moved(there.url())}) as here:
             headers = ((name, "secret"), ("Accept-Language", "pt"))
@@ -605,6 +605,35 @@ def test_a_compressed_answer_is_handed_on_as_it_is(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_a_server_may_answer_before_it_has_read_the_request(run: Run, tmp_path: Path, secure: bool) -> None:
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE)
+
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+            await over.wait()
+            writer.transport.abort()
+
+        trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trust.load_cert_chain(file)
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=trust if secure else None)
+        port = server.sockets[0].getsockname()[1]
+        ours = ssl.create_default_context(cafile=str(file))
+        fetcher = Fetcher([f"127.0.0.1:{port}"], resolve=names({"secure.test": ["127.0.0.1"]}), trust=ours, seconds=5)
+        url = f"{'https' if secure else 'http'}://secure.test:{port}/"
+        answer = await fetched(fetcher, url, method="POST", body=bytes(12_000_000))
+        over.set()
+        server.close()
+        assert not isinstance(answer, str) and (answer["status"], answer["body"]) == (413, b"no")
+
+    run(main)
+
+
 # TLS.
 
 
@@ -631,5 +660,23 @@ def test_a_server_proves_the_name_that_was_asked_for_at_the_address_that_was_jud
                 hasty = reaching(plain, hosts=hosts, trust=trust, seconds=0.2)
                 assert await fetched(hasty, f"https://secure.test:{plain.port}") == Code.TIMEOUT
                 assert [line.split()[1] for line in server.seen] == ["/", "/down"]
+
+    run(main)
+
+
+@requirement("ainb:host-network-bounds")
+def test_a_server_that_never_finishes_the_tls_handshake_loses_the_connection(run: Run) -> None:
+    async def main() -> None:
+        ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ended.set_result(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        pair = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await fetched(Fetcher([pair], seconds=0.2), f"https://{pair}/") == Code.TIMEOUT
+        assert (await asyncio.wait_for(ended, 5))[:1] == b"\x16", "the connection was closed after the hello"
+        server.close()
 
     run(main)

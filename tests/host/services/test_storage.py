@@ -78,7 +78,7 @@ def test_values_survive_a_restart(run: Run, tmp_path: Path) -> None:
 
 @requirement("kaged:host-storage-isolation")
 @pytest.mark.parametrize("other", ["q", "", "P", "p ", "p' OR '1'='1", "%", "p\0"])
-def test_no_plugin_sees_changes_or_deletes_what_another_keeps(run: Run, other: str) -> None:
+def test_no_plugin_sees_changes_or_deletes_values_of_another(run: Run, other: str) -> None:
     async def story(storage: PluginStorage) -> None:
         await storage.set("p", "k", "secret")
         assert await storage.get(other, "k") == (False, None)

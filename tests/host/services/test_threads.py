@@ -1,4 +1,4 @@
-"""Work on threads that nobody has to wait for."""
+"""Work on threads that neither the loop nor the exit of the process waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 
 
-def test_what_the_work_comes_to_is_what_the_future_does(run: Run) -> None:
+def test_the_future_has_the_result_of_the_work(run: Run) -> None:
     def fail() -> None:
         raise KeyError("x")
 
@@ -24,7 +24,7 @@ def test_what_the_work_comes_to_is_what_the_future_does(run: Run) -> None:
     run(main)
 
 
-def test_the_future_outlives_whoever_waited_and_is_done_when_the_thread_is(run: Run) -> None:
+def test_the_future_outlives_its_waiter_and_is_done_with_the_thread(run: Run) -> None:
     async def main() -> None:
         go = threading.Event()
         done = on_thread(lambda: go.wait(PATIENCE), "slow")
@@ -39,7 +39,7 @@ def test_the_future_outlives_whoever_waited_and_is_done_when_the_thread_is(run: 
     run(main)
 
 
-def test_a_failure_that_nobody_waits_for_any_more_is_not_reported(run: Run) -> None:
+def test_a_failure_without_a_waiter_is_not_logged(run: Run) -> None:
     async def main() -> None:
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))

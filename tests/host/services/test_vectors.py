@@ -65,7 +65,7 @@ def test_names_are_listed() -> None:
     assert registry.names() == ("embedded", "pinecone", "qdrant")
 
 
-def test_a_name_nobody_took_is_not_found() -> None:
+def test_an_unregistered_name_is_not_found() -> None:
     registry = VectorRegistry()
     registry.register("embedded", Nowhere(), "host")
     found = registry.get("qdrant")
@@ -176,7 +176,7 @@ def test_the_same_id_replaces_and_another_collection_is_another_world(run: Run) 
     with_store(run, story)
 
 
-def test_deleting_counts_what_was_there(run: Run) -> None:
+def test_deleting_counts_the_deleted_records(run: Run) -> None:
     async def story(store: EmbeddedVectors) -> None:
         await store.upsert("kb", [record("a", [1.0]), record("b", [1.0])])
         assert await store.delete("kb", ["a", "a", "zzz"]) == 1
@@ -277,7 +277,7 @@ def test_a_record_that_cannot_be_kept_is_refused_with_all_the_others(run: Run, b
     with_store(run, story)
 
 
-def test_what_just_fits_is_kept(run: Run) -> None:
+def test_a_record_at_the_limit_is_stored(run: Run) -> None:
     async def story(store: EmbeddedVectors) -> None:
         largest = VectorRecord(
             "i" * MAX_NAME, "y" * MAX_CONTENT, [1.0] * MAX_DIMENSIONS, {"x": "y" * (MAX_CONTENT - 8)}

@@ -521,7 +521,7 @@ def test_its_time_runs_from_its_last_use() -> None:
     assert child.reaped == [23]
 
 
-def test_what_is_needed_stays_and_has_its_whole_time_after_its_next_use() -> None:
+def test_a_needed_instance_stays_and_has_its_full_idle_time_after_its_next_use() -> None:
     child = Child(10)
     child.needed = True
     child.clock.advance(95)

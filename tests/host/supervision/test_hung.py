@@ -193,7 +193,7 @@ def test_the_next_look_is_ahead_and_soon(rule: Rule, facts: Facts) -> None:
 
 @given(RULES, PAST)
 def test_silence_after_a_timeout_ends_in_a_verdict(rule: Rule, facts: Facts) -> None:
-    """Nobody calls any more, no byte comes: two calls without one byte are enough, however the looks fall."""
+    """There are no further calls and no bytes: two calls without one byte are enough, whenever the checks run."""
     calls = tuple(TimedOut("c", facts.now, facts.now + rule.call) for _ in range(2))
     facts = replace(facts, heard=facts.now, timed_out=calls, probes=(), stopped=False, unread_since=None, owed=0)
     facts = replace(facts, working_since=None, now=facts.now + rule.call)

@@ -22,7 +22,7 @@ def test_a_program_is_its_command_and_the_files_that_it_names(tmp_path: Path) ->
 
 
 @requirement("mcp:host-era")
-def test_what_was_learned_is_known_at_the_next_start(tmp_path: Path) -> None:
+def test_a_learned_era_is_known_at_the_next_start(tmp_path: Path) -> None:
     spec = resident("srv", ("python3",), tmp_path)
     protocol_cache = ProtocolCache(tmp_path)
     assert protocol_cache.era_for(spec, ["python3"]) == "handshake"

@@ -34,7 +34,9 @@ POLICY = RestartPolicy(first_delay=1, factor=4, longest_delay=10, jitter=0.5, fa
         "most",
     ],
 )
-def test_what_follows_a_failure(failures: list[float], now: float, jitter: float, action: Restart | Quarantine) -> None:
+def test_the_action_after_a_failure(
+    failures: list[float], now: float, jitter: float, action: Restart | Quarantine
+) -> None:
     assert next_action(failures, now, POLICY, jitter) == action
 
 

@@ -97,7 +97,7 @@ def _write(path: Path, document: TOMLDocument) -> None:
     import tomlkit
 
     from plugbay.host.config import config
-    from plugbay.host.config.settings import replace_at
+    from plugbay.host.disk.durable import replace_at
 
     text = tomlkit.dumps(document)
     config.parse(text, str(path))

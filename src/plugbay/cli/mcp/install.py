@@ -162,7 +162,7 @@ def _read(file: Path) -> str | None:
 
 def _write(change: Change) -> Path | None:
     """Replace the file and return the backup of the old one. A symbolic link stays; its target changes."""
-    from plugbay.packages.durable import write_file
+    from plugbay.host.disk.durable import write_file
 
     target = Path(os.path.realpath(change.file))
     target.parent.mkdir(parents=True, exist_ok=True)

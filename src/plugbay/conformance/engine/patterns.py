@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from plugbay.contracts.schemas import compile_schema, schema_problem
+from plugbay.model.topics import ANY, REST, matches
 
 
 class Undecodable(Exception):
@@ -33,21 +34,6 @@ class Undecodable(Exception):
 
 
 # Topics and paths.
-
-
-def topic_matches(pattern: str, topic: str) -> bool:
-    """Dotted names: `*` stands for one segment, a last `>` for one or more. The topic itself may have neither."""
-    wanted, segments = pattern.split("."), topic.split(".")
-    if any(segment in ("", "*", ">") for segment in segments):
-        return False
-    if wanted[-1] == ">":
-        wanted.pop()
-        segments = segments[: len(wanted)] if len(segments) > len(wanted) else []
-    return len(wanted) == len(segments) and all(map(_segment_fits, wanted, segments))
-
-
-def _segment_fits(wanted: str, segment: str) -> bool:
-    return wanted in ("*", segment)
 
 
 def is_covered(topic: Any, entries: Sequence[str]) -> bool:
@@ -485,7 +471,8 @@ def _bytes(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
 def _topic_among(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     """A topic without wildcards that one of these patterns covers."""
     patterns = _values(argument, named)
-    fits = isinstance(value, str) and any(topic_matches(pattern, value) for pattern in patterns)
+    plain = isinstance(value, str) and not {ANY, REST} & set(value.split("."))
+    fits = plain and any(matches(pattern, value) for pattern in patterns)
     return [] if fits else [Mismatch(path, f"a topic covered by one of {format_value(patterns)}", format_value(value))]
 
 

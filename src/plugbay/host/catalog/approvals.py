@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.mcp.messages import LISTS
-from plugbay.host.config.settings import file_name, replace_at
+from plugbay.host.config.settings import file_name
+from plugbay.host.disk.durable import replace_at
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import PluginSpec
 

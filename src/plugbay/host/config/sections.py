@@ -48,7 +48,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from plugbay.host.events.subjects import ANY, REST, matches, subject_problem
 from plugbay.host.services.llm.endpoint import base_url_problem
 from plugbay.host.services.llm.openai import (
     CHAT_SECONDS,
@@ -60,6 +59,7 @@ from plugbay.host.services.llm.openai import (
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.ids import id_problem
+from plugbay.model.topics import ANY, REST, matches, subject_problem
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Reach
 
@@ -203,7 +203,7 @@ class PluginSandbox(BaseModel):
             if text in (ANYWHERE, HOST) and len(value) > 1:
                 raise ValueError(f"{text!r} leaves nothing for other entries to open")
             if text not in (ANYWHERE, HOST):
-                parse_door(text)
+                parse_endpoint(text)
         return value
 
     @model_validator(mode="before")
@@ -232,7 +232,7 @@ class PluginSandbox(BaseModel):
         """Network access that the operator allows beside the grants."""
         if self.network in ([ANYWHERE], [HOST]):
             return Network(Reach.ANY if self.network == [ANYWHERE] else Reach.HOST)
-        return Network(Reach.LISTED, tuple(map(parse_door, self.network))) if self.network else Network()
+        return Network(Reach.LISTED, tuple(map(parse_endpoint, self.network))) if self.network else Network()
 
     def move(self, to: Callable[[str], str]) -> None:
         """Apply `to` to every path. Fields that are not set stay unset, because setting one confines the plugin."""
@@ -242,7 +242,7 @@ class PluginSandbox(BaseModel):
             setattr(self, name, moved)
 
 
-def parse_door(text: str) -> Endpoint:
+def parse_endpoint(text: str) -> Endpoint:
     """Parse `api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with a message."""
     name, colon, port = text.rpartition(":")
     host = clean_host(name[1:-1] if name.startswith("[") and name.endswith("]") else name)

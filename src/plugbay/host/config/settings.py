@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets as entropy
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any
 from plugbay.contracts.document import dotted, parse_json
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.validation import suggestion
+from plugbay.host.disk.durable import replace_at
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.knobs import broken_rule, value_of
 from plugbay.model.spec import Knob, SettingsSpec
@@ -195,7 +195,6 @@ MAX_BYTES = 1 << 20
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,28 +306,6 @@ def _encoded(path: Path, value: Mapping[str, Any]) -> bytes:
     if len(data) > MAX_BYTES:
         raise _invalid(path, "unwritable", f"would have more than {MAX_BYTES:,} bytes")
     return data
-
-
-def replace_at(at: int, name: str, data: bytes, mode: int) -> None:
-    """Replace a file of the open folder `at` atomically; once this returns, a power cut does not undo it."""
-    temporary = f".{entropy.token_hex(8)}.tmp"
-    try:
-        with open(os.open(temporary, _WRITE_FLAGS, mode, dir_fd=at), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-    except BaseException:
-        _discard(temporary, at)
-        raise
-    os.fsync(at)
-
-
-def _discard(name: str, at: int) -> None:
-    try:
-        os.unlink(name, dir_fd=at)
-    except FileNotFoundError:
-        pass
 
 
 @contextmanager

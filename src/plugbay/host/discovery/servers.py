@@ -20,7 +20,7 @@ from plugbay.model.errors import Problem
 CONTRACT = "mcp"
 
 
-def declared(config: Config) -> list[Found]:
+def find_servers(config: Config) -> list[Found]:
     """The MCP servers of this config."""
     return [_server_plugin(name, server, config.folder) for name, server in config.mcp.items()]
 

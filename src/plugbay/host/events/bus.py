@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from plugbay.host.events.subjects import SubjectIndex, subject_problem
 from plugbay.host.stamps import as_utc, is_uuid
+from plugbay.model.topics import ANY, REST, subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
@@ -26,6 +26,8 @@ CACHED_TOPICS = 4_096
 """Topics whose subscribers are cached. Each takes at most 4 KiB, so a flood of new topics costs the host 16 MiB."""
 
 _CODEC = MsgspecCodec()
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,81 @@ class Stream:
             self._wake.clear()
             await self._wake.wait()
         return self._waiting.popleft()
+
+
+class _Node(Generic[T]):
+    """A node in the tree of patterns, one segment per level."""
+
+    __slots__ = ("below", "ends", "rests")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node[T]] = {}
+        self.ends: set[T] = set()
+        self.rests: set[T] = set()
+
+    def is_empty(self) -> bool:
+        return not (self.below or self.ends or self.rests)
+
+
+class SubjectIndex(Generic[T]):
+    """Values by pattern. A lookup takes time by the length of the subject, not by the number of patterns."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root: _Node[T] = _Node()
+
+    def add(self, pattern: str, value: T) -> None:
+        """Add `value` under `pattern`. Adding it twice has no effect."""
+        node = self._root
+        for segment in _segments(pattern):
+            if segment == REST:
+                node.rests.add(value)
+                return
+            node = node.below.setdefault(segment, _Node())
+        if node is not self._root:
+            node.ends.add(value)
+
+    def remove(self, pattern: str, value: T) -> None:
+        """Remove `value` from `pattern`, if it is there."""
+        path: list[tuple[_Node[T], str]] = []
+        node = self._root
+        for segment in _segments(pattern):
+            if segment == REST:
+                node.rests.discard(value)
+                break
+            below = node.below.get(segment)
+            if below is None:
+                return
+            path.append((node, segment))
+            node = below
+        else:
+            node.ends.discard(value)
+        for above, segment in reversed(path):
+            if above.below[segment].is_empty():
+                del above.below[segment]
+
+    def find(self, subject: str) -> set[T]:
+        """Every value with a pattern that matches `subject`."""
+        found: set[T] = set()
+        nodes = [self._root]
+        for segment in _segments(subject):
+            keys = {segment, ANY}
+            for node in nodes:
+                found |= node.rests
+            nodes = [node.below[key] for node in nodes for key in keys if key in node.below]
+        for node in nodes:
+            found |= node.ends
+        return found
+
+    def is_empty(self) -> bool:
+        return self._root.is_empty()
+
+
+def _segments(text: str) -> list[str]:
+    """The segments of a pattern or topic; none when one of them is empty."""
+    segments = text.split(".")
+    return segments if all(segments) else []
 
 
 class Bus:

@@ -18,10 +18,9 @@ import msgspec
 from plugbay.host.authorization import policy
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.snapshots import UI_STATE, Snapshot, Snapshots, SnapshotSubscription, topic_problem
-from plugbay.host.events.subjects import matches, subject_problem
 from plugbay.host.inbound.questions import Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.files import Files, Outside
@@ -58,7 +57,7 @@ from plugbay.model.operations import (
 )
 from plugbay.model.protected import Protected
 from plugbay.model.spec import Access, PluginSpec
-from plugbay.model.topics import HOST_ONLY
+from plugbay.model.topics import HOST_ONLY, matches, subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 

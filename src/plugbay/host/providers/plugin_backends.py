@@ -13,6 +13,7 @@ from plugbay.host.calls.calls import Calls
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, chunks_of, finish_to_json
+from plugbay.host.services.registry import Registry
 from plugbay.host.services.vectors import VectorMatch, VectorQuery, VectorRecord
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.ids import full_name
@@ -108,33 +109,19 @@ class PluginChannel(_Backend):
         return dict(answer)
 
 
-class Channels:
-    """The channels of plugins by kind; the first plugin to register a kind keeps it."""
+class Channels(Registry[PluginChannel]):
+    """The channels of plugins by kind."""
 
-    def __init__(self) -> None:
-        self._channels: dict[str, PluginChannel] = {}
-        self._owners: dict[str, str] = {}
-
-    def register(self, kind: str, channel: PluginChannel, owner: str) -> str | None:
-        """Register a channel; returns the reason when its kind is taken."""
-        if kind in self._channels:
-            return f"the channel kind {kind!r} belongs to {self._owners[kind]!r} already"
-        self._channels[kind] = channel
-        self._owners[kind] = owner
-        return None
-
-    def withdraw(self, kind: str) -> None:
-        """Remove the channel of this kind."""
-        del self._channels[kind], self._owners[kind]
+    KIND = "channel kind"
 
     def kinds(self) -> list[str]:
-        return sorted(self._channels)
+        return list(self)
 
     def __getitem__(self, kind: str) -> PluginChannel:
         """The channel of this kind; raises `CallFailed` when there is none."""
-        channel = self._channels.get(kind)
+        channel = self.find(kind)
         if channel is None:
-            known = ", ".join(self.kinds()) or "none"
+            known = ", ".join(self) or "none"
             raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin carries the channel {kind!r}; there are: {known}"))
         return channel
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from plugbay.contracts.base import Role
-from plugbay.host.recording.frame_redaction import FrameRedactor
 from plugbay.host.recording.recordings import Recorder, record_file, record_in
-from plugbay.host.recording.redaction import Redactor
+from plugbay.host.recording.redaction import FrameRedactor, Redactor
 from plugbay.link.framings import Piece, framing_of
 from plugbay.link.link import Link
 from plugbay.link.recording import EXIT, JOINED, SPAWN, Frame, Happening, Item, StderrLine

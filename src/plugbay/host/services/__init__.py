@@ -1,1 +1,1 @@
-"""What the host does for plugins that ask: memory, vectors, hooks. Each service knows no contract and no process."""
+"""The services of the host for plugins: memory, vectors, hooks and others. No service knows a contract or a process."""

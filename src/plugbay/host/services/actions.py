@@ -113,7 +113,7 @@ class Actions:
                 work.cancel()
 
     def _done(self, caller: str, work: asyncio.Future[Any]) -> None:
-        """Count the end, and retrieve the exception: asyncio would log one that nobody retrieved."""
+        """Count the end, and retrieve the exception: asyncio would log one that was not retrieved."""
         self._running[caller] -= 1
         if not work.cancelled():
             work.exception()

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.services.hooks import MAX_INJECTION, Ask
-from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.host.services.hooks import MAX_INJECTION, Ask, call_hook
+from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import PluginSpec
 
 PRE, POST = "pre_compact", "post_compact"
@@ -120,7 +120,7 @@ class _Round:
         """The plugin's response, or the failure; None from a plugin without this hook."""
         if not self._plan.wants(plugin_id, hook):
             return None
-        answer = await self._call(plugin_id, hook, event)
+        answer = await call_hook(self._ask, plugin_id, hook, event)
         failure = answer if isinstance(answer, Failure) else _problem(plugin_id, hook, answer)
         if failure is not None:
             self.failures.append((plugin_id, failure))
@@ -128,17 +128,9 @@ class _Round:
             self.injections.append((plugin_id, answer["inject"]))
         return answer
 
-    async def _call(self, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
-        try:
-            return await self._ask(plugin_id, hook, event)
-        except CallFailed as error:
-            return error.failure
-        except Exception as error:
-            return Failure(Code.INTERNAL, f"asking {plugin_id} failed: {error!r}", plugin=plugin_id)
-
 
 def _problem(plugin_id: str, hook: str, answer: object) -> Failure | None:
-    """What is invalid in a response. Null and an empty object are valid."""
+    """The invalid part of a response; None if it is valid, as null and an empty object are."""
     if answer is not None and not isinstance(answer, Mapping):
         return _malformed(plugin_id, f"the answer to {hook} is neither an object nor null")
     inject = None if answer is None else answer.get("inject")

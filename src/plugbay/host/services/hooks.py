@@ -84,7 +84,7 @@ async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask
     """Call the plugins in order until one blocks. Always returns an outcome; only a cancellation raises."""
     outcome = HookOutcome(event)
     for plugin_id in handlers[:MAX_HANDLERS]:
-        response = await _call(ask, plugin_id, hook, outcome.event)
+        response = await call_hook(ask, plugin_id, hook, outcome.event)
         if isinstance(response, Failure):
             outcome = _skip(outcome, plugin_id, response)
         else:
@@ -97,7 +97,8 @@ async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask
     return outcome
 
 
-async def _call(ask: Ask, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+async def call_hook(ask: Ask, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+    """The plugin's response, or a `Failure`; only a cancellation raises."""
     try:
         return await ask(plugin_id, hook, event)
     except CallFailed as error:

@@ -1,4 +1,4 @@
-"""What agents remember: entries in SQLite, found by their words and, where a vector store is configured, by similarity.
+"""The memory of agents: entries in SQLite, found by their words and, with a vector store, by similarity.
 
 `LongTermMemory` keeps the entries and their full-text index, `VectorRecall` the same entries as vectors, `AgentMemory`
 makes one answer of both. One agent never sees another's entries; a vector store that fails costs the similarity search,
@@ -100,7 +100,7 @@ class MemoryEntry:
     content: str
     tags: tuple[str, ...]
     concept_tags: tuple[str, ...]
-    """What the content is about, derived."""
+    """Derived from the content: its subjects."""
     created_at: str
     """RFC 3339, UTC."""
     memory_type: str | None = None

@@ -1,8 +1,7 @@
 """`Fetcher`: HTTP for plugins, to granted hosts at allowed addresses only.
 
-A name is resolved once, all its addresses are checked, and the connection goes to a checked one; a redirect is a new
-request with all checks. Proxies of the environment are ignored. Sockets are connected here, because a client that
-resolves names itself could connect to an address that was not checked.
+A name is resolved once, all its addresses are checked, and `http_client` connects to a checked one; a redirect is a new
+request with all checks. Proxies of the environment are ignored.
 """
 
 from __future__ import annotations
@@ -17,30 +16,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from plugbay.host.services.http_wire import (
-    HOP_BY_HOP,
-    MAX_BODY,
-    MAX_HEAD,
-    MAX_HEADERS,
-    Headers,
-    Reply,
-    broken,
-    read_reply,
-    written,
-)
 from plugbay.host.services.threads import on_thread
 from plugbay.model import addresses
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.sizes import MAX_PAYLOAD
 from plugbay.model.spec import Access
 
 if TYPE_CHECKING:
+    import httpcore2
+
+    from plugbay.host.services.http_client import Reply
     from plugbay.model.operations import FetchUrl
 
 FETCH_SECONDS = 30.0
 """Timeout of one fetch, with all redirects and the whole body."""
 
 CONNECT_SECONDS = 10.0
-"""Timeout of one connection, with TLS; then the next address is tried."""
+"""Timeout of one TCP connection, and of one TLS handshake; then the next address is tried."""
 
 MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are checked."""
@@ -48,12 +40,20 @@ MAX_ADDRESSES = 4
 MAX_REDIRECTS = 5
 MAX_URL = 8192
 """Characters; longer ones are refused by most servers."""
-MAX_REQUEST_HEADERS = 16 << 10
+MAX_HEADERS = 100
+"""Headers of a request."""
+MAX_HEADER_TEXT = 16 << 10
 """Characters of all headers of a request together."""
 
 THREAD = "plugbay-network"
 
 METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
+
+HOP_BY_HOP = frozenset(
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    "upgrade".split()
+)
+"""Headers of one connection, which are not passed on."""
 
 REFUSED_HEADERS = HOP_BY_HOP | {"content-length", "expect", "host", "http2-settings"}
 """Headers that the host writes itself, or that would change where a request ends."""
@@ -67,6 +67,8 @@ _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PORTS = {"http": 80, "https": 443}
+
+Headers = tuple[tuple[str, str], ...]
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host name, port) → every address of the name."""
@@ -96,15 +98,23 @@ class Request:
     headers: Headers
     body: bytes | None
 
-    def encode(self) -> bytes:
-        """The bytes of this hop; the plugin's headers replace the defaults."""
+    def to_http(self) -> httpcore2.Request:
+        """This hop for the HTTP library; the plugin's headers replace the defaults."""
+        import httpcore2
+
         own = {name.lower() for name, _ in self.headers}
         defaults = (("User-Agent", "plugbay"), ("Accept", "*/*"), ("Accept-Encoding", "identity"))
         fields = [("Host", self.url.origin.partition("://")[2]), *self.headers]
         fields += [(name, value) for name, value in defaults if name.lower() not in own]
         if self.body is not None or self.method in ("POST", "PUT", "PATCH"):
             fields.append(("Content-Length", str(len(self.body or b""))))
-        return written(self.method, self.url.path, [*fields, ("Connection", "close")], self.body)
+        return httpcore2.Request(
+            self.method,
+            httpcore2.URL(scheme=self.url.scheme, host=self.url.host, port=self.url.port, target=self.url.path),
+            headers=[*fields, ("Connection", "close")],
+            content=self.body,
+            extensions={"timeout": {"connect": CONNECT_SECONDS}},
+        )
 
     def redirect(self, status: int, location: str) -> Request:
         """The next hop after a redirect; raises `CallFailed`."""
@@ -113,9 +123,9 @@ class Request:
         except ValueError:  # brackets around an invalid address
             url = "cannot be read"
         if isinstance(url, str):
-            raise broken(f"the server redirects to a URL that cannot be used: it {url}")
+            raise _invalid(f"the server redirects to a URL that cannot be used: it {url}")
         if (self.url.scheme, url.scheme) == ("https", "http"):
-            raise broken("the server redirects from https to http")
+            raise _invalid("the server redirects from https to http")
         hop = replace(self, url=url)
         if (status == 303 and self.method != "HEAD") or (status in (301, 302) and self.method == "POST"):
             kept = tuple(item for item in self.headers if not item[0].lower().startswith("content-"))
@@ -145,6 +155,8 @@ class Fetcher:
     async def fetch(self, op: FetchUrl, access: Iterable[Access]) -> dict[str, Any]:
         """`{"status", "headers", "body"}` of the last hop."""
         request, granted = _request(op), tuple(access)
+        if self._tls is None:
+            self._tls = await asyncio.shield(on_thread(_load, THREAD))
         try:
             async with asyncio.timeout(self._seconds):
                 reply = await self._follow(request, granted)
@@ -161,67 +173,37 @@ class Fetcher:
             if location is None:
                 return reply
             request = request.redirect(reply.status, location)
-        raise broken(f"there are more than {MAX_REDIRECTS} redirects")
+        raise _invalid(f"there are more than {MAX_REDIRECTS} redirects")
 
     async def _hop(self, request: Request, granted: tuple[Access, ...]) -> Reply:
+        from plugbay.host.services.http_client import OwnAddress, PinnedBackend, Unreachable, send
+
         url = request.url
         if not addresses.covered(granted, url.host, url.port):
             raise _denied(f"the network is not granted for {url.host}, port {url.port}")
         for address in (await self._check_addresses(url))[:MAX_ADDRESSES]:
+            may_be_local = addresses.pair(address, url.port) in self._allow_private
             try:
-                reader, writer = await self._connect(url, address)
-            except OSError as error:
+                return await send(request.to_http(), PinnedBackend(address, allow_local=may_be_local), self._tls)
+            except OwnAddress:
+                raise _denied(f"{url.host} is at {address}, and that is this machine") from None
+            except Unreachable as error:
                 problem = error
-                continue
-            try:
-                writer.write(request.encode())
-                return await read_reply(reader, request.method)
-            except OSError as error:
-                raise broken(f"{url.origin}: {_reason(error)}") from None
-            finally:
-                writer.transport.abort()
-        raise broken(f"{url.origin} cannot be reached: {_reason(problem)}")
+        raise _invalid(f"{url.origin} cannot be reached: {problem}")
 
     async def _check_addresses(self, url: Url) -> list[str]:
         """Every address of the host. One forbidden address refuses the host: it may be a DNS rebinding attack."""
         try:
             found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
         except OSError as error:
-            raise broken(f"{url.host} cannot be resolved: {_reason(error)}") from None
+            raise _invalid(f"{url.host} cannot be resolved: {_reason(error)}") from None
         refused = addresses.closed(found, url.port, self._allow_private)
         if refused is not None:
             address, why = refused
             raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
         if not found:
-            raise broken(f"{url.host} has no address")
+            raise _invalid(f"{url.host} has no address")
         return found
-
-    async def _connect(self, url: Url, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        pinned = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            pinned.setblocking(False)
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await loop.sock_connect(pinned, (address, url.port))
-                self._refuse_local(pinned, address, url)
-                trust = await self._tls_context() if url.scheme == "https" else None
-                return await asyncio.open_connection(
-                    sock=pinned, limit=MAX_HEAD, ssl=trust, server_hostname=url.host if trust else None
-                )
-        except BaseException:
-            pinned.close()
-            raise
-
-    def _refuse_local(self, pinned: socket.socket, address: str, url: Url) -> None:
-        """Refuse a public address of this machine: local services may trust local connections."""
-        here = pinned.getpeername()[0] == pinned.getsockname()[0]
-        if here and addresses.pair(address, url.port) not in self._allow_private:
-            raise _denied(f"{url.host} is at {address}, and that is this machine")
-
-    async def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = await asyncio.shield(on_thread(ssl.create_default_context, THREAD))  # reads files
-        return self._tls
 
 
 def parse_url(text: str) -> Url | str:
@@ -250,7 +232,7 @@ def _request(op: FetchUrl) -> Request:
     url, method = parse_url(op.url), (op.method or "GET").upper()
     problem = f"the URL {url}" if isinstance(url, str) else _problem(method, op)
     if problem is not None:
-        raise broken(problem)
+        raise _invalid(problem)
     assert isinstance(url, Url)
     return Request(url, method, tuple((name, value.strip()) for name, value in op.headers), op.body)
 
@@ -258,10 +240,10 @@ def _request(op: FetchUrl) -> Request:
 def _problem(method: str, op: FetchUrl) -> str | None:
     if method not in METHODS:
         return f"the method must be one of {', '.join(sorted(METHODS))}"
-    if op.body is not None and len(op.body) > MAX_BODY:
-        return f"the body has {len(op.body):,} bytes; at most {MAX_BODY:,} are sent"
-    if len(op.headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in op.headers) > MAX_REQUEST_HEADERS:
-        return f"at most {MAX_HEADERS} headers of {MAX_REQUEST_HEADERS:,} characters are sent"
+    if op.body is not None and len(op.body) > MAX_PAYLOAD:
+        return f"the body has {len(op.body):,} bytes; at most {MAX_PAYLOAD:,} are sent"
+    if len(op.headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in op.headers) > MAX_HEADER_TEXT:
+        return f"at most {MAX_HEADERS} headers of {MAX_HEADER_TEXT:,} characters are sent"
     for name, value in op.headers:
         if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
             return f"the header {name[:40]!r} has characters that no header has"
@@ -270,11 +252,22 @@ def _problem(method: str, op: FetchUrl) -> str | None:
     return None
 
 
+def _load() -> ssl.SSLContext:
+    """Import the HTTP library and read the certificates of the system."""
+    import plugbay.host.services.http_client  # noqa: F401
+
+    return ssl.create_default_context()
+
+
 async def _resolve(host: str, port: int) -> list[str]:
     """Resolve on a thread of its own: a name server may take half a minute, and the loop's pool is small."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     found = await asyncio.shield(on_thread(ask, THREAD))
     return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _invalid(text: str) -> CallFailed:
+    return CallFailed(Failure(Code.INVALID_INPUT, text))
 
 
 def _denied(text: str) -> CallFailed:

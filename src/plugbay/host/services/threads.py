@@ -18,7 +18,7 @@ T = TypeVar("T")
 def on_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     """A future that is done when the thread is. It must not be cancelled: await it with `asyncio.shield`.
 
-    The failure of work that nobody awaits is not logged.
+    The failure of work without a waiter is not logged.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -31,7 +31,7 @@ def on_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
             settle = partial(done.set_exception, error)
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is closed, so nobody waits
+        except RuntimeError:  # the loop is closed, so there is no waiter
             return
 
     threading.Thread(target=run, name=name, daemon=True).start()

@@ -1,6 +1,6 @@
 """Vectors: the values and the port of vector stores, their registry, the host's own store, and its embedder.
 
-The first to register a name keeps it. `EmbeddedVectors` compares exactly and linearly in SQLite, so it is bounded;
+`EmbeddedVectors` compares exactly and linearly in SQLite, so it is bounded;
 plugins provide larger stores.
 """
 
@@ -22,6 +22,7 @@ import msgspec
 
 from plugbay.host.disk.sqlite import Database, Schema
 from plugbay.host.services.concepts import words
+from plugbay.host.services.registry import Registry
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
@@ -103,32 +104,19 @@ class VectorBackend(Protocol):
         ...
 
 
-class VectorRegistry:
-    """The vector stores of one host, by name. The owner is the id of a plugin, or the configuration."""
+class VectorRegistry(Registry[VectorBackend]):
+    """The vector stores of one host, by name."""
 
-    def __init__(self) -> None:
-        self._backends: dict[str, tuple[VectorBackend, str]] = {}
-
-    def register(self, name: str, backend: VectorBackend, owner: str) -> str | None:
-        """Register a store under `name`; returns the reason when the name is taken."""
-        taken = self._backends.get(name)
-        if taken is not None:
-            return f"the vector backend {name!r} is already offered by {taken[1]}"
-        self._backends[name] = (backend, owner)
-        return None
-
-    def withdraw(self, name: str) -> None:
-        """Remove a store; its name is free."""
-        del self._backends[name]
+    KIND = "vector backend"
 
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._backends))
+        return tuple(self)
 
     def get(self, name: str) -> VectorBackend | Failure:
-        found = self._backends.get(name)
+        found = self.find(name)
         if found is not None:
-            return found[0]
-        there_is = ", ".join(self.names()) or "none"
+            return found
+        there_is = ", ".join(self) or "none"
         return Failure(
             Code.NOT_FOUND, f"no vector backend is called {name!r}; there is {there_is}", detail={"backend": name}
         )

@@ -45,7 +45,7 @@ COVER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What all plugins of one host share."""
+    """The parts of a host that all its plugins share."""
 
     spawner: Spawner
     deadlines: Deadlines

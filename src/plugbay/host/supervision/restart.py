@@ -36,7 +36,7 @@ def recent_failures(failures: Sequence[float], last_start: float, now: float, po
 
 
 def next_action(failures: Sequence[float], now: float, policy: RestartPolicy, jitter: float) -> Restart | Quarantine:
-    """What to do after a failure at `now`. `failures` holds the times that count, the newest included.
+    """The action after a failure at `now`. `failures` holds the times that count, the newest included.
 
     `jitter` is a number from 0 to 1; 0.5 means exactly the nominal delay.
     """

@@ -31,6 +31,7 @@ from plugbay.model.operations import (
     UpsertVectors,
     UseMouse,
 )
+from plugbay.model.topics import matches
 from plugbay.model.values import Value
 from plugbay.sdk.contract_support import CONTRACTS, unsupported_reason
 from plugbay.sdk.contracts.ainb import tool_namespaces
@@ -38,7 +39,6 @@ from plugbay.sdk.contracts.mcp import tool_name
 from plugbay.sdk.contracts.nexo import nexo_tool_name
 from plugbay.sdk.contracts.vai import export_id, offers
 from plugbay.sdk.declarations import seconds
-from plugbay.sdk.events import covers
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.results import RESULT
 from plugbay.sdk.screens.canvas import width
@@ -441,7 +441,7 @@ class MemoryHost(BaseHost):
             data = as_bytes(payload)
             self.keep(topic, data)
             self.tell(DeliverSnapshot(topic, data))
-        elif any(covers(pattern, topic) for pattern in self.spec.subscribes):
+        elif any(matches(pattern, topic) for pattern in self.spec.subscribes):
             event = {"id": "00000000-0000-4000-8000-000000000000", "timestamp": "2001-02-03T04:05:06Z", "topic": topic}
             self.tell(DeliverEvent(topic, {**event, "source": "test", "session_id": None, "payload": payload}))
         else:

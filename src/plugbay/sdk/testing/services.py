@@ -35,9 +35,8 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     WriteLog,
 )
-from plugbay.model.topics import covers as covers_topic
+from plugbay.model.topics import covers, matches
 from plugbay.model.values import Value
-from plugbay.sdk.events import covers
 from plugbay.sdk.services.brokered import as_bytes, from_json
 
 TYPE_CHECKING = False
@@ -173,7 +172,7 @@ class HostServices:
                 self.logs.append(LogLine(op.level, op.message, op.fields))
 
     def _publish(self, op: Publish) -> Failure | None:
-        if not any(covers(pattern, op.topic) for pattern in self._spec.publishes):
+        if not any(matches(pattern, op.topic) for pattern in self._spec.publishes):
             allowed = ", ".join(self._spec.publishes) or "nothing"
             return _denied("publish", f"{op.topic!r} is outside this plugin's topics ({allowed})")
         payload = op.event.get("payload") if isinstance(op.event, dict) else op.event
@@ -194,7 +193,7 @@ class HostServices:
 
     def covers(self, topic: str) -> bool:
         """Whether the snapshots of a topic may be seen and published."""
-        return any(item.kind == "topic" and covers_topic(item.target, topic) for item in self._terms.access)
+        return any(item.kind == "topic" and covers(item.target, topic) for item in self._terms.access)
 
 
 _ABSENT = object()

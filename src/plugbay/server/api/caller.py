@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import too_many, unauthenticated
 from plugbay.server.domain.gateway import Gateway

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from plugbay.host.rate import TokenBucket
+from plugbay.host.limits import TokenBucket
 from plugbay.server.api.caller import admit
 from plugbay.server.api.errors import as_gateway_error
 from plugbay.server.api.middleware import media_type

@@ -27,15 +27,15 @@ from plugbay.host.admin.approval import Inspection
 from plugbay.host.admin.operating import Applied
 from plugbay.host.config import config as configuration
 from plugbay.host.config.config import Config
+from plugbay.host.disk.durable import rewrite
 from plugbay.host.events.bus import BusEvent
-from plugbay.host.events.subjects import matches
 from plugbay.host.host import Host
 from plugbay.host.journal import OWN_LINE, Journal, Note
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, ConfigInvalid
-from plugbay.packages.durable import rewrite
+from plugbay.model.topics import matches
 from plugbay.process.stderr import log_name
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Poller

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from plugbay.host.disk import durable
 from plugbay.model.errors import PlugbayError
-from plugbay.packages import durable
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import denied, not_found, unavailable

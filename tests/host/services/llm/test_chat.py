@@ -121,7 +121,7 @@ def test_a_reply_with_text_and_tool_calls_is_written_as_its_calls() -> None:
     assert written["content"] == {"type": "tool_calls", "tool_calls": [CALL]}
 
 
-def test_what_a_reply_may_lack_is_made_up_for() -> None:
+def test_optional_fields_of_a_reply_have_defaults() -> None:
     result = {
         "content": {"type": "tool_calls", "tool_calls": [{"id": "c", "name": "n"}]},
         "finish_reason": STOP,
@@ -153,7 +153,7 @@ TEXT = {"type": "text", "text": "x"}
         ({"content": TEXT, "finish_reason": STOP, "cache_usage": {"input_tokens": "1"}}, "cache_usage"),
     ],
 )
-def test_what_is_no_reply_is_refused_with_the_reason(result: Any, words: str) -> None:
+def test_an_invalid_reply_is_refused_with_the_reason(result: Any, words: str) -> None:
     reason = ChatReply.from_json(result)
     assert isinstance(reason, str)
     assert words in reason
@@ -192,7 +192,7 @@ def test_an_odd_finish_reason_is_some_other_reason_or_none(written: Any, reason:
 @pytest.mark.parametrize(
     ("text", "value"), [('{"a": 1}', {"a": 1}), ("", {}), (" ", {}), ("[1]", [1]), ('{"a"', '{"a"'), ("NaN", "NaN")]
 )
-def test_arguments_are_what_the_model_wrote(text: str, value: Any) -> None:
+def test_arguments_are_the_text_of_the_model(text: str, value: Any) -> None:
     assert tool_arguments(text) == value
 
 
@@ -218,7 +218,7 @@ def test_there_are_six_kinds_of_chunks_and_none_may_lack_a_field(chunk: dict[str
 
 
 @pytest.mark.parametrize("chunk", [None, "text", [], {}, {"type": "thought", "delta": "x"}, {"type": ["end"]}])
-def test_what_is_no_chunk_is_refused(chunk: Any) -> None:
+def test_an_invalid_chunk_is_refused(chunk: Any) -> None:
     assert "no object with a type of" in (chunk_problem(chunk) or "")
 
 

@@ -222,7 +222,7 @@ def test_a_server_that_does_not_say_when_is_tried_again_too(run: Run, monkeypatc
     [as_json({}, 400), as_json({}, 401), as_json({}, 429, Retry_After="600")],
     ids=["refused", "unauthorized", "not for ten minutes"],
 )
-def test_what_will_not_help_soon_is_not_tried_again(run: Run, reply: Reply) -> None:
+def test_a_request_is_not_retried_where_a_retry_cannot_help_soon(run: Run, reply: Reply) -> None:
     async def main() -> None:
         async with OpenAiServer(reply, completion()) as server, endpoint_at(server.url, max_retries=5) as endpoint:
             await refused(endpoint)
@@ -275,7 +275,7 @@ def test_a_pause_in_the_body_has_its_own_limit(run: Run) -> None:
     run(main)
 
 
-def test_whoever_is_cancelled_leaves_the_server_at_once(run: Run) -> None:
+def test_a_cancelled_request_closes_its_connection_at_once(run: Run) -> None:
     async def main() -> None:
         async with OpenAiServer(Reply([b"{"], ending="held")) as server, endpoint_at(server.url) as endpoint:
             task = asyncio.ensure_future((await accepted(endpoint)).body(soon()))
@@ -345,7 +345,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(value: str) -
     assert KEY not in str(caught.value)
 
 
-def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     missing: Any = None
     monkeypatch.setitem(sys.modules, "httpx2", missing)
     with pytest.raises(PlugbayError, match=r"install plugbay\[llm\]"):
@@ -437,7 +437,7 @@ def test_a_wait_is_told_only_where_waiting_helps() -> None:
         (True, Code.UNAVAILABLE),
     ],
 )
-def test_an_error_inside_a_stream_means_what_its_status_would(error: Any, code: str) -> None:
+def test_an_error_inside_a_stream_has_the_code_of_its_status(error: Any, code: str) -> None:
     assert stream_failure(error).code == code
 
 

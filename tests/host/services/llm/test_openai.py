@@ -146,9 +146,7 @@ def test_only_the_models_that_were_listed_may_be_asked(run: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_a_server_does_wrong_is_a_failure(
-    run: Run, reply: Reply, code: str, retryable: bool, stream: bool
-) -> None:
+def test_an_error_of_the_server_is_a_failure(run: Run, reply: Reply, code: str, retryable: bool, stream: bool) -> None:
     async def scenario(provider: OpenAiProvider, server: OpenAiServer) -> None:
         with pytest.raises(CallFailed) as caught:
             await (collected(provider, []) if stream else provider.chat(REQUEST))
@@ -280,7 +278,7 @@ def test_a_stream_ends_with_its_mark_though_the_server_stays(run: Run) -> None:
     ],
     ids=["breaks off", "error inside", "no object", "no json", "endless line"],
 )
-def test_a_stream_that_goes_wrong_fails_after_what_it_said(
+def test_a_broken_stream_fails_after_its_last_valid_chunk(
     run: Run, pieces: list[bytes], ending: str, code: str
 ) -> None:
     async def scenario(provider: OpenAiProvider, server: OpenAiServer) -> None:
@@ -474,7 +472,7 @@ def test_images_are_attached() -> None:
         {"kind": "audio", "mime_type": "audio/ogg", "data_kind": "base64", "base64": "AAAA"},
     ],
 )
-def test_no_file_is_read_for_anybody_and_only_images_are_taken(attachment: dict[str, str]) -> None:
+def test_no_file_is_read_and_only_images_are_accepted(attachment: dict[str, str]) -> None:
     failure = chat_body(ChatRequest("m", [{**HI[0], "attachments": [attachment]}]), "max_tokens", stream=False)
     assert isinstance(failure, Failure)
     assert failure.code == Code.INVALID_INPUT
@@ -500,7 +498,7 @@ def test_an_ordinary_reply() -> None:
     assert reply({"content": "hello"}, usage=usage) == ChatReply("hello", (), Usage(12, 4))
 
 
-def test_what_came_from_a_cache_is_told() -> None:
+def test_cached_tokens_are_reported() -> None:
     usage = {"prompt_tokens": 12, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 10}}
     got = reply({"content": "hello"}, usage=usage)
     assert isinstance(got, ChatReply)
@@ -741,7 +739,9 @@ ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 
 
 @given(st.lists(st.tuples(LINES, ENDS), max_size=12), places)
-def test_no_cut_changes_what_comes_out(lines: list[tuple[bytes, bytes]], where: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_the_bytes_are_cut(
+    lines: list[tuple[bytes, bytes]], where: list[int]
+) -> None:
     stream = b"".join(line + end for line, end in lines)
     assert decode(cut(stream, where)) == decode([stream])
 

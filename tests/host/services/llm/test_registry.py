@@ -114,7 +114,7 @@ def test_a_chat_goes_to_the_provider_that_was_named(run: Run) -> None:
     run(main)
 
 
-def test_closing_closes_what_can_be_closed(run: Run) -> None:
+def test_closing_closes_every_closable_provider(run: Run) -> None:
     async def main() -> None:
         provider = Holding()
         registry = registry_with(provider)
@@ -228,7 +228,7 @@ def test_messages_that_are_none_never_reach_a_provider(run: Run, messages: Any) 
 
 @requirement("nexo:host-llm-complete-errors")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_provider_nobody_offers_is_not_found_and_the_known_ones_are_named(run: Run, stream: bool) -> None:
+def test_an_unknown_provider_is_not_found_and_the_known_ones_are_named(run: Run, stream: bool) -> None:
     answer, _ = complete(run, Scripted(), provider="coher", stream=stream)
     assert isinstance(answer, Failure)
     assert answer.code == Code.NOT_FOUND
@@ -266,7 +266,7 @@ def test_a_stream_without_bound_is_cut_off(run: Run, monkeypatch: pytest.MonkeyP
 
 
 @requirement("mcp:host-sampling")
-def test_who_names_no_provider_gets_the_operators_choice_and_is_told_the_model(run: Run) -> None:
+def test_a_request_without_a_provider_uses_the_default_and_the_result_names_the_model(run: Run) -> None:
     registry, provider = LlmRegistry(), Scripted()
     registry.register("local", provider, "test")
 

@@ -18,6 +18,7 @@ from plugbay.host.services.llm.chat import (
     finish_to_json,
     messages_problem,
 )
+from plugbay.host.services.registry import Registry
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import CompleteChat
 
@@ -42,40 +43,30 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-class LlmRegistry:
-    """Providers by name. The first to take a name keeps it."""
+class LlmRegistry(Registry[LlmProvider]):
+    """Providers by name."""
+
+    KIND = "llm provider"
 
     def __init__(self) -> None:
-        self._providers: dict[str, LlmProvider] = {}
-        self._owners: dict[str, str] = {}
+        super().__init__()
         self.usual: tuple[str, str] | None = None
         """The default provider and model for requests without a provider; None when not configured."""
 
-    def register(self, name: str, provider: LlmProvider, owner: str) -> str | None:
-        """Register `provider` under `name`; returns the reason when the name is taken."""
-        if name in self._owners:
-            return f"the llm provider {name!r} is offered by {self._owners[name]!r} already"
-        self._providers[name] = provider
-        self._owners[name] = owner
-        return None
-
-    def withdraw(self, name: str) -> None:
-        """Remove a provider; its name is free."""
-        del self._providers[name], self._owners[name]
-
     def names(self) -> list[str]:
         """Every provider there is, sorted."""
-        return sorted(self._providers)
+        return list(self)
 
     async def close(self) -> None:
         """Close every connection; the next chat of a provider connects again."""
-        for provider in list(self._providers.values()):
+        for name in self.names():
+            provider = self.find(name)
             if isinstance(provider, Closable):
                 await provider.close()
 
     async def chat(self, provider: str, request: ChatRequest, timeout: float | None = None) -> ChatReply:
         """One whole reply; raises `CallFailed`."""
-        return await self._find(provider).chat(request, timeout)
+        return await self._get(provider).chat(request, timeout)
 
     def stream(self, provider: str, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
         """The chunks of a reply as they come, the one `end` last; raises `CallFailed`, at the first chunk or later."""
@@ -108,8 +99,9 @@ class LlmRegistry:
         """The configured default; without one, the requested model of the only provider."""
         if self.usual is not None:
             return self.usual
-        if wish and len(self._providers) == 1:
-            return next(iter(self._providers)), wish
+        names = self.names()
+        if wish and len(names) == 1:
+            return names[0], wish
         hint = "name a provider and a model under [llm.sampling] in plugbay.toml"
         return Failure(
             Code.UNAVAILABLE, "no language model is chosen for plugins that name none", detail={"hint": hint}
@@ -127,7 +119,7 @@ class LlmRegistry:
         self, provider: str, request: ChatRequest, timeout: float | None, assembly: Assembly
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks that `assembly` accepts; the end is held back until the stream is over."""
-        async with aclosing(self._find(provider).stream(request, timeout)) as chunks:
+        async with aclosing(self._get(provider).stream(request, timeout)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
                 if failure is not None:
@@ -136,11 +128,11 @@ class LlmRegistry:
                     yield chunk
         yield {"type": "end", "finish_reason": finish_to_json(assembly.finish_reason)}
 
-    def _find(self, name: str) -> LlmProvider:
-        provider = self._providers.get(name)
+    def _get(self, name: str) -> LlmProvider:
+        provider = self.find(name)
         if provider is not None:
             return provider
-        if not self._providers:
+        if not self.names():
             hint = "add a provider to plugbay.toml, or a plugin that brings one"
             raise CallFailed(Failure(Code.UNAVAILABLE, "llm not configured", detail={"hint": hint}))
         known = ", ".join(self.names())

@@ -14,10 +14,10 @@ from starlette.responses import Response
 
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
-from plugbay.host.events.subjects import subject_problem
 from plugbay.host.ports import CallRecord
 from plugbay.host.request import CallResult
 from plugbay.model.errors import CallFailed
+from plugbay.model.topics import subject_problem
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.models import Answer, Body, Listing, Paging, listing, to_seconds

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plugbay.host.config.settings import replace_at
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 EDITED_AFTER = 10.0
 """A file changed later than this after its journal was edited by someone else, not by the rewrite."""
@@ -39,6 +39,22 @@ def sync_tree(root: Path) -> None:
             with _opened(Path(folder, name), os.O_NOFOLLOW) as at:
                 os.fsync(at)
         sync_folder(Path(folder))
+
+
+def replace_at(at: int, name: str, data: bytes, mode: int) -> None:
+    """Replace a file of the open folder `at` atomically; once this returns, a power cut does not undo it."""
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    try:
+        with open(os.open(temporary, _WRITE_FLAGS, mode, dir_fd=at), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=at)
+        raise
+    os.fsync(at)
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.packages import durable
+from plugbay.host.disk import durable
 
 
 def test_a_file_takes_the_place_of_another_and_leaves_nothing_beside(tmp_path: Path) -> None:
