@@ -50,5 +50,5 @@ def test_a_plugin_that_died_is_another_process_afterwards(tmp_path: Path) -> Non
 
 
 def test_a_contract_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no contract 'mpc'; there is rune"):
+    with pytest.raises(ValueError, match="no fake plugins of the contract 'mpc', only of rune"):
         FakePlugin(tmp_path, {}, contract="mpc")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.registry import CONTRACTS
 from plugbay.sdk import Plugin, manifests
 from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.testing.faults import Fault
@@ -51,12 +50,12 @@ class FakePlugin:
         """Create it in a new folder below `folder`. Each tool returns a value, or follows `answers`, `fails`, `in_turn`
         or a fault.
         """
-        if contract not in CONTRACTS:
-            raise ValueError(f"there is no contract {contract!r}; there is {', '.join(CONTRACTS)}")
+        if contract not in _WRITERS:
+            raise ValueError(f"there are no fake plugins of the contract {contract!r}, only of {', '.join(_WRITERS)}")
         self.contract = contract
         self.path = folder / ainb_name(id)
         self.path.mkdir(parents=True)
-        script = make_script(contract, id, version, tools, fault)
+        script = make_script(id, version, tools, fault)
         (self.path / SCRIPT).write_text(json.dumps(script.to_json()), "utf-8")
         _WRITERS[contract](declare(script), self.path)
 

@@ -23,12 +23,14 @@ from plugbay.link import recording
 def replay_plugin(file: str | Path, like: str | Path, folder: Path, *, loose: bool = False) -> Path:
     """Create a plugin below `folder` with the manifest of `like` that answers from the recording `file`.
 
-    Requests must equal the recorded ones; with `loose`, an equal name is enough. Raises `BadRecording`, and
-    `FileNotFoundError` when `like` has no manifest of the contract.
+    Requests must equal the recorded ones; with `loose`, an equal name is enough. Raises `BadRecording`,
+    `ValueError` for a contract that is not supported, and `FileNotFoundError` when `like` has no manifest.
     """
     path, like = Path(file).resolve(), Path(like).resolve()
     with path.open("rb") as lines:
         contract = recording.read(lines).header.contract
+    if contract not in _REDIRECT:
+        raise ValueError(f"a plugin of the contract {contract!r} cannot be replaced, only of {', '.join(_REDIRECT)}")
     manifests = [name for name in CONTRACTS[contract].manifest_files if (like / name).exists()]
     if not manifests:
         known = " or ".join(CONTRACTS[contract].manifest_files)

@@ -47,6 +47,9 @@ class HeaderRules(Value):
         self.repeated_length = repeated_length
         self.plus_sign = plus_sign
 
+    def with_max_body(self, max_body: int) -> HeaderRules:
+        return HeaderRules(self.max_header, max_body, self.unknown_headers, self.repeated_length, self.plus_sign)
+
 
 STRICT_HEADERS = HeaderRules(
     max_header=8192,

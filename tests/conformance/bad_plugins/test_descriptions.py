@@ -12,8 +12,8 @@ from plugbay.conformance.bad_plugins.catalogue import SETUPS
 from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, MEANINGS, BadPlugin, load_bad_plugins
 from plugbay.conformance.engine.manifestless import GREETINGS as GREETINGS_BY_CONTRACT
 from plugbay.contracts.ainb.messages import ABI_VERSION
+from plugbay.contracts.frames import Lengths
 from plugbay.contracts.vai.messages import PROTOCOL
-from plugbay.link.framings import Lengths
 from plugbay.model.errors import CODES
 from tests.support.patience import PATIENCE
 
@@ -66,7 +66,7 @@ def test_the_good_one_answers_whoever_greets_it(contract: str, tmp_path: Path) -
     by_length = contract in ("ainb", "vai")
     said = subprocess.run(
         command[0],
-        input=Lengths.marked(Lengths(Lengths.rules.max_body), body) if by_length else body + b"\n",
+        input=Lengths.wrap(Lengths(Lengths.rules.max_body), body) if by_length else body + b"\n",
         env=command[1],
         cwd=tmp_path,
         capture_output=True,

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.engine.dialects import TEXTS, Dialect, Reaction, dialect, shared
+from plugbay.conformance.engine.dialects import Dialect, Reaction, dialect, shared
 from plugbay.conformance.engine.patterns import match, pattern_problems
 from plugbay.conformance.engine.plugin_runner import axis_of
 from plugbay.conformance.engine.scenario import GENERATORS, NAMES, load_all
 from plugbay.conformance.engine.template import template_problems
 from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
+from plugbay.contracts.frames import Lengths, Lines, OpenLengths
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import NEXO_VERSION
 from plugbay.contracts.vai import messages as vai
-from plugbay.link.framings import Lengths, Lines, OpenLengths
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
 
@@ -24,6 +24,12 @@ HOSTS = ("answering", "refuses_memory", "refuses_completion", "owes_memory", "ow
 
 def test_a_contract_without_scenarios_has_no_dialect() -> None:
     assert dialect("other") is None
+
+
+def test_a_contract_needs_only_scenarios_to_have_a_dialect(tmp_path: Path) -> None:
+    assert dialect("rune", tmp_path) is None
+    (tmp_path / "rune").mkdir()
+    assert dialect("rune", tmp_path) == dialect("rune")
 
 
 def test_rune_has_no_host_that_stands_by() -> None:
@@ -35,7 +41,7 @@ def test_rune_has_no_host_that_stands_by() -> None:
 def test_the_usual_host_of_nexo_is_the_one_that_answers() -> None:
     nexo = dialect("nexo")
     assert nexo is not None
-    assert nexo.protocol == NEXO_VERSION
+    assert nexo.contract.version == NEXO_VERSION
     assert tuple(nexo.hosts) == HOSTS
     assert nexo.reactions(None) == nexo.hosts["answering"]
     assert nexo.reactions("owes_memory") == nexo.hosts["owes_memory"]
@@ -99,7 +105,7 @@ KAGED_HOSTS = ("answering", "refusing", "owing")
 def test_the_usual_host_of_kaged_is_the_one_that_answers() -> None:
     kaged = dialect("kaged")
     assert kaged is not None
-    assert (kaged.protocol, kaged.max_line) == (API_VERSION, MAX_READ)
+    assert (kaged.contract.version, kaged.contract.max_plugin_message) == (API_VERSION, MAX_READ)
     assert tuple(kaged.hosts) == KAGED_HOSTS
     assert kaged.reactions(None) == kaged.hosts["answering"]
     assert {scenario.host or "answering" for scenario in load_all("kaged")} == {*KAGED_HOSTS}
@@ -161,7 +167,8 @@ def ainb() -> Dialect:
 
 
 def test_the_dialect_of_ainb_has_frames_and_axes() -> None:
-    assert (ainb().protocol, ainb().max_line) == (ABI_VERSION, MAX_BODY)
+    contract = ainb().contract
+    assert (contract.version, contract.max_plugin_message) == (ABI_VERSION, MAX_BODY)
     assert isinstance(ainb().framing(), Lengths)
     assert len(ainb().axes) == 14
     assert {axis_of(scenario.id) for scenario in load_all("ainb")} == set(ainb().axes)
@@ -219,7 +226,7 @@ def test_every_host_of_ainb_knows_what_to_say(host: str, line: dict[str, object]
 def test_the_dialect_of_vai_has_open_headers_axes_and_texts_for_ids() -> None:
     spoken = dialect("vai")
     assert spoken is not None
-    assert (spoken.protocol, spoken.max_line) == (vai.PROTOCOL, vai.MAX_BODY)
+    assert (spoken.contract.version, spoken.contract.max_plugin_message) == (vai.PROTOCOL, vai.MAX_BODY)
     assert isinstance(spoken.framing(), OpenLengths)
     assert {axis_of(scenario.id) for scenario in load_all("vai")} == set(spoken.axes)
     assert spoken.request_id(100) == "req_100"
@@ -255,11 +262,10 @@ def mcp() -> Dialect:
     return found
 
 
-def test_the_dialect_of_mcp_has_lines_and_axes_and_is_introduced() -> None:
+def test_the_dialect_of_mcp_has_lines_and_axes_and_reads_exports_at_run_time() -> None:
     assert isinstance(mcp().framing(), Lines)
     assert len(mcp().axes) == 16
-    assert mcp().is_introduced
-    assert [name for name in TEXTS if (found := dialect(name)) is not None and found.is_introduced] == ["mcp"]
+    assert mcp().contract.runtime_exports is not None
 
 
 @pytest.mark.parametrize(

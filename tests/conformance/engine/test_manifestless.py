@@ -41,7 +41,7 @@ def test_what_a_rune_program_says_is_its_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("contract", ["ainb", "vai"])
 def test_contracts_that_know_a_plugin_by_its_manifest_say_so(contract: str, tmp_path: Path) -> None:
-    with pytest.raises(GreetingFailed, match="known by its manifest alone; name its folder"):
+    with pytest.raises(GreetingFailed, match="cannot be tested without its manifest; name its folder"):
         spec_from_greeting(contract, ("true",), tmp_path)
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, INTERPRETERS, SETUPS, Entry, Expected, load_catalog
 from plugbay.conformance.engine.patterns import format_value
 
-CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai")
+CONTRACTS = tuple(SETUPS)
+"""The contracts with bad plugins."""
 
 MEANINGS = {
     "launch_failed": "the program cannot be started",
@@ -84,15 +85,10 @@ class BadPlugin(NamedTuple):
         file = FOLDER / self.contract / entry.file
         if file.suffix == ".sh":
             return [*INTERPRETERS[".sh"], str(file), entry.kind], {}
-        isolated = "-I" if self.contract == "rune" else "-E"  # the others import what lies beside them
+        setup = SETUPS[self.contract]
+        isolated = "-E" if setup.helpers else "-I"  # with -I it could not import the files beside it
         argv = [sys.executable, isolated, "-S", "-B", str(file), entry.kind]
-        return argv, {**self._environment(), **entry.manifest.get("env", {})}
-
-    def _environment(self) -> dict[str, str]:
-        """Facts that the program otherwise reads from its plugin folder."""
-        if self.contract == "ainb":
-            return {"PLUGIN_NAME": self.entry.plugin_id}
-        return {"PLUGIN_MANIFEST": SETUPS["vai"].manifest(self.entry)} if self.contract == "vai" else {}
+        return argv, {**setup.environment(entry), **entry.manifest.get("env", {})}
 
     def asked(self) -> list[str]:
         """How a host triggers the case."""

@@ -100,7 +100,7 @@ class Conversation:
 
     async def _send(self, step: Send) -> None:
         body = encode(self._fill(step.send), step.escape)
-        self.subject.send(self.subject.framing.marked(body, step.ending or self._fill(step.header)))
+        self.subject.send(self.subject.framing.wrap(body, step.ending or self._fill(step.header)))
 
     async def _send_raw(self, step: SendRaw) -> None:
         self.subject.send(str(self._fill(step.send_raw)).encode())
@@ -351,7 +351,7 @@ class Conversation:
         return fill(template, self._named, self._generators)
 
     def _frame_message(self, message: Any) -> bytes:
-        return self.subject.framing.marked(encode(message))
+        return self.subject.framing.wrap(encode(message))
 
 
 _DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {

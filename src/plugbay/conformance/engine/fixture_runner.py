@@ -76,7 +76,9 @@ async def _axis(
     missing = [name for name in scenario.fixture.capabilities if name not in has]
     if missing:
         words = f"the fixture has no capability {missing[0]!r}"
-        return failed(build_finding(scenario, spoken.text, words)) if strict else Verdict(Status.SKIPPED, words)
+        return (
+            failed(build_finding(scenario, spoken.contract.title, words)) if strict else Verdict(Status.SKIPPED, words)
+        )
     return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), spoken), spawner)
 
 
@@ -85,7 +87,7 @@ def _result_of_capabilities(contract: str, spoken: Dialect, problem: str) -> Axi
     id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
     if not problem:
         return AxisResult(id, title, Status.PASSED)
-    found = Finding(problem, rule=RULE, clause=f"{spoken.text}, {SECTION}", check=id)
+    found = Finding(problem, rule=RULE, clause=f"{spoken.contract.title}, {SECTION}", check=id)
     return AxisResult(id, title, Status.FAILED, found.words(), findings=(found,))
 
 

@@ -23,6 +23,7 @@ from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.kaged.messages import API_VERSION
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.rune import manifest as rune_manifest
 from plugbay.contracts.rune.messages import PROTOCOL
 from plugbay.model.errors import PlugbayError, Problem
@@ -32,8 +33,6 @@ from plugbay.process.command import LaunchFailed
 
 ANSWER_SECONDS = 20.0
 """Time for the first answer: some programs are compiled first, and a scenario checks the real limit later."""
-
-MCP = "mcp"
 
 NAME = "conformance"
 """The plugin name, for contracts whose greeting passes one."""
@@ -54,12 +53,13 @@ class GreetingFailed(PlugbayError):
 
 def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
     """Start the command, greet it, and build its spec from the answer; blocks, in an event loop of its own."""
-    if contract == MCP:  # the run greets it and reads its exports
-        return PluginSpec(NAME, "0", MCP, folder, command)
+    if contract in CONTRACTS and CONTRACTS[contract].runtime_exports is not None:  # the run reads its exports
+        return PluginSpec(NAME, "0", contract, folder, command)
     way = GREETINGS.get(contract)
     if way is None:
         raise GreetingFailed(
-            f"a plugin of {contract} is known by its manifest alone; name its folder: plugbay conform PATH -- COMMAND"
+            f"a plugin of {contract} cannot be tested without its manifest; name its folder: "
+            "plugbay conform PATH -- COMMAND"
         )
     answer = run_in_own_loop(_ask(PluginSpec(NAME, "0", contract, folder, command), way))
     try:
@@ -80,7 +80,7 @@ async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
         child = await spawner.spawn(build_launch(program), program.timeouts.launch)
         subject = Subject(child, spoken.framing())
         try:
-            subject.send(subject.framing.marked(encode(way.greeting)))
+            subject.send(subject.framing.wrap(encode(way.greeting)))
             frame = await subject.next_frame(ANSWER_SECONDS)
         finally:
             await subject.close()

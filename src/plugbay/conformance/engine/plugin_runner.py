@@ -28,7 +28,8 @@ from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.template import at
 from plugbay.conformance.engine.trial import Verdict, build_launch, try_scenario
 from plugbay.conformance.reports.report import NOT_TRIED, AxisResult, Finding, OnAxis, Report, Status
-from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.contracts.contract import HostSide
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import PlugbayError
 from plugbay.model.events import Ready
 from plugbay.model.spec import PluginSpec
@@ -216,7 +217,7 @@ async def _greet(spec: PluginSpec, subject: Subject) -> Mapping[str, Any] | None
     noise = 0
     while noise < MAX_NOISE and isinstance(frame := await subject.next_frame(ANSWER_SECONDS), Frame):
         noise += bool(frame.problem)
-        for event in machine.receive(subject.framing.marked(frame.line)):
+        for event in machine.receive(subject.framing.wrap(frame.line)):
             if isinstance(event, Ready):
                 return event.hello
         subject.send(machine.outgoing())
@@ -305,7 +306,7 @@ async def _run(spec: PluginSpec, spoken: Dialect, scenarios: list[Scenario], on_
 
 
 async def _surface(spec: PluginSpec, spoken: Dialect, spawner: Spawner) -> Surface:
-    hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
+    hello = await fetch_hello(spec, spoken, spawner) if spoken.contract.runtime_exports else None
     if hello is None:
         return Surface(spec, spoken, facts=spoken.facts(spec))
     known, facts = apply_hello(spec, hello)

@@ -21,12 +21,11 @@ from plugbay.conformance.engine.conversation import GONE_SECONDS
 from plugbay.conformance.engine.subject import Ended, Frame, Late, Subject, Until
 from plugbay.conformance.engine.trial import build_launch
 from plugbay.conformance.replay.differences import Difference, IgnoredPaths, differences
-from plugbay.conformance.replay.exchanges import RecordedFrame, UnusableFrame, check
-from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, GREETING, PIECE, REQUEST, FrameRules, Turn
+from plugbay.conformance.replay.exchanges import RecordedFrame, UnusableFrame, check, contract_of
 from plugbay.conformance.replay.volatile import RENEWALS, PlayContext, apply_swaps, find_swaps, renew_frame
 from plugbay.contracts.base import Role
+from plugbay.contracts.frames import ANSWER, GREETING, PIECE, REQUEST, FrameRules, Turn
 from plugbay.contracts.registry import CONTRACTS
-from plugbay.link.framings import framing_of
 from plugbay.link.recording import EXIT, JOINED, Happening, Item, Recording
 from plugbay.link.recording import Frame as Recorded
 from plugbay.model.spec import PluginSpec
@@ -89,11 +88,11 @@ class PlayOptions:
 
 async def play(recording: Recording, spec: PluginSpec, manner: PlayOptions) -> Outcome:
     """Play every recorded conversation, each with a process of its own; raise `UnusableFrame` before any starts."""
-    talks = list(_conversations(recording))
+    rules, talks = contract_of(recording).frame_rules, list(_conversations(recording))
     if not any(isinstance(item, Recorded) for item in recording.items):
         raise UnusableFrame("nothing was said when this was recorded, so there is nothing to play")
     for talk in talks:
-        _check(talk, FRAME_RULES[spec.contract], manner)
+        _check(talk, rules, manner)
     outcome, spawner = Outcome(), Spawner()
     try:
         for talk in talks:
@@ -142,8 +141,8 @@ async def _play_one(
         hint = f"; {error.hint}" if error.hint else ""
         outcome.findings.append(Finding(talk[0][0], f"it cannot be started: {error.message}{hint}"))
         return
-    subject = Subject(child, framing_of(spec.contract, Role.PLUGIN))
-    played = _Player(subject, FRAME_RULES[spec.contract], manner, setting, outcome)
+    subject = Subject(child, CONTRACTS[spec.contract].framing_of(Role.PLUGIN))
+    played = _Player(subject, CONTRACTS[spec.contract].frame_rules, manner, setting, outcome)
     try:
         await played.carry_out(talk)
     except _ConversationEnded as over:
@@ -213,7 +212,7 @@ class _Player:
         self._swaps |= find_swaps(said.frame.value, value, tuple(RENEWALS))
         if said.turn.kind in (ANSWER, PIECE) and said.turn.id in self._ids:
             value = self._speech.with_id(value, self._ids[said.turn.id])
-        self._subject.send(self._subject.framing.marked(self._codec.encode(value)))
+        self._subject.send(self._subject.framing.wrap(self._codec.encode(value)))
         self._outcome.sent += 1
 
     # Frames of the plugin.

@@ -30,12 +30,12 @@ from plugbay.conformance.replay.exchanges import (
     UnusableFrame,
     WriteStderr,
     check,
+    contract_of,
     exchanges,
 )
-from plugbay.conformance.replay.frame_rules import ANSWER, CANCEL, FRAME_RULES, GREETING, NOTICE, PIECE, REQUEST, Turn
 from plugbay.conformance.replay.volatile import apply_swaps, find_swaps
 from plugbay.contracts.base import Role
-from plugbay.link.framings import framing_of
+from plugbay.contracts.frames import ANSWER, CANCEL, GREETING, NOTICE, PIECE, REQUEST, Turn
 from plugbay.link.recording import Recording
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Malformed
@@ -71,9 +71,9 @@ class MockPlugin:
         speed: float = 0.0,
     ) -> None:
         """`complain`: given lines for stderr, the plugin's and ours. `speed`: 1 as it was, 2 twice as fast, 0 now."""
-        contract = recording.header.contract
-        self._speech = FRAME_RULES[contract]
-        self._framing = framing_of(contract, Role.HOST)
+        contract = contract_of(recording)
+        self._speech = contract.frame_rules
+        self._framing = contract.framing_of(Role.HOST)
         self._codec = MsgspecCodec()
         self._exchanges = exchanges(recording)
         self._complain = complain
@@ -258,7 +258,7 @@ class MockPlugin:
     def _say(self, said: RecordedFrame, playing: _Playing) -> None:
         frame, turn = said.frame, said.turn
         if frame.raw is not None:
-            self._out.append(self._framing.marked(frame.raw))
+            self._out.append(self._framing.wrap(frame.raw))
             return
         value = apply_swaps(frame.value, playing.swaps)
         if turn.kind == REQUEST:
@@ -270,7 +270,7 @@ class MockPlugin:
         self._send(value)
 
     def _send(self, value: Any) -> None:
-        self._out.append(self._framing.marked(self._codec.encode(value)))
+        self._out.append(self._framing.wrap(self._codec.encode(value)))
 
 
 def _may(reaction: Reaction, playing: _Playing) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, REQUEST
+from plugbay.conformance.replay.exchanges import contract_of
+from plugbay.contracts.frames import ANSWER, REQUEST
 from plugbay.link.recording import Frame, Recording
 
 
@@ -58,7 +59,7 @@ def _missing(frame: Frame) -> list[str]:
 
 
 def _questions(recording: Recording) -> Iterable[Question]:
-    speech = FRAME_RULES[recording.header.contract]
+    speech = contract_of(recording).frame_rules
     asked: dict[tuple[int, str, str], tuple[tuple[str, str], float]] = {}
     counts: dict[tuple[str, str], int] = {}
     took: dict[tuple[str, str], list[float]] = {}

@@ -1,17 +1,16 @@
 """The files that a manifest names beside itself: JSON Schemas, and the program.
 
-Owns which names are acceptable and when a file is a schema that inputs can be held against. Reads nothing: `Site` does,
-and whoever parses a manifest brings one.
+Owns which names are valid and which files are usable schemas. Does no I/O: the caller passes a `Site`, which reads.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
+from plugbay.contracts.contract import Site
 from plugbay.contracts.document import parse_json
 from plugbay.contracts.schemas import schema_problem
-from plugbay.contracts.vai.platforms import Platform
 from plugbay.contracts.vai.sections import Part
 from plugbay.model.errors import Problem
 
@@ -19,20 +18,6 @@ MAX_SCHEMA = 256 << 10
 """Bytes of a schema. Reading one of this size takes half a second."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
-
-
-class Site(Protocol):
-    """Where a plugin lies: the files in its folder, and the machine it would run on. Never raises."""
-
-    @property
-    def platform(self) -> Platform:
-        """What machine this is."""
-
-    def read(self, path: str, limit: int) -> bytes | Problem:
-        """A file of the folder; a problem with the code `path_escape`, `file_missing` or `too_large`."""
-
-    def program_problem(self, path: str) -> str | None:
-        """Why this file of the folder cannot be started; None when it can."""
 
 
 def path_problem(path: str) -> str | None:

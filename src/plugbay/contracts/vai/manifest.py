@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from plugbay.contracts.contract import Site
 from plugbay.contracts.document import Document, parse_toml
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.vai import permissions, platforms
-from plugbay.contracts.vai.files import Schemas, Site, path_problem
+from plugbay.contracts.vai.files import Schemas, path_problem
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.contracts.vai.sections import Entry, Manifest, Part
 from plugbay.contracts.validation import suggestion, validate

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plugbay.contracts.contract import Contract
 from plugbay.contracts.mcp import manifest as mcp_manifest
-from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
+from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.contracts.vai.platforms import Platform, named
 from plugbay.host.config.references import declare_secrets
 from plugbay.host.disk.open_beneath import open_beneath
