@@ -28,7 +28,7 @@ Situation = Literal["slow_spawn", "caller_cancels", "input_not_json"]
 """Situations that a plain call cannot create:
 
 slow_spawn        starting the process takes longer than the launch timeout
-caller_cancels    the caller gives up once the plugin has made the file `reached` in its folder
+caller_cancels    the caller cancels once the plugin has created the file `reached` in its folder
 input_not_json    the caller's input has no JSON form
 """
 
@@ -36,14 +36,14 @@ Way = Literal["call", "fire", "compact", "run", "render", "press"]
 """How the plugin is called:
 
 call       the export, with the input
-fire       the hook for every plugin that has it, with the input as its event; what comes out is
+fire       the hook for every plugin that has it, with the input as its event; the output is
            {"injections": [[plugin, text], …], "skipped": {plugin: code}}
-compact    a conversation of 30 messages is made shorter; what comes out is
+compact    compacts a conversation of 30 messages; the output is
            {"left": how many messages, "compacted_by": plugin or null, "failures": {plugin: code}}
-run        a command line in the namespace, with the input as its words; what comes out is
+run        a command line in the namespace, with the input as its arguments; the output is
            {"stdout": text, "stderr": text, "exit_code": status}
-render     a picture of the screen, 80 by 24; what comes out is its lines, up to the last that is not blank
-press      a picture, then 1000 keys, then a picture, which comes out
+render     renders the screen, 80 by 24; the output is its lines, up to the last that is not blank
+press      renders the screen, sends 1,000 keys, renders it again; the output is that of the second time
 """
 
 TIMEOUTS = frozenset({"launch", "handshake", "call", "grace", "farewell", "teardown"})
