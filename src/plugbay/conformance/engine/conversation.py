@@ -243,7 +243,7 @@ class Conversation:
     async def _expect_running(self, step: ExpectRunning) -> None:
         status = await self.subject.exited(step.expect_running)
         if status is not None:
-            raise RuleBroken(f"it left by itself ({status.describe()})")
+            raise RuleBroken(f"it exited on its own ({status.describe()})")
 
     async def _close_stdin(self, step: CloseStdin) -> None:
         self.subject.close_stdin()
@@ -266,7 +266,7 @@ class Conversation:
         if status is None:
             raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if wanted.code is not None and status.code != wanted.code:
-            raise RuleBroken(f"it left with {status.describe()}, not with exit code {wanted.code}")
+            raise RuleBroken(f"it ended with {status.describe()}, not with exit code {wanted.code}")
 
     async def _expect_no_more_output(self, step: ExpectNoMoreOutput) -> None:
         unread = self.subject.unread()
@@ -280,7 +280,7 @@ class Conversation:
         if left is None:
             raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if left:
-            raise RuleBroken(f"it left, but not what it started: {', '.join(left)}")
+            raise RuleBroken(f"it exited, but these processes did not: {', '.join(left)}")
 
     # Frames of the plugin.
 

@@ -114,7 +114,7 @@ async def _ask_capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawn
         await subject.close()
         await child.wait(program.timeouts.kill)
     if not isinstance(frame, Frame):
-        words = "left without a word" if isinstance(frame, Ended) else "did not answer"
+        words = "exited without an answer" if isinstance(frame, Ended) else "did not answer"
         return frozenset(), f"it {words} when asked with --print-capabilities"
     if not isinstance(frame.value, list) or not all(isinstance(name, str) for name in frame.value):
         return frozenset(), "--print-capabilities must print one JSON array of strings on one line"

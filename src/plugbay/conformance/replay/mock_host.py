@@ -272,7 +272,7 @@ class _Player:
         if status is None:
             raise _ConversationEnded(line, f"it was still running {EXIT_SECONDS:g} s after the end of its input")
         if not status.clean:
-            raise _ConversationEnded(line, f"it left with {status.describe()}, not with exit code 0")
+            raise _ConversationEnded(line, f"it ended with {status.describe()}, not with exit code 0")
 
 
 def _is_alike(turn: Turn, frame: Frame, said: RecordedFrame) -> bool:
