@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.conformance.engine.dialects import dialect
-from plugbay.conformance.engine.mcp_facts import apply_hello
+from plugbay.conformance.engine.facts import apply_hello
 from plugbay.conformance.engine.plugin_runner import fetch_hello, run_conformance, run_in_own_loop
 from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.trial import Verdict, try_scenario
@@ -164,7 +164,7 @@ def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     async def trial() -> Verdict:
         spawner = Spawner()
         try:
-            hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
+            hello = await fetch_hello(spec, spoken, spawner) if spoken.contract.runtime_exports else None
             known, facts = (spec, spoken.facts(spec)) if hello is None else apply_hello(spec, hello)
             surface = Surface(meddled(known, mutation), spoken, facts=facts)
             return await try_scenario(scenarios_of(spec.contract)[check], surface, spawner)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance.engine import ainb_facts, mcp_facts, vai_facts
+from plugbay.conformance.engine.facts import ainb_facts, mcp_about, mcp_facts, vai_about, vai_facts
 from plugbay.conformance.engine.scenario import FOLDER
 from plugbay.contracts.base import Role
 from plugbay.contracts.contract import Contract
@@ -70,9 +70,9 @@ class Dialect:
 
 
 _OWN_VALUES: dict[str, dict[str, Any]] = {
-    "ainb": {"facts": ainb_facts.facts},
-    "vai": {"facts": vai_facts.facts, "about": vai_facts.about, "request_id": request_id},
-    "mcp": {"facts": mcp_facts.facts, "about": mcp_facts.about},
+    "ainb": {"facts": ainb_facts},
+    "vai": {"facts": vai_facts, "about": vai_about, "request_id": request_id},
+    "mcp": {"facts": mcp_facts, "about": mcp_about},
 }
 """Fields of a dialect that no file can hold."""
 

@@ -100,7 +100,9 @@ def _message(frame: object, program: PluginSpec, subject: Subject) -> Mapping[st
     if isinstance(frame, Frame):
         words = f"wrote something that is {frame.problem}"
     else:
-        words = "exited without an answer" if isinstance(frame, Ended) else f"did not answer within {ANSWER_SECONDS:g} s"
+        words = (
+            "exited without an answer" if isinstance(frame, Ended) else f"did not answer within {ANSWER_SECONDS:g} s"
+        )
     last = next(iter(subject.child.stderr.tail(1)), "")
     stderr = f"; its last line on stderr: {last}" if last else ""
     raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as a plugin of {program.contract}{stderr}")

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from plugbay.conformance.engine.dialects import Dialect, dialect
-from plugbay.conformance.engine.mcp_facts import apply_hello
+from plugbay.conformance.engine.facts import apply_hello
 from plugbay.conformance.engine.scenario import ExpectNoOrphans, ExpectRunning, Scenario, load_all
 from plugbay.conformance.engine.subject import Frame, Subject
 from plugbay.conformance.engine.surface import Surface
