@@ -1,6 +1,6 @@
 """A manifest or config file as text: its value, and the line on which each key stands.
 
-Owns the path → line index that lets every problem name its line, for JSON and for TOML. Knows no manifest's fields.
+Owns the path → line index that lets every problem name its line, for JSON and for TOML.
 Paths are tuples of keys and list positions, as pydantic reports them.
 """
 
@@ -135,7 +135,7 @@ def parse_toml(text: str) -> Document | Problem:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether tables and lists are nested deeper than anybody writes; level by level, so depth costs no stack."""
+    """Whether tables and lists are nested too deep; level by level, so depth costs no stack."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]

@@ -85,7 +85,7 @@ def plain_chunk(lines: LineDecoder, data: bytes) -> bool:
 def last_line(lines: LineDecoder, codec: Codec) -> bytes:
     """The line in which the stream ended, for it need not have had its end; empty when there is none.
 
-    Or when it is but half a message: that answers nothing, and whoever waits learns that its sender is gone.
+    Or when it is half a message: that answers nothing, and waiting calls end because the peer is gone.
     """
     line = lines.eof()
     if not isinstance(line, bytes):
@@ -168,7 +168,7 @@ class RpcMachine(Machine):
         self._arrivals = self._last_id = 0
         self._farewell: int | None = None
         self._greeted = role == Role.PLUGIN
-        """Whether the answer to our greeting was accepted; a plugin greets nobody."""
+        """Whether the answer to our greeting was accepted; a plugin sends no greeting."""
 
     # For the contract to fill in.
 
@@ -201,7 +201,7 @@ class RpcMachine(Machine):
         raise NotImplementedError
 
     def _explain_unsent(self, problem: Failure) -> Failure:
-        """Why a result did not go out: the fault of whoever made it, not of whoever asked."""
+        """Why a result was not sent: the fault of its maker, not of the caller."""
         return Failure(Code.INTERNAL, f"the result cannot be sent: {problem.message}")
 
     def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
@@ -227,7 +227,7 @@ class RpcMachine(Machine):
         return [CallArrived(number, asked.op, within)]
 
     def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
-        """An answer goes to the greeting, to the good-bye, or to the call it belongs to."""
+        """An answer belongs to the greeting, to the shutdown message, or to a call."""
         if id == GREETING_ID and not self._greeted:
             return self._check_greeting(message, frame) if self._may("hello") else []  # we no longer want to know
         if id == self._farewell:
@@ -241,7 +241,7 @@ class RpcMachine(Machine):
         return noise(frame, "an answer to a call nobody made")
 
     def _take_farewell(self, message: Any) -> list[Event]:
-        """HOST: the plugin is ready to go. Whatever it says, it has heard us."""
+        """HOST: the plugin answered the shutdown message; the content does not matter."""
         self._step("farewell")
         return [Closed()]
 

@@ -1,6 +1,6 @@
-"""`PluginSpec`: the contract-neutral form of a manifest. What a plugin is, in facts a host can act on.
+"""`PluginSpec`: the contract-neutral form of a manifest.
 
-No layer above asks "which contract is this?"; what differs between contracts is a field here.
+The host does not ask which contract a plugin has: differences between contracts are fields here.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Timeouts:
     call: float = 30.0
     """The whole call, from the moment it is asked: spawn, greeting, answer and exit included."""
     grace: float = 0.0
-    """From telling the plugin that a call is cancelled to its answer; 0: nobody waits for one."""
+    """From the cancellation of a call to the plugin's answer; 0: no answer is awaited."""
     farewell: float = 5.0
-    """From saying good-bye to the peer's answer, where the contract has a word for it."""
+    """From the shutdown message to its answer, where the contract has one."""
     teardown: float = 2.0
     """From closed stdin to exit."""
     term: float = 0.0
@@ -104,7 +104,7 @@ class RestartPolicy:
     healthy_after: float = 600.0
     """A run this long forgets earlier failures."""
     refusal_is_final: bool = True
-    """A greeting that was refused, or that nobody can accept, means quarantine at once; False: it is a failure like any
+    """A greeting that was refused or cannot be accepted means quarantine at once; False: it is a failure like any
     other (ainb)."""
 
 
@@ -121,9 +121,9 @@ class SandboxRequest:
     host_network: bool = False
     """The machine's own network, all of it."""
     never: tuple[str, ...] = ()
-    """Paths that the contract shows to nobody, nor what is in them or around them, wherever links lead."""
+    """Paths that the contract never shows, with their contents and parents, links resolved."""
     insists: bool = False
-    """True: whoever runs the host has said, in the contract's own way, that nobody may be let off."""
+    """True: the operator requires confinement, in the contract's own way, without exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class PluginSpec:
     eager: bool = False
     """Started with the host instead of with its first call."""
     idle_seconds: float | None = None
-    """Stopped when nobody has used it for this long; None: never."""
+    """Stopped after this many seconds without use; None: never."""
     exit_is_failure: bool = False
     """True when leaving unasked counts as a failure even with status 0 (ainb)."""
     respawn: bool = False
@@ -213,9 +213,9 @@ class PluginSpec:
     """Last lines of stderr to report with a crash; None for the host's own default."""
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
-    """Patterns of bus topics the plugin is told about, and may publish to."""
+    """Patterns of bus topics that the plugin receives, and may publish to."""
     snapshots: tuple[str, ...] = ()
-    """Snapshot topics the plugin is told about without asking, exact."""
+    """Snapshot topics that the plugin receives without a subscription, exact."""
     latest_state: tuple[str, ...] = ()
     """Those of `snapshots` that do not keep an idle plugin alive."""
     publish_rate: float | None = None
@@ -228,7 +228,7 @@ class PluginSpec:
     health_interval: float | None = None
     """Seconds between health probes; None where the contract has none."""
     commands: tuple[str, ...] = ()
-    """What a person may pick from a palette; the plugin is told with `PerformAction`."""
+    """The entries of a command palette; choosing one sends `PerformAction`."""
     roles: tuple[str, ...] = ()
     """What part the plugin takes in an agent's compaction: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()

@@ -1,12 +1,12 @@
-"""Topics of snapshots: which of them a grant covers, and which nobody but the host publishes under.
+"""Topics of snapshots: which of them a grant covers, and which are reserved for the host.
 
-Pure: a manifest is judged with the same rule as the process that comes of it.
+Manifests and running plugins are checked with the same rule.
 """
 
 from __future__ import annotations
 
 HOST_ONLY = "fleet."
-"""Topics that begin so are published by the host alone."""
+"""The prefix of topics that only the host publishes to."""
 
 
 def covers(target: str, topic: str) -> bool:

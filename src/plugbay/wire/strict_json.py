@@ -1,8 +1,8 @@
 """Strict JSON for code that must start fast: the codec a plugin reads and writes messages with.
 
-Owns what a codec is, what counts as encodable, and the standard-library codec. Accepted is what `json_gate`
-lets through and the grammar allows, without NaN, Infinity and lone surrogates; of a repeated key the last
-counts. Whatever is accepted can be encoded again. It refuses to know messages, contracts and framing.
+Owns the `Codec` interface, the rules of encodable values, and the standard-library codec. It accepts the grammar
+without NaN, Infinity and lone surrogates, within the limits of `json_gate`; of a repeated key the last counts. Every
+accepted value can be encoded again.
 
 The codec works without the `json` package, which costs a plugin 8 ms at start-up: it drives the accelerator
 that `json` itself drives, after checking that it behaves, and falls back to `json` when it does not.
@@ -79,7 +79,7 @@ ABSENT = _Absent()
 
 
 class Unencodable(ValueError):
-    """The value has no JSON form: the fault of whoever made the value."""
+    """The value has no JSON form: the fault of its maker."""
 
 
 class Engine:
@@ -281,7 +281,7 @@ _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
 def refuse_odd_keys(value: Any) -> None:
-    """Raise for a key that is no string: the encoder would make it one, and nobody would know.
+    """Raise for a key that is no string: the encoder would silently convert it.
 
     Only for values that were encoded before, hence do not contain themselves.
     """

@@ -1,7 +1,7 @@
-"""The steps of a scenario: what can be done to a plugin and what can be expected of it, as data.
+"""The format of scenarios: the steps of a conversation with a plugin, as data, and the files that hold them.
 
-Owns the shape of each step. Refuses to know how one is carried out (`conversation`) and which of them make a rule
-(`scenario`). What is sent is a `template`, what is expected a pattern of `matchers`.
+Owns the shape of each step; `conversation` carries them out. Messages to send are a `template`, expected messages a
+pattern of `patterns`.
 """
 
 from __future__ import annotations
@@ -453,19 +453,19 @@ class Scenario:
     section: str
     """The part of the contract's text that it is from, as the text calls it."""
     steps: tuple[Step, ...]
-    """What is done for each target and each case: a turn."""
+    """The steps for each target and each case: a turn."""
     after: tuple[str, ...] = ()
     """Rules without which this one cannot be tried."""
     needs: tuple[str, ...] = ()
     environment: str = "usual"
-    """`usual`: what a login gives a program; `manifest`: exactly what the manifest names."""
+    """`usual`: the environment of a login; `manifest`: exactly the variables of the manifest."""
     host: str | None = None
-    """Which host answers what the plugin asks on its own; None for the usual one of the contract."""
+    """The host that answers requests of the plugin; None: the default one of the contract."""
     for_each: str | None = None
     cases: tuple[Mapping[str, Any], ...] = ({},)
     """The steps are carried out once per case, with the case's named values."""
     opening: tuple[Step, ...] | None = None
-    """What a process is told before its first turn; it then has turn after turn. None: it has one turn."""
+    """Steps before the first turn of a process, which then has several turns. None: it has one turn."""
     skip_when: str = "any"
     """The rule counts as untried when `any` or only when `all` of its conversations were."""
     learn: Mapping[str, str] = field(default_factory=dict)

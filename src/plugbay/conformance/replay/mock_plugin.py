@@ -52,7 +52,7 @@ class _Playing:
         self.turn = turn
         self.swaps = swaps
         self.next = 0
-        self.heard: set[Any] = set()
+        self.answered_ids: set[Any] = set()
         self.called_off = False
         self.played_at = now
         self.recorded_at = 0.0 if exchange.cause is None else exchange.cause.frame.t
@@ -166,7 +166,7 @@ class MockPlugin:
             found = differences(recorded.frame.value, frame, passed)
             if found:
                 self._note(f"the host answers {said.turn.name} otherwise than in line {recorded.line}: {found[0]}")
-        playing.heard.add(said.turn.id)
+        playing.answered_ids.add(said.turn.id)
         self._go_on(playing, now)
 
     def _was_called_off(self, turn: Turn, now: float) -> None:
@@ -276,7 +276,7 @@ class MockPlugin:
 def _may(reaction: Reaction, playing: _Playing) -> bool:
     """Whether the condition of a reaction is met."""
     if isinstance(reaction, AwaitFrame):
-        return reaction.said.turn.id in playing.heard
+        return reaction.said.turn.id in playing.answered_ids
     return playing.called_off or not isinstance(reaction, CancelRequest)
 
 

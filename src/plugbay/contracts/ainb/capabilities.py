@@ -2,7 +2,7 @@
 
 A grant is `true`, or a list of the only things it is asked for; `false` and `[]` ask for nothing. What is asked for
 becomes strings that an operator grants: `event_bus` for `true`, `network=api.openai.com` for each entry of a list.
-Owns what the grant of each capability may say. One that nobody knows is never granted, so asking for it is ignored with
+Owns what the grant of each capability may say. An unknown one is never granted, so asking for it is ignored with
 a warning. Textual: whether a path or a host exists is asked elsewhere, and whether the operator grants anything is not
 asked at all.
 """
@@ -27,7 +27,7 @@ READ_FOLDERS = {
     "read_claude_logs": ("~/.claude/projects",),
     "read_codex_logs": ("~/.codex/sessions",),
 }
-"""What `true` lets a plugin read, below the home of whoever runs the host."""
+"""What `true` lets a plugin read, below the home of the host's user."""
 
 DATA_FOLDER = "~/.agents-in-a-box/plugins/"
 """The plugin's own folder for data is here, under its name."""
@@ -43,7 +43,7 @@ _ONLY_LISTS = {
 """Capabilities that `true` grants nothing of, and what their lists name."""
 
 _ONLY_TRUE = (*READ_FOLDERS, "write_plugin_data", "workspace:write")
-"""Capabilities of which nobody has said what a list means; reading all into it would be more than was asked for."""
+"""Capabilities for which a list has no defined meaning; treating it as `true` would grant more than was requested."""
 
 _HOST = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[1-9][0-9]{0,4}))?")
 _MAX_PORT = 65_535

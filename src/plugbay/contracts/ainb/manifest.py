@@ -38,7 +38,7 @@ class _Section(BaseModel):
 
 
 class Plugin(_Section):
-    """Who it is."""
+    """Its identity."""
 
     name: str
     version: str
@@ -56,7 +56,7 @@ class Provides(_Section):
 
 
 class Subscribes(_Section):
-    """Topics the plugin is told about without asking."""
+    """Topics that the plugin receives without a subscription."""
 
     snapshots: list[str] = []
     latest_state: list[str] = []

@@ -248,7 +248,7 @@ READS = ("jsonrpc", "id", "method", "error")
 READS_RAW = ("params", "result")
 
 MAX_BODY = STRICT_HEADERS.max_body
-"""Bytes of a frame's body. Whoever reads a larger one gives up the conversation, so none is sent."""
+"""Bytes of a frame's body. A larger one ends the conversation, so none is sent."""
 MAX_EVENTS = 4_096
 """Snapshots that wait for such a plugin; the oldest give way, so one that was stuck hears of the latest first."""
 MAX_QUEUED = 64 << 20
@@ -366,7 +366,7 @@ HOST_NOTIFICATIONS = (
 
 
 def granted_names(granted: tuple[str, ...]) -> list[str]:
-    """The names of granted capabilities, without what they are narrowed to; those nobody knows come last."""
+    """The names of granted capabilities, without their targets; unknown ones come last."""
     names = dict.fromkeys(capability.partition("=")[0] for capability in granted)
     return [*(name for name in CAPABILITIES if name in names), *(name for name in names if name not in CAPABILITIES)]
 
@@ -483,7 +483,7 @@ def _fetch(url: str, method: str, body: bytes | None, headers: list[list[str]]) 
 _MADE: dict[type, Callable[..., Operation]] = {Render: _render, FetchUrl: _fetch}
 
 NOTHING = b"{}"
-"""Of requests that only want to be heard. Never null: peers refuse that."""
+"""The result of requests without a value. Never null: peers refuse that."""
 UNKNOWN_NAMESPACE = 2
 """The exit code of a command line whose namespace the plugin does not have."""
 _SHAPES: dict[type, tuple[Field, ...]] = {

@@ -208,7 +208,7 @@ class KagedMachine(RpcMachine):
         return self._accept_request(IncomingRequest(id, op))
 
     def _answer_greeting(self, id: Id, params: Any) -> list[Event]:
-        """Say who we are, however often the host asks."""
+        """Answer the greeting, however often the host sends it."""
         failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
             self._write_error(id, errors.INTERNAL_ERROR, f"Internal error: {failure.message}")

@@ -279,7 +279,7 @@ def is_setting(text: str) -> bool:
 def fill(spec: PluginSpec, settings: Mapping[str, Any]) -> PluginSpec:
     """The spec with what was set in its command and variables; a default stands in for what was not.
 
-    A setting with several values becomes several arguments; one that nobody set leaves no argument, and no variable.
+    A setting with several values becomes several arguments; one that is not set leaves no argument, and no variable.
     """
     known = {**_defaults(spec), **{name: value for name, value in settings.items() if value is not None}}
     argv = [part for text in spec.command for part in _arguments(text, known)]

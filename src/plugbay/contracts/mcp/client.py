@@ -168,7 +168,7 @@ class ClientMachine(McpMachine):
         return self._continue_listing(self._listing)
 
     def _update_meta(self) -> None:
-        """In the modern era each request says who asks, so these members are encoded once."""
+        """In the modern era each request identifies the client, so these members are encoded once."""
         if self.era == MODERN:
             level = {messages.LOG_LEVEL: self._level} if self._level else {}
             self._meta_members = self.codec.encode({**self._greeting.build_meta(), **level})[1:-1]

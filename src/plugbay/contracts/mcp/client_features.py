@@ -157,7 +157,7 @@ def build_result(op: Any, value: Any) -> dict[str, Any] | Failure:
 
 
 def build_refusal(op: Any) -> dict[str, Any] | None:
-    """What answers a question nobody could answer, in an era without errors; None: there is no such word."""
+    """The answer to a question that was not answered, in an era without errors; None: there is none."""
     return {"action": "cancel"} if isinstance(op, AskUser) else None
 
 

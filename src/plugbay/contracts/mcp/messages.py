@@ -82,7 +82,7 @@ _LOG_KEYS = frozenset({"logger", "data"})
 
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")
-"""`jsonrpc` is not among them: everybody writes it, and nothing depends on it."""
+"""`jsonrpc` is not among them: it is always written, and nothing depends on it."""
 
 
 class List(Value):
@@ -114,7 +114,7 @@ def empty_offer() -> dict[str, list[dict[str, Any]]]:
 
 
 class Server(Value):
-    """Who a server is and what it offers.
+    """The identity of a server and its offer.
 
     `capabilities` is what it announces, in MCP's words; None: what follows from the offer, with lists that may change.
     """
@@ -225,5 +225,5 @@ def write_log(op: WriteLog) -> dict[str, Any]:
 
 
 def is_log_wanted(level: str, lowest: str) -> bool:
-    """Whether a line of this level is to be heard by who wants `lowest` and above."""
+    """Whether a line of this level passes the filter `lowest`."""
     return LEVELS.index(level) >= LEVELS.index(lowest)

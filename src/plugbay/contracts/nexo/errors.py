@@ -192,7 +192,7 @@ def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None
 def _number(op: type, failure: Failure) -> int:
     """The number a failure brings, else that of its kind, else that of our code.
 
-    Where the host answers, the first two are some other plugin's: who asks the host hears of no band but its own.
+    Where the host answers, the first two belong to another plugin: a caller of the host sees no band but its own.
     """
     band, codes, otherwise = _BANDS[op]
     detail = failure.detail

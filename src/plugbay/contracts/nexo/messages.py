@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 CONTRACT_VERSION = "1.10.0"
 """The version of the contract text this package implements."""
 NEXO_VERSION = "0.2.0"
-"""What the host says it is in `initialize`, and what a manifest's `min_nexo_version` is held against."""
+"""What the host says it is in `initialize`, and the version that a manifest's `min_nexo_version` is compared with."""
 MAX_HOST_LINE = 1 << 20
 """Bytes a child reads in one line, without the newline. Some count the newline too, so the host stays below: a line of
 this size would be dropped over there without a word, and its call would time out."""
@@ -57,7 +57,7 @@ MAX_EARLY_PUBLISHES = 64
 """Events kept of a child that publishes before its greeting was accepted; as many as the host queues the other way."""
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")
-"""`jsonrpc` is not among them: nobody checks it, everybody writes it."""
+"""`jsonrpc` is not among them: it is always written and never checked."""
 INITIALIZE, SHUTDOWN = "initialize", "shutdown"
 CHAT_DELTA, COMPLETE_DELTA = "llm.chat.delta", "llm.complete.delta"
 
@@ -443,7 +443,7 @@ def read_request(method: Method, params: Any, plugin_id: str) -> Operation | str
 
 
 def read_shutdown(params: Any) -> Shutdown:
-    """A good-bye is one whatever it says."""
+    """A shutdown, whatever its params."""
     reason = params.get("reason") if isinstance(params, dict) else None
     return Shutdown(reason if isinstance(reason, str) else "")
 

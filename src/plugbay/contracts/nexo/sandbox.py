@@ -1,7 +1,7 @@
 """`[plugin.sandbox]`: what a manifest may ask to see of the machine it runs on.
 
-Owns the list of paths nobody gets and the rules of the section. Textual: a path is normalised and judged as written.
-Following symbolic links needs the machine, so it is done again by whoever starts the plugin.
+Owns the list of forbidden paths and the rules of the section. Textual: a path is normalised and checked as written.
+Symbolic links are followed when the plugin starts, and the check is repeated then.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from plugbay.contracts.nexo.sections import Sandbox
 from plugbay.model.spec import STATE_DIR, SandboxRequest
 
 REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
-"""Set by an operator who runs nothing unconfined."""
+"""Set by an operator to forbid unconfined plugins."""
 
 HOST_NET_ALLOW = "NEXO_PLUGIN_SANDBOX_HOST_NET_ALLOW"
-"""Set by an operator who lets manifests ask for the host's network."""
+"""Set by an operator to let manifests request the host's network."""
 
 DENIED = tuple(
     "/etc/shadow /etc/sudoers /etc/sudoers.d /proc/sys /proc/kcore /proc/kallsyms /sys/firmware /sys/kernel "
@@ -31,7 +31,7 @@ DENIED_AT_HOME = tuple(
     ".aws .ssh .gnupg .netrc .docker .kube .cargo/credentials .cargo/credentials.toml .npmrc .config/gh "
     ".config/git".split()
 )
-"""The same for credentials, in the home of whoever runs the host and in every folder of /home."""
+"""The same for credentials, in the home of the host's user and in every folder of /home."""
 
 _Violation = tuple[str, str]
 """The name of a broken rule, and what is wrong."""

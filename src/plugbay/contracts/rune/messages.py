@@ -6,7 +6,7 @@
     ← {"type":"response","request_id":…,"status":"ok","output":…}
     ← {"type":"response","request_id":…,"status":"error","error":{"code":…,"message":…}}
 
-Keys are matched exactly. Knows no states: what may be said when is `machine.py`'s.
+Keys are matched exactly. `machine.py` has the states.
 """
 
 from __future__ import annotations

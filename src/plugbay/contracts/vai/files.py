@@ -32,7 +32,7 @@ def path_problem(path: str) -> str | None:
 
 
 class Schemas:
-    """The schemas of one manifest, each read and judged once however many exports name it."""
+    """The schemas of one manifest, each read and checked once, however many exports name it."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

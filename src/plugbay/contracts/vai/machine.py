@@ -1,4 +1,4 @@
-"""The vai conversation: two hellos, then requests with events before their responses, then a shutdown nobody answers.
+"""The vai conversation: two hellos, then requests with events and responses, then a shutdown without an answer.
 
 Owns what each frame is and what may be said when, for both roles. `messages.py` has the
 bodies of requests and responses, and the check of a plugin's identity.
@@ -394,6 +394,6 @@ class VaiMachine(Machine):
 
 
 def _unsent(problem: Failure) -> Failure:
-    """Why a result did not go out: the fault of whoever made it."""
+    """Why a result was not sent: the fault of its maker."""
     code = problem.code if problem.code == Code.FRAME_TOO_LARGE else Code.INTERNAL
     return Failure(code, f"the result cannot be sent: {problem.message}", origin=Origin.PLUGIN)

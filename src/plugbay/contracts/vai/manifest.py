@@ -26,7 +26,7 @@ from plugbay.model.spec import Export, Lifetime, PluginSpec, SandboxRequest, Tim
 
 FILE_NAME = "vai-plugin.toml"
 FOREIGN = "x-"
-"""Keys that begin so mean something to somebody else."""
+"""The prefix of keys for other programs."""
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 ENV_FACTS = (("PATH", "search.path"),)
@@ -52,7 +52,7 @@ def parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> tupl
 
 
 def _ours(value: Any) -> Any:
-    """The document without what is somebody else's."""
+    """The document without the keys of other programs."""
     if isinstance(value, dict):
         return {key: _ours(item) for key, item in value.items() if not key.startswith(FOREIGN)}
     return [_ours(item) for item in value] if isinstance(value, list) else value
@@ -107,7 +107,7 @@ def _export(entry: Entry, schemas: Schemas, unsupported: str) -> Export:
 
 
 def _timeouts(exports: Iterable[Export]) -> Timeouts:
-    """The contract has times for calls only, each export its own. `shutdown` has no answer, so nobody waits for one."""
+    """The contract has times for calls only, each export its own. `shutdown` has no answer, so none is awaited."""
     longest = max(export.facts["timeout_ms"] for export in exports) / 1000
     return Timeouts(handshake=10.0, call=longest, grace=5.0, farewell=0.0, teardown=5.0, term=2.0)
 
@@ -119,7 +119,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 API_VERSION = "vai.plugin.v1"
 TRANSPORT = "stdio"
 LONGEST_MS = 3_600_000
-"""An hour: nothing may ask for more time, and who does gets this much."""
+"""An hour: a longer request is reduced to this."""
 INTERPRETERS = ("python3", "python", "node", "deno", "bun", "ruby", "java")
 """Programs of the host that may start a package; any other program has to be in it."""
 _PART = r"[a-z0-9][a-z0-9._-]{0,63}"

@@ -1,6 +1,6 @@
-"""What an export asks for: `[exports.permissions]`, its rules, and its words for the operator who grants.
+"""The permissions of an export: `[exports.permissions]`, its rules, and its texts for the operator.
 
-Owns the enums and the catalogue of scopes. A manifest only requests; who grants is asked elsewhere.
+Owns the enums and the catalogue of scopes. A manifest only requests; grants are decided elsewhere.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Harness(_Section):
 
     mode: str = "composite"
     fidelity: str
-    """Required: nobody can guess what of a run survives."""
+    """Required: it cannot be inferred which part of a run survives."""
     supports: list[str] = []
 
 
