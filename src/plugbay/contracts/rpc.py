@@ -238,7 +238,7 @@ class RpcMachine(Machine):
             return [CallFinished(id - self._offset, value, failure)]
         if 0 < id <= self._last_id:
             return [CallFinished(id - self._offset)]  # we no longer wait for it
-        return noise(frame, "an answer to a call nobody made")
+        return noise(frame, "an answer to an unknown call")
 
     def _take_farewell(self, message: Any) -> list[Event]:
         """HOST: the plugin answered the shutdown message; the content does not matter."""

@@ -184,7 +184,7 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "stderr_with": (
         "echo a secret >&2; exec cat",
         [{"expect_stderr": {"contains": "secret", "within": 10}}, {"expect_stderr_without": "secret"}],
-        "it wrote on stderr what nobody may see",
+        "it wrote a forbidden text on stderr",
     ),
     "noise": ("echo hi", [{"expect_silence": 10}], "it wrote something although nothing was asked"),
     "gone": ("exit 0", [{"expect_running": 10}], "it exited on its own (exit code 0)"),

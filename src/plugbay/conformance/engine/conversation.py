@@ -238,7 +238,7 @@ class Conversation:
 
     async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
         if self._fill(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
-            raise RuleBroken("it wrote on stderr what nobody may see")
+            raise RuleBroken("it wrote a forbidden text on stderr")
 
     async def _expect_running(self, step: ExpectRunning) -> None:
         status = await self.subject.exited(step.expect_running)

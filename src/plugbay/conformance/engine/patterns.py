@@ -210,7 +210,7 @@ def event_fault(frames: Sequence[Any]) -> str:
         elif frame.get("request_id") in answered:
             return f"an event of {frame['request_id']} after its response"
         elif frame.get("request_id") not in known:
-            return f"an event of {frame.get('request_id')!r:.60}, which nobody asked"
+            return f"an event of {frame.get('request_id')!r:.60}, which is no open request"
     return ""
 
 

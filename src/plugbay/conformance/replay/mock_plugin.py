@@ -53,7 +53,7 @@ class _Playing:
         self.swaps = swaps
         self.next = 0
         self.answered_ids: set[Any] = set()
-        self.called_off = False
+        self.is_cancelled = False
         self.played_at = now
         self.recorded_at = 0.0 if exchange.cause is None else exchange.cause.frame.t
 
@@ -138,7 +138,7 @@ class MockPlugin:
         if turn.kind == ANSWER:
             self._was_answered(turn, frame, now)
         elif turn.kind == CANCEL:
-            self._was_called_off(turn, now)
+            self._cancel(turn, now)
         elif turn.kind in (REQUEST, NOTICE):
             self._was_told(turn, frame, now)
 
@@ -169,10 +169,10 @@ class MockPlugin:
         playing.answered_ids.add(said.turn.id)
         self._go_on(playing, now)
 
-    def _was_called_off(self, turn: Turn, now: float) -> None:
+    def _cancel(self, turn: Turn, now: float) -> None:
         playing = self._playing.get(turn.id)
         if playing is not None:
-            playing.called_off = True
+            playing.is_cancelled = True
             self._go_on(playing, now)
 
     # Matching a live request with a recorded one.
@@ -277,7 +277,7 @@ def _may(reaction: Reaction, playing: _Playing) -> bool:
     """Whether the condition of a reaction is met."""
     if isinstance(reaction, AwaitFrame):
         return reaction.said.turn.id in playing.answered_ids
-    return playing.called_off or not isinstance(reaction, CancelRequest)
+    return playing.is_cancelled or not isinstance(reaction, CancelRequest)
 
 
 def _time_of(reaction: Reaction) -> float:

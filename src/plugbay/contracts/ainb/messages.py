@@ -394,7 +394,7 @@ def check_greeting(result: Any, name: str, version: str) -> dict[str, Any] | Fai
         detail = {"expected": ABI_VERSION, "got": abi if type(abi) is int else None}
         return Failure(Code.PROTOCOL_VERSION_MISMATCH, what, origin=Origin.PLUGIN, detail=detail)
     warnings = [
-        *(["answered plugin/init without saying who it is"] if not said else ()),
+        *(["answered plugin/init without its identity"] if not said else ()),
         *_check_identity("is called", said.get("name"), name),
         *_check_identity("is version", said.get("version"), version),
     ]

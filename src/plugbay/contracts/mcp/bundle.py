@@ -171,7 +171,7 @@ def _cross_field(document: Document) -> list[Problem]:
     arguments = _USER.findall(json.dumps(_args(_table(value.get("server"))), ensure_ascii=False))
     for name, option in options.items():
         if _table(option).get("sensitive") is True and name in arguments:
-            text = "a secret must not be an argument, which everybody on this machine can read; use env"
+            text = "a secret must not be an argument, which every process of this machine can read; use env"
             problems.append(_at(document, "secret_in_arguments", ("user_config", name), text))
     return problems
 

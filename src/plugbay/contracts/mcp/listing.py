@@ -124,7 +124,7 @@ class Listing:
     def _keep_entry(self, listed: List, entry: Any) -> None:
         identity = entry.get(listed.identity) if isinstance(entry, dict) else None
         if not (isinstance(identity, str) and identity):
-            self.warn(f"{listed.method} lists something without {listed.identity}, which nobody can use")
+            self.warn(f"{listed.method} lists something without {listed.identity}, which cannot be used")
             return
         if identity in self._known:
             self.warn(f"{listed.method} lists {identity[:MAX_NAME]!r} twice; the first one counts")

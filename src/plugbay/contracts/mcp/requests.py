@@ -231,7 +231,7 @@ def _inspect_result(
         questions, state = value.get("inputRequests"), value.get("requestState")
         return InputRequired(as_object(questions), state if isinstance(state, str) else None), None
     if kind not in (COMPLETE, None):
-        return None, malformed(f"the answer to {method} is of the kind {kind!r}, which nobody asked for", frame)
+        return None, malformed(f"the answer to {method} is of the kind {kind!r}, which was not requested", frame)
     plain = strip_modern_fields(value)
     if type(op) is InvokeTool and plain.get("isError") is True:
         return None, errors.from_result(plain)

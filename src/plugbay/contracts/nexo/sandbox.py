@@ -53,7 +53,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
         for where, path in draft.texts("sandbox", key):
             _report(draft, where, _path_violation(path, environ, writable=writable))
     if draft.value("sandbox", "drop_user") is False:
-        text = "nobody is confined with the rights of the host's user; it is dropped all the same"
+        text = "a confined plugin never has the rights of the host's user; they are dropped anyway"
         draft.warn("sandbox_user_dropped", ("sandbox", "drop_user"), text)
     command = draft.text("entrypoint", "command") or ""
     if command.startswith("/"):

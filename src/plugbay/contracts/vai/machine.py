@@ -240,7 +240,7 @@ class VaiMachine(Machine):
     def _settle(self, id: str, value: Any, failure: Failure | None, frame: bytes) -> list[Event]:
         asked = self._open.pop(id, None)
         if asked is None:
-            return noise(frame, f"a response to {id!r:.100}, which nobody waits for")
+            return noise(frame, f"a response to {id!r:.100}, which is not awaited")
         if failure is not None and failure.code == Code.MALFORMED_RESPONSE:
             failure = failure.with_detail(line=printable(frame[:HEAD_BYTES]))
         return [CallFinished(asked.number, value, failure)]
@@ -248,7 +248,7 @@ class VaiMachine(Machine):
     def _progressed(self, id: str, message: Any, frame: bytes) -> list[Event]:
         asked = self._open.get(id)
         if asked is None:
-            return noise(frame, f"an event of {id!r:.100}, which nobody waits for")
+            return noise(frame, f"an event of {id!r:.100}, which is not awaited")
         event = None if message.event is ABSENT else self.codec.load(message.event)
         if not (isinstance(event, dict) and isinstance(event.get("type"), str)):
             return noise(frame, f"an event of {id} that is no object with a type")

@@ -166,7 +166,7 @@ def cancel(id: bytes, reason: str) -> bytes:
 def check_greeting(plugin: Any, package_id: str, version: str) -> dict[str, Any] | Failure:
     """HOST: the plugin as `Ready` carries it, or why it must go."""
     if not isinstance(plugin, dict):
-        return _unwelcome(INVALID_FRAME, "its hello does not say who it is")
+        return _unwelcome(INVALID_FRAME, "its hello does not identify the plugin")
     expected = {"package_id": package_id, "version": version}
     got = {name: plugin.get(name) for name in expected}
     if got != expected:
