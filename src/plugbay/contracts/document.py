@@ -148,7 +148,7 @@ def _is_deep(value: Any) -> bool:
 _TOML_KEY = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|\'[^\']*\')'
 _TOML_PATH = re.compile(rf"{_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*")
 _TOML_LONG_KEY = re.compile(rf"(?<![\w.-]){_TOML_KEY}(?:[ \t]*+\.[ \t]*+{_TOML_KEY}){{{MAX_DEPTH}}}")
-"""What tomllib needs minutes for: its time grows with the square of a key's parts, 10 s for 20,000 of them."""
+"""Input that takes tomllib minutes: its time grows with the square of a key's parts, 10 s for 20,000 of them."""
 
 _TOML_HEADER = re.compile(rf"\s*(\[\[?)\s*({_TOML_PATH.pattern})\s*\]\]?")
 _TOML_ASSIGN = re.compile(rf"\s*({_TOML_PATH.pattern})\s*=")

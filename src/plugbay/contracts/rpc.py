@@ -146,7 +146,7 @@ class IncomingRequest:
 
 
 class RpcMachine(Machine):
-    """What is open in both directions. The contract says what a frame is (`receive`) and fills in the rest below."""
+    """The open requests of both directions. The contract implements `receive` and the methods below."""
 
     __slots__ = ("_arrivals", "_farewell", "_greeted", "_incoming", "_last_id", "_max_frame", "_offset", "_outstanding")
 
@@ -162,9 +162,9 @@ class RpcMachine(Machine):
         self._max_frame = most
         self._offset = GREETING_ID if role == Role.HOST else 0
         self._outstanding: dict[int, Any] = {}
-        """What we wait for, by its id on the wire, as the contract wants to remember it."""
+        """Our open requests, by their id on the wire, in the contract's own form."""
         self._incoming: dict[CallId, IncomingRequest] = {}
-        """What waits for us, by our own number."""
+        """Open requests of the peer, by our own number."""
         self._arrivals = self._last_id = 0
         self._farewell: int | None = None
         self._greeted = role == Role.PLUGIN
@@ -177,7 +177,7 @@ class RpcMachine(Machine):
         raise NotImplementedError
 
     def _take_unfinished(self) -> list[Event]:
-        """What is held back of an unfinished frame now means, since nothing more will come."""
+        """The events for an unfinished frame at the end of the stream."""
         raise NotImplementedError
 
     def _send_greeting(self) -> None:

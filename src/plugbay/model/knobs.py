@@ -20,7 +20,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def value_of(knob: Knob, text: str) -> Any:
-    """What `text`, as typed by an operator, means to `knob`; the text itself when it means nothing."""
+    """The value of an operator's text for `knob`; the text itself when it has none."""
     if knob.type in ("range", "int_range"):
         return int(text) if _INTEGER.fullmatch(text) else float(text) if _NUMBER.fullmatch(text) else text
     if knob.type == "boolean":

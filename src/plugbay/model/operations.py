@@ -407,7 +407,7 @@ class ListStored(Value):
 
 
 class GetSnapshot(Value):
-    """What was last published under a topic; answered with `{"data": bytes | None, "version": int}`."""
+    """Read the last publication of a topic; answered with `{"data": bytes | None, "version": int}`."""
 
     __slots__ = ("topic",)
 
@@ -435,7 +435,7 @@ class SubscribeSnapshot(Value):
 
 
 class ReadFolder(Value):
-    """What a folder holds; answered with a list of `{"name": str, "is_dir": bool, "size": int}`."""
+    """List a folder; answered with a list of `{"name": str, "is_dir": bool, "size": int}`."""
 
     __slots__ = ("path",)
 
@@ -444,7 +444,7 @@ class ReadFolder(Value):
 
 
 class ReadFile(Value):
-    """What a file holds; answered with bytes."""
+    """Read a file; answered with bytes."""
 
     __slots__ = ("path",)
 
@@ -467,7 +467,7 @@ class FetchUrl(Value):
 
 
 class OfferExports(Value):
-    """What the plugin offers has changed; `offer` is all of it now, as its contract lists it."""
+    """The offer of the plugin changed; `offer` is the whole new one, in the form of its contract."""
 
     __slots__ = ("offer",)
 
@@ -476,7 +476,7 @@ class OfferExports(Value):
 
 
 class ChangeResource(Value):
-    """What the plugin keeps under `uri` is not what it was."""
+    """The resource under `uri` changed."""
 
     __slots__ = ("uri",)
 

@@ -42,11 +42,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What is out of reach for one plugin."""
+    """The paths that one plugin never reaches."""
 
     entries: tuple[Entry, ...] = ()
     own: tuple[str, ...] = ()
-    """What is the plugin's all the same, wherever it lies; without links."""
+    """Paths of the plugin's own, wherever they are; without links."""
     plugin_folders: tuple[str, ...] = ()
     """Folders in which the host looks for plugins: never written, because a writer could add a plugin."""
 

@@ -28,7 +28,7 @@ STATE_DIR = "${state_dir}"
 
 
 FACTS = ("project.id", "project.root", "config.root", "search.path")
-"""What a host knows and a plugin may be told in its environment; the last is a PATH that leads to the host's Python."""
+"""Facts of a host for the environment of a plugin; the last is a PATH that leads to the host's Python."""
 
 
 class Lifetime(StrEnum):
@@ -50,7 +50,7 @@ class Export:
     output_schema: Any = None
     capabilities: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the contract says beyond this: approval tier, effect class, size hints."""
+    """Further facts of the contract: approval tier, effect class, size hints."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -156,12 +156,12 @@ class Knob:
     description: str = ""
     default: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the type adds: min, max, step, values, labels, max_length, prefixes."""
+    """Facts of the type: min, max, step, values, labels, max_length, prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsSpec:
-    """What an operator can set. Secrets have a schema and a file of their own and never mix with the rest."""
+    """The settings for an operator. Secrets have a schema and a file of their own."""
 
     config_schema: Any = None
     secrets_schema: Any = None
@@ -194,9 +194,9 @@ class PluginSpec:
     """True when the contract reports a caller's cancellation as `timeout` (rune)."""
     exports: tuple[Export, ...] = ()
     capabilities: tuple[str, ...] = ()
-    """What the manifest requests; a request, never a grant."""
+    """The capabilities that the manifest requests; a request, never a grant."""
     optional_capabilities: tuple[str, ...] = ()
-    """What the contract lets any plugin ask for at run time; refused then unless it was granted."""
+    """Capabilities that any plugin of the contract may use at run time if they are granted."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     patience: dict[str, float] = field(default_factory=dict)
     """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
@@ -230,6 +230,6 @@ class PluginSpec:
     commands: tuple[str, ...] = ()
     """The entries of a command palette; choosing one sends `PerformAction`."""
     roles: tuple[str, ...] = ()
-    """What part the plugin takes in an agent's compaction: observer, compactor."""
+    """The plugin's roles in the compaction of an agent: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()
     """Variables the host sets from what it knows: (name, one of `FACTS`)."""

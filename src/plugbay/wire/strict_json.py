@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, NoReturn, Protocol
 
     class Codec(Protocol):
-        """What a machine reads and writes JSON with. `raw` is the codec's own form of one unread value.
+        """Reads and writes JSON for a machine. `raw` is the codec's own form of one unread value.
 
         What a decoder accepted is good throughout: `load` succeeds on every raw field of it.
         """
 
         @property
         def raw_type(self) -> type:
-            """What every raw value is and no other value, where the two differ; it can be joined with bytes."""
+            """The type of raw values, where they have one of their own; it can be joined with bytes."""
 
         def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[..., Any]:
             """A function of a frame, and of whether the frame is known to be `plain_text`."""
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 WHITESPACE = b" \t\r\n"
-"""What JSON calls whitespace; fewer bytes than `bytes.strip` takes by default."""
+"""The whitespace of JSON; fewer bytes than `bytes.strip` removes by default."""
 
 
 class _Absent:
@@ -83,7 +83,7 @@ class Unencodable(ValueError):
 
 
 class Engine:
-    """What the codec is built on: read the value a text starts with, the same with objects as lists of pairs,
+    """The functions of the codec: read the value a text starts with, the same with objects as lists of pairs,
     write a value as compact text. They raise ValueError, TypeError, StopIteration or RecursionError.
     """
 

@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file, too"),
+        ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file too"),
         ({"id": "nexo.some.rule"}, "must begin with 'rune.'"),
         ({"after": ["rune.later.rule"]}, "'rune.later.rule' is no axis of an earlier file"),
     ],

@@ -146,7 +146,7 @@ class Settle(Strict):
 
 
 class Last(Strict):
-    """The line that was looked at last must match this, too."""
+    """The line that was read last must match this too."""
 
     last: Any
 
@@ -293,7 +293,7 @@ def get_verb(step: Step) -> str:
 
 
 def list_templates(step: Step) -> list[Any]:
-    """What a step sends."""
+    """The message of a step."""
     match step:
         case Send():
             return [step.send] if step.header is None else [step.send, step.header]
@@ -313,7 +313,7 @@ def list_templates(step: Step) -> list[Any]:
 
 
 def patterns_of(step: Step) -> list[Any]:
-    """What a step expects."""
+    """The expectation of a step."""
     match step:
         case Expect():
             return [step.expect]
@@ -411,7 +411,7 @@ Each = Literal[
     "resource",
     "prompt",
 ]
-"""What a scenario can be repeated for; `question`: each thing the plugin can be asked, of any kind."""
+"""The kinds that a scenario can be repeated for; `question`: every request that the plugin can answer."""
 
 
 class Fixture(Strict):
@@ -494,7 +494,7 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
             if name not in known
         ]
         if scenario.id in known:
-            problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file, too"))
+            problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file too"))
         prefix = f"{contract.replace('/', '.')}."
         if not scenario.id.startswith(prefix):
             problems.append(Problem("invalid_value", "id", f"must begin with {prefix!r}"))

@@ -1,6 +1,6 @@
 """`AinbMachine`: a greeting during which the plugin may already ask, then both directions at once. Both roles.
 
-Owns what each frame is and what is allowed in which state; `messages.py` has the shapes.
+Owns the classification of frames and the states; `messages.py` has the shapes.
 
 A body that cannot be read is skipped, because the next frame begins where the header says. If such a body certainly
 answers a call, the call fails at once. A header that cannot be read ends the conversation.

@@ -254,7 +254,7 @@ MAX_EVENTS = 4_096
 MAX_QUEUED = 64 << 20
 """Bytes of snapshots that wait for a plugin that does not read: a publish of thirty chunks of the usual 2 MiB."""
 HOST_KIND = "plugbay"
-"""What the host calls itself in `plugin/init`."""
+"""The host's name in `plugin/init`."""
 INIT, SHUTDOWN = "plugin/init", "plugin/shutdown"
 CAPABILITIES = (
     "read_sessions",
@@ -275,7 +275,7 @@ CAPABILITIES = (
 
 
 class Identity(Value):
-    """What a plugin answers to `plugin/init`, which operations it has handlers for, and its command-line namespaces."""
+    """The answer of a plugin to `plugin/init`, the operations with handlers, and its command-line namespaces."""
 
     __slots__ = ("manifest", "name", "namespaces", "serves", "version")
 
@@ -327,7 +327,7 @@ PLUGIN_REQUESTS = (
     Method("plugin/cli_dispatch", DispatchCli, Field("namespace", "text"), Field("argv", "texts")),
     INVOKE_ACTION,
 )
-"""What a host asks of a plugin, besides `plugin/init` and `plugin/shutdown`."""
+"""Requests of the host, besides `plugin/init` and `plugin/shutdown`."""
 PLUGIN_NOTIFICATIONS = (
     Method("plugin/handle_event", DeliverSnapshot, _TOPIC, Field("payload", "bytes", "data")),
     Method("plugin/handle_key", PressKey, _SCREEN, Field("key", "key"), _GENERATION),
@@ -339,7 +339,7 @@ PLUGIN_NOTIFICATIONS = (
         Field("payload", "any", default=None),
     ),
 )
-"""What a host tells a plugin."""
+"""Notifications of the host."""
 HOST_REQUESTS = (
     Method("host/snapshot/get", GetSnapshot, _TOPIC),
     Method("host/snapshot/subscribe", SubscribeSnapshot, _TOPIC),
@@ -355,14 +355,14 @@ HOST_REQUESTS = (
         Field("headers", "pairs", default=()),
     ),
 )
-"""What a plugin asks of the host. Whatever else real hosts offer is unknown to this one."""
+"""Requests of a plugin. Other methods of real hosts are unknown to this one."""
 HOST_NOTIFICATIONS = (
     Method("host/snapshot/publish", PublishSnapshot, _TOPIC, Field("payload", "bytes", "data")),
     Method(
         "host/log", WriteLog, Field("level", "level"), Field("message", "text"), Field("fields", "any", default=None)
     ),
 )
-"""What a plugin tells the host."""
+"""Notifications of a plugin."""
 
 
 def granted_names(granted: tuple[str, ...]) -> list[str]:
@@ -407,7 +407,7 @@ def check_greeting(result: Any, name: str, version: str) -> dict[str, Any] | Fai
 
 
 def _read_identity(result: Any) -> dict[str, Any]:
-    """What is said of the plugin, in whichever of the known places; the answer itself counts before its manifest."""
+    """The identity in an answer, from all known places; the answer itself has priority over its manifest."""
     answer = result if isinstance(result, dict) else {}
     manifest = answer.get("manifest")
     table = manifest if isinstance(manifest, dict) else {}
@@ -500,7 +500,7 @@ _HEARD = frozenset({SubscribeSnapshot, Shutdown})
 
 
 def write_result(op: type, value: Any, codec: Codec) -> bytes | Failure:
-    """What a handler answered `op` with, as a result; a `Failure` when it has no form there."""
+    """A handler's value for `op` as a result; a `Failure` when it has no form there."""
     if op in _HEARD:
         return NOTHING
     shape = _SHAPES.get(op, ())

@@ -1,6 +1,6 @@
 """`KagedMachine`: greeting, calls to the plugin and storage requests in parallel, shutdown. Both roles.
 
-Owns what each frame is and what is allowed in which state. `messages.py` has the greeting, `calls.py` and `storage.py`
+Owns the classification of frames and the states. `messages.py` has the greeting, `calls.py` and `storage.py`
 the parameters and results.
 """
 

@@ -125,7 +125,7 @@ OTHER_KEYS = tuple(
     "author long_description repository homepage documentation support icon icons screenshots tools_generated prompts "
     "prompts_generated keywords license privacy_policies localization _meta $schema".split()
 )
-"""What a manifest says to people and to other clients."""
+"""Keys for people and for other clients."""
 
 
 def is_bundle(text: str) -> bool:
@@ -229,7 +229,7 @@ def _place(name: str, root: Path, environ: Mapping[str, str]) -> str:
 
 
 def _settings(options: Mapping[str, _Option], placed: Any) -> SettingsSpec:
-    """What a person sets: secrets apart from the rest, as everywhere."""
+    """The settings for people; secrets have a schema of their own."""
 
     def schema(names: list[str]) -> dict[str, Any] | None:
         if not names:

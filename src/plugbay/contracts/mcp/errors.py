@@ -51,7 +51,7 @@ PROTOCOL = frozenset({Code.TOOL_NOT_EXPOSED, Code.NOT_FOUND})
 """Failures of a tool call that are no tool's doing, so that no model reads them: there is no such tool."""
 
 WIRE_CODES = range(-(2**31), 2**31)
-"""What a peer in another language certainly holds as an error code."""
+"""The range of error codes that peers in all languages can hold."""
 
 _HOST_SERVICES = frozenset({AskUser, CompleteChat, ListRoots})
 

@@ -27,7 +27,7 @@ FILE_NAME = ".mcp.json"
 SERVERS = "mcpServers"
 
 LOCAL = ("stdio", "local")
-"""What a server is called that is a program of this machine; so is one that does not say."""
+"""The types of a server that is a program of this machine; the default."""
 
 KNOWN = ("command", "args", "env", "cwd", "type", "transport", "url", "description")
 CLIENTS_OWN = frozenset(

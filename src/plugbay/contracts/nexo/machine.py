@@ -127,7 +127,7 @@ class NexoMachine(RpcMachine):
         return events
 
     def _take(self, message: Any, line: bytes) -> list[Event]:
-        """What a frame is: a method makes it a request or a notification; else a number makes it an answer."""
+        """Classify a frame: with a method it is a request or a notification; else, with a number, an answer."""
         method, id = message.method, message.id
         if not (isinstance(method, str) and method):
             if type(id) is int:

@@ -63,7 +63,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
 
 
 def request(section: Sandbox, environ: Mapping[str, str]) -> SandboxRequest | None:
-    """What a section without problems asks for. `drop_user` asks for nothing: no plugin has its host's user."""
+    """The policy of a section without problems. `drop_user` has no effect: no plugin has its host's user."""
     if not section.enabled:
         return None
     return SandboxRequest(

@@ -39,7 +39,7 @@ def version_problem(text: str) -> str | None:
 
 
 class Requirement:
-    """What `min_nexo_version` may say. Raises ValueError for text that is no requirement."""
+    """The requirement of `min_nexo_version`. Raises ValueError for text that is no requirement."""
 
     def __init__(self, text: str) -> None:
         self._ranges: list[tuple[Bound, Bound]] = []

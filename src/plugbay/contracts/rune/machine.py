@@ -309,7 +309,7 @@ def _is_text_list(value: Any) -> bool:
 
 
 def _response_problem(message: Any, request_id: str) -> str | None:
-    """What is wrong with a response, in the published order; None when it is good."""
+    """The first problem of a response, in the published order; None when it is valid."""
     error = None if message.error in (ABSENT, None) else message.error
     if message.type != "response":
         return f"type {message.type!r} where a response was expected"

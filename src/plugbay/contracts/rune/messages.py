@@ -38,7 +38,7 @@ CONTEXT_KEYS = ("workspace_id", "widget_id", "repo_root", "role_id", "mode_id")
 
 
 class Identity(Value):
-    """What a plugin says about itself in its handshake."""
+    """The identity of a plugin in its handshake."""
 
     __slots__ = ("capabilities", "plugin_id", "plugin_version", "tools")
 

@@ -1,6 +1,6 @@
 """The vai conversation: two hellos, then requests with events and responses, then a shutdown without an answer.
 
-Owns what each frame is and what may be said when, for both roles. `messages.py` has the
+Owns the classification of frames and the states, for both roles. `messages.py` has the
 bodies of requests and responses, and the check of a plugin's identity.
 
 Only a host asks, so it alone judges: what it cannot place ends the conversation, unless it plainly belongs to one

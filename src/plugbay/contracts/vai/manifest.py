@@ -30,7 +30,7 @@ FOREIGN = "x-"
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 ENV_FACTS = (("PATH", "search.path"),)
-"""What the package starts is a program of its own, and `#!/usr/bin/env python3` in it finds the Python with plugbay."""
+"""A package starts a program of its own, and `#!/usr/bin/env python3` in it finds the Python with plugbay."""
 
 
 def parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> tuple[PluginSpec | None, list[Problem]]:
@@ -261,7 +261,7 @@ SUPPORTS = ("continue", "branch_session", "compact", "tool")
 EVENTS = ("run.completed", "run.failed", "run.cancelled", "chain.compacted")
 """The words that the contract shows where it gives no list; and two more ways in which a run may end."""
 _SCOPE_FOR = {"compact": "compactions:write", "branch_session": "chains:write"}
-"""What a harness cannot do without."""
+"""The required scope of each feature of a harness."""
 _FILES = {"input_schema", "output_schema"}
 """Fields that say where something else is, which is read and kept in their place."""
 
@@ -284,7 +284,7 @@ def check_export(export: Part) -> None:
 
 
 def build_facts(entry: Entry) -> dict[str, Any]:
-    """What the table of its kind says."""
+    """The facts in the table of the export's kind."""
     own = getattr(entry, entry.kind).model_dump()
     return {name: _duplicates(value) for name, value in own.items() if name not in _FILES}
 

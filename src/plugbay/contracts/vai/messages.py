@@ -45,7 +45,7 @@ HOST_READS_RAW = ("event",)
 PLUGIN_READS = ("protocol", "type", "role", "host", "id", "request_id", "op", "body")
 USER_CANCELLED = "user_cancelled"
 CANCEL_REASONS = ("deadline_exceeded", USER_CANCELLED, "run_cancelled", "host_shutdown", "binding_disabled")
-"""What a plugin may be told about why it is cancelled."""
+"""The reasons of a cancellation in the contract."""
 
 
 class Identity(Value):
