@@ -96,7 +96,7 @@ def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(sket
 
     (recording,) = (tmp_path / "recordings").rglob("*.jsonl")
     assert json.loads(recording.read_text("utf-8").splitlines()[0])["contract"] == "sketch"
-    played = run(tree, "-m", "plugbay", "replay", recording, "--as-host", plugin)
+    played = run(tree, "-m", "plugbay", "replay", recording, "--as-host", "--", "python3", plugin / "plugin.py")
     assert played.returncode == 0, played.stderr
 
 

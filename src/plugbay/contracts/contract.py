@@ -59,11 +59,12 @@ class Site(Protocol):
 Parsed = tuple[PluginSpec | None, list[Problem]]
 Parse = Callable[[str, Path, Mapping[str, str]], Parsed]
 ParseWithFiles = Callable[[str, Path, Mapping[str, str], Site], Parsed]
+ParseSeveral = Callable[[str, Path, Mapping[str, str]], list[tuple[str, PluginSpec | None, list[Problem]]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contract:
-    """One contract."""
+    """One contract; compared by identity."""
 
     name: str
     title: str
@@ -77,6 +78,9 @@ class Contract:
     manifest_files: tuple[str, ...]
     parse_manifest: ParseWithFiles
     """(text, folder, environment of the host, site) → the spec and all problems; no spec when a problem is an error."""
+    parse_several: Mapping[str, ParseSeveral] = field(default_factory=dict)
+    """Manifest files that may declare several plugins → their parser: the name of each plugin, its spec and its
+    problems."""
     not_ours: Callable[[str], str | None] | None = None
     """Where other programs have files of that name too: why a text is no manifest of this contract; None when it is
     one. Such a file is ignored beside the manifest of another contract."""

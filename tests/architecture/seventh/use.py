@@ -16,7 +16,7 @@ from plugbay.link.recording import Frame
 
 async def main(plugin: str, recordings: str, state: str) -> None:
     async with Host.load(plugin, grant_all=True, unconfined=True, record=recordings, state_dir=Path(state)) as host:
-        (spec,) = host.specs.values()
+        spec = next(iter(host.specs.values()))
         with host.tap(spec.id) as tap:
             results = [await host.call(f"{spec.id}/sketch_double", {"number": number}) for number in (21, 4)]
         frames = [item for item in tap.rest() if isinstance(item, Frame)]

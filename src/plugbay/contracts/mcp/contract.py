@@ -53,6 +53,7 @@ CONTRACT = Contract(
     host_machine=_host_machine,
     manifest_files=(manifest.FILE_NAME, bundle.FILE_NAME),
     parse_manifest=text_only(manifest.parse),
+    parse_several={manifest.FILE_NAME: manifest.parse_servers},
     not_ours=manifest.not_ours,
     has_references=True,
     framing=Lines,
