@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.facts import apply_hello
 from plugbay.conformance.engine.plugin_runner import fetch_hello, run_conformance, run_in_own_loop
 from plugbay.conformance.engine.surface import Surface
@@ -158,7 +158,7 @@ def _call(contract: str, kinds: set[str]) -> str:
 
 def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     """How this check ends; alone, because what comes before it in a run would wait as long again."""
-    spoken = dialect(spec.contract)
+    spoken = load_dialect(spec.contract)
     assert spoken is not None
 
     async def trial() -> Verdict:

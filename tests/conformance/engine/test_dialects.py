@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.engine.dialects import Dialect, Reaction, dialect, shared
+from plugbay.conformance.engine.dialects import Dialect, Reaction, load_dialect, shared
 from plugbay.conformance.engine.patterns import match, pattern_problems
 from plugbay.conformance.engine.plugin_runner import axis_of
 from plugbay.conformance.engine.scenario import GENERATORS, NAMES, load_all
@@ -23,23 +23,23 @@ HOSTS = ("answering", "refuses_memory", "refuses_completion", "owes_memory", "ow
 
 
 def test_a_contract_without_scenarios_has_no_dialect() -> None:
-    assert dialect("other") is None
+    assert load_dialect("other") is None
 
 
 def test_a_contract_needs_only_scenarios_to_have_a_dialect(tmp_path: Path) -> None:
-    assert dialect("rune", tmp_path) is None
+    assert load_dialect("rune", tmp_path) is None
     (tmp_path / "rune").mkdir()
-    assert dialect("rune", tmp_path) == dialect("rune")
+    assert load_dialect("rune", tmp_path) == load_dialect("rune")
 
 
 def test_rune_has_no_host_that_stands_by() -> None:
-    rune = dialect("rune")
+    rune = load_dialect("rune")
     assert rune is not None
     assert rune.reactions(None) == ()
 
 
 def test_the_usual_host_of_nexo_is_the_one_that_answers() -> None:
-    nexo = dialect("nexo")
+    nexo = load_dialect("nexo")
     assert nexo is not None
     assert nexo.contract.version == NEXO_VERSION
     assert tuple(nexo.hosts) == HOSTS
@@ -92,7 +92,7 @@ def test_an_answer_of_the_plugin_is_left_to_the_scenario(line: object) -> None:
 
 
 def first_reaction(host: str, line: object) -> Reaction | None:
-    nexo = dialect("nexo")
+    nexo = load_dialect("nexo")
     assert nexo is not None
     return next((reaction for reaction in nexo.reactions(host) if not match(reaction.when, line)), None)
 
@@ -103,7 +103,7 @@ KAGED_HOSTS = ("answering", "refusing", "owing")
 
 
 def test_the_usual_host_of_kaged_is_the_one_that_answers() -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     assert (kaged.contract.version, kaged.contract.max_plugin_message) == (API_VERSION, MAX_READ)
     assert tuple(kaged.hosts) == KAGED_HOSTS
@@ -143,7 +143,7 @@ def test_questions_of_kaged_are_templates_that_ask_for_an_answer() -> None:
     ],
 )
 def test_every_host_of_kaged_knows_what_to_say(host: str, line: dict[str, object], says: object) -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     reaction = next(each for each in kaged.reactions(host) if not match(each.when, line))
     (answer,) = reaction.says or ({},)
@@ -151,7 +151,7 @@ def test_every_host_of_kaged_knows_what_to_say(host: str, line: dict[str, object
 
 
 def test_an_error_about_nothing_is_no_aside_of_kaged() -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     line = {"id": 0, "error": {"code": -32700, "message": "no"}}
     assert [each for each in kaged.reactions(None) if not match(each.when, line)] == []
@@ -161,7 +161,7 @@ def test_an_error_about_nothing_is_no_aside_of_kaged() -> None:
 
 
 def ainb() -> Dialect:
-    spoken = dialect("ainb")
+    spoken = load_dialect("ainb")
     assert spoken is not None
     return spoken
 
@@ -175,7 +175,7 @@ def test_the_dialect_of_ainb_has_frames_and_axes() -> None:
 
 
 def test_the_dialects_of_lines_have_no_axes_beside_their_scenarios() -> None:
-    spoken = [dialect(name) for name in ("rune", "nexo", "kaged")]
+    spoken = [load_dialect(name) for name in ("rune", "nexo", "kaged")]
     assert [(type(each.framing()), each.axes) for each in spoken if each is not None] == [(Lines, {})] * 3
 
 
@@ -224,7 +224,7 @@ def test_every_host_of_ainb_knows_what_to_say(host: str, line: dict[str, object]
 
 
 def test_the_dialect_of_vai_has_open_headers_axes_and_texts_for_ids() -> None:
-    spoken = dialect("vai")
+    spoken = load_dialect("vai")
     assert spoken is not None
     assert (spoken.contract.version, spoken.contract.max_plugin_message) == (vai.PROTOCOL, vai.MAX_BODY)
     assert isinstance(spoken.framing(), OpenLengths)
@@ -233,7 +233,7 @@ def test_the_dialect_of_vai_has_open_headers_axes_and_texts_for_ids() -> None:
 
 
 def test_the_host_of_vai_listens_to_events_and_says_nothing() -> None:
-    spoken = dialect("vai")
+    spoken = load_dialect("vai")
     assert spoken is not None
     (reaction,) = spoken.reactions(None)
     assert not match(reaction.when, {"type": "event"}) and match(reaction.when, {"type": "response"})
@@ -248,7 +248,7 @@ def test_questions_of_vai_are_one_request_for_each_kind() -> None:
 
 
 def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(tmp_path: Path) -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     assert kaged.facts(PluginSpec("p", "1", "kaged", tmp_path, ("x",))) == {}
 
@@ -257,7 +257,7 @@ def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(
 
 
 def mcp() -> Dialect:
-    found = dialect("mcp")
+    found = load_dialect("mcp")
     assert found is not None
     return found
 

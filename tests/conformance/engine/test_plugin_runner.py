@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.engine import plugin_runner
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.plugin_runner import (
     AT_ONCE,
     Axes,
@@ -250,7 +250,7 @@ CANARY = PROGRAMS / "mcp"
 
 
 def hello(folder: Path, *command: str) -> Mapping[str, Any] | None:
-    spoken = dialect("mcp")
+    spoken = load_dialect("mcp")
     assert spoken is not None
 
     async def meet() -> Mapping[str, Any] | None:

@@ -37,7 +37,7 @@ from plugbay.conformance.engine.scenario import (
     Step,
     Terminate,
     Tour,
-    good_bye_of,
+    find_shutdown_step,
 )
 from plugbay.conformance.engine.subject import Ended, Frame, Late, NoAnswer, NotTried, RuleBroken, Subject, Until
 from plugbay.conformance.engine.template import Generator, at, fill
@@ -91,10 +91,10 @@ class Conversation:
 
     async def carry_out(self, steps: Sequence[Step]) -> None:
         """Carry out the steps in order; raises `RuleBroken` or `NotTried`."""
-        last_words = good_bye_of(steps)
+        shutdown_step = find_shutdown_step(steps)
         for step in steps:
             self.at += 1
-            if step is last_words:
+            if step is shutdown_step:
                 self.subject.hold()
             await _DOES[type(step)](self, step)
 
@@ -294,7 +294,7 @@ class Conversation:
             if isinstance(frame, Late):
                 raise NoAnswer(f"nothing came within {until.seconds:g} s", late=True)
             if isinstance(frame, Ended):
-                raise NoAnswer(f"its output ended{await self._how_it_left()}")
+                raise NoAnswer(f"its output ended{await self._describe_exit()}")
             self.last = frame
             if not self._react(frame) or aside:
                 return frame
@@ -339,7 +339,7 @@ class Conversation:
         if mismatches := self._mismatches(pattern, frame):
             raise RuleBroken(_list_mismatches(mismatches), frame)
 
-    async def _how_it_left(self) -> str:
+    async def _describe_exit(self) -> str:
         status = await self.subject.exited(GONE_SECONDS)
         return f" ({status.describe()})" if status is not None else ""
 

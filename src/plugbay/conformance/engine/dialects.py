@@ -77,7 +77,7 @@ _OWN_VALUES: dict[str, dict[str, Any]] = {
 """Fields of a dialect that no file can hold."""
 
 
-def dialect(contract: str, folder: Path = FOLDER) -> Dialect | None:
+def load_dialect(contract: str, folder: Path = FOLDER) -> Dialect | None:
     """The dialect of this contract; None when it has no scenarios."""
     if contract not in CONTRACTS or not (folder / contract).is_dir():
         return None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from plugbay.conformance.engine import manifests
 from plugbay.conformance.engine.conversation import encode
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.plugin_runner import run_in_own_loop
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
 from plugbay.conformance.engine.template import at
@@ -74,11 +74,11 @@ def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) ->
 
 async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
     """The first message of the program."""
-    spoken, spawner = dialect(program.contract), Spawner()
-    assert spoken is not None
+    dialect, spawner = load_dialect(program.contract), Spawner()
+    assert dialect is not None
     try:
         child = await spawner.spawn(build_launch(program), program.timeouts.launch)
-        subject = Subject(child, spoken.framing())
+        subject = Subject(child, dialect.framing())
         try:
             subject.send(subject.framing.wrap(encode(way.greeting)))
             frame = await subject.next_frame(ANSWER_SECONDS)

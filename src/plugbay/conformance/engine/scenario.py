@@ -332,7 +332,7 @@ def patterns_of(step: Step) -> list[Any]:
     return []
 
 
-def good_bye_of(steps: Sequence[Step]) -> Step | None:
+def find_shutdown_step(steps: Sequence[Step]) -> Step | None:
     """The step after which the process may exit while a later step checks for orphans."""
     if not any(isinstance(step, ExpectNoOrphans) for step in steps):
         return None

@@ -116,19 +116,19 @@ def exchanges(recording: Recording) -> list[Exchange]:
     found: list[Exchange] = []
     rules = contract_of(recording).frame_rules
     for number in dict.fromkeys(item.link for item in recording.items):
-        talk = _Talk(rules)
+        conversation = _Conversation(rules)
         for line, item in zip(recording.lines, recording.items, strict=True):
             if item.link == number:
-                talk.take(line, item)
-        found += talk.found
+                conversation.take(line, item)
+        found += conversation.found
     return found
 
 
-class _Talk:
+class _Conversation:
     """One conversation while it is read."""
 
-    def __init__(self, speech: FrameRules) -> None:
-        self._speech = speech
+    def __init__(self, rules: FrameRules) -> None:
+        self._rules = rules
         self._open: dict[object, Exchange] = {}
         self._asked: dict[object, Exchange] = {}
         """The exchange of each open request of the plugin, by its id."""
@@ -142,7 +142,7 @@ class _Talk:
         elif isinstance(item, Happening):
             self._take_event(item, owner)
         else:
-            said = RecordedFrame(line, item, self._speech.turn(item.direction, item.value))
+            said = RecordedFrame(line, item, self._rules.turn(item.direction, item.value))
             self._host_says(said) if item.direction == Role.HOST else self._plugin_says(said, owner)
 
     def _owner(self) -> Exchange:

@@ -72,7 +72,7 @@ class MockPlugin:
     ) -> None:
         """`complain`: given lines for stderr, the plugin's and ours. `speed`: 1 as it was, 2 twice as fast, 0 now."""
         contract = contract_of(recording)
-        self._speech = contract.frame_rules
+        self._rules = contract.frame_rules
         self._framing = contract.framing_of(Role.HOST)
         self._codec = MsgspecCodec()
         self._exchanges = exchanges(recording)
@@ -134,7 +134,7 @@ class MockPlugin:
     # Frames of the host.
 
     def _take(self, frame: Any, now: float) -> None:
-        turn = self._speech.turn(Role.HOST, frame)
+        turn = self._rules.turn(Role.HOST, frame)
         if turn.kind == ANSWER:
             self._was_answered(turn, frame, now)
         elif turn.kind == CANCEL:
@@ -150,7 +150,7 @@ class MockPlugin:
             self._refuse(turn, str(why))
             return
         assert exchange.cause is not None
-        swaps = find_swaps(exchange.cause.frame.value, frame, self._speech.volatile)
+        swaps = find_swaps(exchange.cause.frame.value, frame, self._rules.volatile)
         playing = _Playing(exchange, turn, swaps, now)
         if turn.kind == REQUEST:
             self._playing[turn.id] = playing
@@ -162,7 +162,7 @@ class MockPlugin:
             return
         recorded = _reply_to(playing.exchange, said.turn.id)
         if recorded is not None:
-            passed = IgnoredPaths((*self._speech.volatile, *recorded.frame.redacted), shapes=True)
+            passed = IgnoredPaths((*self._rules.volatile, *recorded.frame.redacted), shapes=True)
             found = differences(recorded.frame.value, frame, passed)
             if found:
                 self._note(f"the host answers {said.turn.name} otherwise than in line {recorded.line}: {found[0]}")
@@ -194,7 +194,7 @@ class MockPlugin:
     def _fits(self, cause: RecordedFrame, frame: Any) -> bool:
         if cause.frame.raw is not None or (cause.frame.redacted and not self._allow_redacted):
             return False
-        return not differences(cause.frame.value, frame, IgnoredPaths((*self._speech.volatile, *cause.frame.redacted)))
+        return not differences(cause.frame.value, frame, IgnoredPaths((*self._rules.volatile, *cause.frame.redacted)))
 
     def _why_not(self, turn: Turn, frame: Any, same_name: list[RecordedFrame], causes: list[RecordedFrame]) -> str:
         if not same_name:
@@ -202,7 +202,7 @@ class MockPlugin:
             near = difflib.get_close_matches(turn.name, names, n=1)
             nearest = f"the nearest is {near[0]}" if near else f"there is {', '.join(names) or 'nothing'}"
             return f"{turn.name} was not recorded; {nearest}"
-        passed = IgnoredPaths(self._speech.volatile)
+        passed = IgnoredPaths(self._rules.volatile)
         gaps = [differences(cause.frame.value, frame, passed) for cause in same_name]
         found, cause = min(zip(gaps, same_name, strict=True), key=lambda pair: len(pair[0]))
         if cause.frame.cut:
@@ -225,7 +225,7 @@ class MockPlugin:
         if turn.id == GREETING:
             self.left = 1  # these contracts have no word for a greeting that is refused
         else:
-            self._send(self._speech.refusal(turn, f"replay: {why}"))
+            self._send(self._rules.refusal(turn, f"replay: {why}"))
 
     # Reactions.
 
@@ -264,9 +264,9 @@ class MockPlugin:
         if turn.kind == REQUEST:
             own = next(self._own_ids)
             self._asked[own] = (playing, said)
-            value = self._speech.with_id(value, own)
+            value = self._rules.with_id(value, own)
         elif turn.kind in (ANSWER, PIECE) and playing.turn is not None and turn.id != GREETING:
-            value = self._speech.with_id(value, playing.turn.id)
+            value = self._rules.with_id(value, playing.turn.id)
         self._send(value)
 
     def _send(self, value: Any) -> None:
