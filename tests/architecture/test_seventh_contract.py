@@ -30,6 +30,8 @@ class Sketch(NamedTuple):
     plugin: str
     edits: dict[str, str]
     """All changes in the copied folder: text → text."""
+    output: str = ""
+    """The key of the tool's value in a result, where the contract has one."""
 
 
 SKETCHES = [
@@ -40,6 +42,18 @@ SKETCHES = [
     ),
     Sketch("nexo", "resident", {"nexo": "sketch", "Nexo": "Sketch"}),
     Sketch(
+        "vai",
+        "framed",
+        {
+            "plugbay.contracts.vai": "plugbay.contracts.sketch",
+            '"vai"': '"sketch"',
+            "vai.rpc.v1": "sketch.rpc.v1",
+            "vai.plugin.v1": "sketch.plugin.v1",
+            "vai-plugin.toml": "sketch-plugin.toml",
+        },
+        "structured_output",
+    ),
+    Sketch(
         "mcp",
         "at_run_time",
         {
@@ -48,6 +62,7 @@ SKETCHES = [
             ".mcp.json": ".sketch.json",
             '"manifest.json"': '"sketch-bundle.json"',
         },
+        "structuredContent",
     ),
 ]
 
@@ -91,7 +106,8 @@ def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(sket
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["contract"] == "sketch"
-    assert [result.get("structuredContent", result) for result in seen["results"]] == [{"doubled": 42}, {"doubled": 8}]
+    outputs = [result.get(sketch.output, result) for result in seen["results"]]
+    assert outputs == [{"doubled": 42}, {"doubled": 8}]
     assert (seen["directions"], seen["problems"]) == (["host", "plugin"], [])
 
     (recording,) = (tmp_path / "recordings").rglob("*.jsonl")
