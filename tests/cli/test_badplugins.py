@@ -39,8 +39,8 @@ def test_one_is_shown_with_what_a_host_must_do(run: Run) -> None:
         "  ask       register it as bad, version 1.0.0",
         "            call bad_tool with no input",
         "            timeouts handshake 0.3 s",
-        "  must      the call fails as timeout: what was due did not come in time",
-        "            nothing the plugin started is left running",
+        "  must      the call fails as timeout: the expected message did not arrive in time",
+        "            no process of the plugin is left running",
         "  run       plugbay badplugins run nexo/initialize_never",
         "            plugbay badplugins write nexo/initialize_never DIR, for a host that loads folders with a manifest",
     ]

@@ -206,7 +206,7 @@ def test_a_command_without_a_manifest_is_taken_at_its_word(run: Run, cwd: Path) 
     assert (done.code, done.json["contract"], done.json["failed"]) == (0, "nexo", 0)
     done = run("conform", "--contract", "rune", "--", "true")
     assert done.code == 1
-    assert "true left without a word when it was greeted as rune does" in done.err
+    assert "true exited without an answer when it was greeted as a plugin of rune" in done.err
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from plugbay.conformance.engine.dialects import TEXTS
 from plugbay.conformance.engine.scenario import Scenario, load_all
 from plugbay.conformance.reports.report import AxisResult, Finding
+from plugbay.contracts.registry import CONTRACTS
 
 WITHOUT_A_FRAME = (
     "nothing came within",
@@ -37,7 +37,7 @@ def assert_whole(found: Finding) -> None:
     contract = found.check.split(".")[0]
     scenario = scenarios_of(contract)[found.check]
     assert found.rule == scenario.clause
-    assert found.clause == f"{TEXTS[contract]}, {scenario.section}"
+    assert found.clause == f"{CONTRACTS[contract].title}, {scenario.section}"
     assert f"\nrule: {found.rule}\nclause: {found.clause}\n" in found.words()
     no_frame = any(words in found.what for words in WITHOUT_A_FRAME) or _is_about_no_answer(found)
     assert (found.frame is None) is no_frame, found.words()

@@ -180,7 +180,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
     "kaged.shutdown.any_params": (when('method == "shutdown"', "len(params)"), "TypeError"),
     "kaged.shutdown.no_orphans": (
         after('method == "shutdown"', 'os.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "600"])'),
-        "it left, but not what it started",
+        "it exited, but these processes did not",
     ),
     "kaged.shutdown.quiet": ((THE_END, '        print("bye")\n' + THE_END), "line: bye"),
     "kaged.leave.end_of_input": ((THE_END, "        time.sleep(60)\n    serve"), "still running 2 s later"),
@@ -192,7 +192,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
         ),
         "still running 2 s later",
     ),
-    "kaged.leave.not_early": (after('method == "initialize"', "sys.exit(0)"), "it left by itself"),
+    "kaged.leave.not_early": (after('method == "initialize"', "sys.exit(0)"), "it exited on its own"),
 }
 
 OTHER_MANIFESTS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.engine.dialects import dialect
-from plugbay.conformance.engine.mcp_facts import apply_hello
+from plugbay.conformance.engine.dialects import load_dialect
+from plugbay.conformance.engine.facts import apply_hello
 from plugbay.conformance.engine.plugin_runner import fetch_hello, run_conformance, run_in_own_loop
 from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.trial import Verdict, try_scenario
@@ -158,13 +158,13 @@ def _call(contract: str, kinds: set[str]) -> str:
 
 def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     """How this check ends; alone, because what comes before it in a run would wait as long again."""
-    spoken = dialect(spec.contract)
+    spoken = load_dialect(spec.contract)
     assert spoken is not None
 
     async def trial() -> Verdict:
         spawner = Spawner()
         try:
-            hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
+            hello = await fetch_hello(spec, spoken, spawner) if spoken.contract.runtime_exports else None
             known, facts = (spec, spoken.facts(spec)) if hello is None else apply_hello(spec, hello)
             surface = Surface(meddled(known, mutation), spoken, facts=facts)
             return await try_scenario(scenarios_of(spec.contract)[check], surface, spawner)

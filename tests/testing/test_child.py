@@ -25,10 +25,10 @@ def frame(message: Any) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def passed(fault: str, data: bytes, framed: bool) -> bytes:
+def passed(fault: str, data: bytes) -> bytes:
     """What the host receives of what the SDK writes."""
     read, write = os.pipe()
-    wire = FaultyWire(Wire(os.dup(0), write), framed, stays=False)
+    wire = FaultyWire(Wire(os.dup(0), write), stays=False)
     wire.arm(fault)
     wire.write(data)
     wire.drop()
@@ -40,7 +40,7 @@ def passed(fault: str, data: bytes, framed: bool) -> bytes:
 @pytest.mark.parametrize("fault", ["never_answers", "garbage_on_stdout", "not_json", "wrong_id", "answers_twice"])
 def test_only_the_next_answer_is_touched(write: Any, framed: bool, fault: str) -> None:
     after = {**ANSWER, "id": 3}
-    got = passed(fault, write(NOTICE) + write(ANSWER) + write(after), framed)
+    got = passed(fault, write(NOTICE) + write(ANSWER) + write(after))
     assert got.startswith(write(NOTICE)) and got.endswith(write(after))
     middle = got.removeprefix(write(NOTICE)).removesuffix(write(after))
     expected = {
@@ -55,11 +55,11 @@ def test_only_the_next_answer_is_touched(write: Any, framed: bool, fault: str) -
 
 def test_an_id_that_is_text_is_another_text_afterwards() -> None:
     answer = {"type": "response", "request_id": "r1", "status": "ok"}
-    assert passed("wrong_id", line(answer), framed=False) == line({**answer, "request_id": "r10"})
+    assert passed("wrong_id", line(answer)) == line({**answer, "request_id": "r10"})
 
 
 def test_what_is_done_elsewhere_leaves_the_bytes_alone() -> None:
-    assert passed("slow", line(ANSWER), framed=False) == line(ANSWER)
+    assert passed("slow", line(ANSWER)) == line(ANSWER)
 
 
 def test_a_record_counts_over_processes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from plugbay.testing.script import Script, Step, make_script
 
 def test_a_value_is_answered_and_the_words_say_the_rest() -> None:
     script = make_script(
-        "nexo", "p", "1.0.0", {"a": [1], "b": answers(2, after=0.5), "c": fails("no", code="x"), "d": faults.slow(0.2)}
+        "p", "1.0.0", {"a": [1], "b": answers(2, after=0.5), "c": fails("no", code="x"), "d": faults.slow(0.2)}
     )
     assert script.tools == {
         "a": (Step([1]),),
@@ -23,7 +23,7 @@ def test_a_value_is_answered_and_the_words_say_the_rest() -> None:
 
 
 def test_things_are_done_in_turn() -> None:
-    script = make_script("nexo", "p", "1.0.0", {"a": in_turn(1, fails("no"), faults.not_json)})
+    script = make_script("p", "1.0.0", {"a": in_turn(1, fails("no"), faults.not_json)})
     assert [step.fault for step in script.tools["a"]] == [None, None, "not_json"]
     with pytest.raises(ValueError, match="needs something to do"):
         in_turn()
@@ -33,13 +33,13 @@ def test_things_are_done_in_turn() -> None:
 
 def test_a_fault_is_used_where_it_happens() -> None:
     with pytest.raises(ValueError, match=r"fault=faults\.never_greets"):
-        make_script("nexo", "p", "1.0.0", {"a": faults.never_greets})
+        make_script("p", "1.0.0", {"a": faults.never_greets})
     with pytest.raises(ValueError, match=r"\{'tool': faults\.not_json\}"):
-        make_script("nexo", "p", "1.0.0", {}, faults.not_json)
-    assert make_script("nexo", "p", "1.0.0", {}, faults.slow_start(3)).seconds == 3
+        make_script("p", "1.0.0", {}, faults.not_json)
+    assert make_script("p", "1.0.0", {}, faults.slow_start(3)).seconds == 3
 
 
 def test_what_is_written_is_what_is_read() -> None:
     tools = {"a": in_turn(1, None, fails("no")), "b": faults.slow(0.2)}
-    script = make_script("vai", "p", "1.0.0", tools, faults.never_leaves)
+    script = make_script("p", "1.0.0", tools, faults.never_leaves)
     assert Script.from_json(json.loads(json.dumps(script.to_json()))) == script

@@ -1,10 +1,10 @@
-"""`Machine`: the shape every contract's protocol machine has. Bytes in, events out.
+"""`Machine`: the interface of every protocol machine. Bytes in, events out.
 
-A machine never awaits, never reads a clock, never draws a random number and never raises for what the peer does: a
+A machine never awaits, never reads a clock, never draws a random number and never raises for the peer's mistakes: a
 broken peer is a `Fault` event. It raises `Misuse` only for our own bugs. One class serves both roles, so host, SDK and
 conformance kit cannot drift apart, and a HOST machine can be run against a PLUGIN machine with no process between them.
 
-What a machine may do in which state is a table, `TRANSITIONS`; there is no other state.
+The legal moves of a machine are a table, `TRANSITIONS`; there is no other state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Role:
-    """Which end of the link a machine plays."""
+    """The end of the link that a machine plays."""
 
     HOST = "host"
     PLUGIN = "plugin"
@@ -34,12 +34,12 @@ class Misuse(RuntimeError):
 
 
 class Traffic:
-    """How a contract wants its outgoing notifications queued: data for the link, which enforces it.
+    """The queues of a contract's outgoing notifications: data for the link, which enforces them.
 
-    `urgent` lists operations that overtake all others, the first of them first; each kind has a lane of its own, in
-    order, where the oldest of `urgent_capacity` gives way. Everything else shares one lane of `capacity` notifications
-    and, where a contract has large ones, of `max_bytes`; `drops` says which end of it gives way: "newest" or "oldest".
-    Answers and calls are never dropped.
+    `urgent` lists operations that overtake all others, in this order; each has a queue of its own of
+    `urgent_capacity`, which drops its oldest entry. All other notifications share one queue of `capacity` entries and,
+    where a contract has large ones, of `max_bytes`; `drops` is the end that it drops: "newest" or "oldest". Answers and
+    calls are never dropped.
     """
 
     __slots__ = ("capacity", "drops", "max_bytes", "urgent", "urgent_capacity")
@@ -61,7 +61,7 @@ class Traffic:
 
 
 class Machine:
-    """Base of the protocol machines: the outgoing buffer and the transition table; the rest is the contract's."""
+    """Base of the protocol machines: the outgoing buffer and the transition table; contracts add the rest."""
 
     __slots__ = ("_out", "codec", "role", "state")
 
@@ -73,7 +73,7 @@ class Machine:
     """The operations this contract can carry from host to plugin."""
     TRAFFIC: ClassVar[Traffic] = Traffic()
     GOOD_BYE_IS_ANSWERED: ClassVar[bool] = True
-    """Whether a plugin answers the host's good-bye; where it does not, the end of its input follows at once."""
+    """Whether a plugin answers the shutdown message; where it does not, the end of its input follows at once."""
 
     def __init__(self, role: str, codec: Codec) -> None:
         self.role = role
@@ -81,44 +81,44 @@ class Machine:
         self.state = self.FIRST_STATE
         self._out: list[bytes] = []
 
-    # What the peer does.
+    # Input from the peer.
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take bytes as they came from the peer; report what they mean."""
+        """Take bytes from the peer; report events."""
         raise NotImplementedError
 
     def receive_eof(self) -> list[Event]:
         """The peer will send nothing more; every call still open is finished here."""
         raise NotImplementedError
 
-    # What we do. Bytes to send collect in `outgoing`.
+    # Our own actions. Bytes to send collect in `outgoing`.
 
     def greet(self) -> None:
         """Open the conversation (HOST), or get ready to be greeted (PLUGIN)."""
         raise NotImplementedError
 
     def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
-        """Ask the peer; a `Failure` means nothing was sent and the call is over."""
+        """Send a request; a `Failure` means that nothing was sent and the call is over."""
         raise NotImplementedError
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
-        """Tell the peer; no answer will come. A `Failure` means that nothing was sent."""
+        """Send a notification, which has no answer. A `Failure` means that nothing was sent."""
         raise NotImplementedError
 
     def cancel(self, id: CallId, reason: str) -> None:
-        """We no longer want the answer to `id`; a late one is dropped."""
+        """Cancel our request `id`; a late answer is dropped."""
         raise NotImplementedError
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
-        """Answer what the peer asked under `id`."""
+        """Answer the peer's request `id`."""
         raise NotImplementedError
 
     def progress(self, id: CallId, item: Any) -> Failure | None:
-        """Say more about what the peer asked under `id`, before the answer. A `Failure` means that nothing was sent."""
+        """Send progress of the peer's request `id`, before the answer. A `Failure` means that nothing was sent."""
         raise NotImplementedError
 
     def close(self, reason: str) -> None:
-        """Say good-bye, where the contract has a word for it."""
+        """Send the shutdown message, where the contract has one."""
         raise NotImplementedError
 
     def outgoing(self) -> bytes:
@@ -142,7 +142,7 @@ class Machine:
 
     @property
     def has_probe(self) -> bool:
-        """Whether the plugin can be asked `CheckHealth`, which it answers whatever else it can do."""
+        """Whether every plugin of the contract answers `CheckHealth`."""
         return False
 
     @property
@@ -163,6 +163,6 @@ class Machine:
         return (self.role, self.state, trigger) in self.TRANSITIONS
 
     def _fault(self, failure: Failure) -> list[Event]:
-        """The peer broke the contract: remember it in the state, and report it once."""
+        """The peer broke the contract: change the state, and report it once."""
         self._step("violation")
         return [Fault(failure)]

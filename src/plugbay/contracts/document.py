@@ -1,6 +1,6 @@
 """A manifest or config file as text: its value, and the line on which each key stands.
 
-Owns the path → line index that lets every problem name its line, for JSON and for TOML. Knows no manifest's fields.
+Owns the path → line index that lets every problem name its line, for JSON and for TOML.
 Paths are tuples of keys and list positions, as pydantic reports them.
 """
 
@@ -135,7 +135,7 @@ def parse_toml(text: str) -> Document | Problem:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether tables and lists are nested deeper than anybody writes; level by level, so depth costs no stack."""
+    """Whether tables and lists are nested too deep; level by level, so depth costs no stack."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
@@ -148,7 +148,7 @@ def _is_deep(value: Any) -> bool:
 _TOML_KEY = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|\'[^\']*\')'
 _TOML_PATH = re.compile(rf"{_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*")
 _TOML_LONG_KEY = re.compile(rf"(?<![\w.-]){_TOML_KEY}(?:[ \t]*+\.[ \t]*+{_TOML_KEY}){{{MAX_DEPTH}}}")
-"""What tomllib needs minutes for: its time grows with the square of a key's parts, 10 s for 20,000 of them."""
+"""Input that takes tomllib minutes: its time grows with the square of a key's parts, 10 s for 20,000 of them."""
 
 _TOML_HEADER = re.compile(rf"\s*(\[\[?)\s*({_TOML_PATH.pattern})\s*\]\]?")
 _TOML_ASSIGN = re.compile(rf"\s*({_TOML_PATH.pattern})\s*=")

@@ -1,7 +1,7 @@
-"""A manifest as it was written, right or wrong: what the rules read from, and where they report.
+"""A manifest as it was written, valid or not: the rules read it and report problems here.
 
-Owns the lenient way through a document. A value of the wrong type is passed over here, because a contract's shapes
-report it already; so every rule can look at whatever is there, and all problems come out at once.
+Access is lenient: a value of the wrong type is skipped, because a contract's shapes report it already. So every rule
+can run, and all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Draft:
         self.problems: list[Problem] = []
 
     def value(self, *path: str) -> Any:
-        """What stands at `path`; None when nothing does."""
+        """The value at `path`; None when there is none."""
         here = self._document.value
         for part in (*self._base, *path):
             here = here.get(part) if isinstance(here, dict) else None

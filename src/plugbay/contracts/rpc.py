@@ -85,7 +85,7 @@ def plain_chunk(lines: LineDecoder, data: bytes) -> bool:
 def last_line(lines: LineDecoder, codec: Codec) -> bytes:
     """The line in which the stream ended, for it need not have had its end; empty when there is none.
 
-    Or when it is but half a message: that answers nothing, and whoever waits learns that its sender is gone.
+    Or when it is half a message: that answers nothing, and waiting calls end because the peer is gone.
     """
     line = lines.eof()
     if not isinstance(line, bytes):
@@ -146,7 +146,7 @@ class IncomingRequest:
 
 
 class RpcMachine(Machine):
-    """What is open in both directions. The contract says what a frame is (`receive`) and fills in the rest below."""
+    """The open requests of both directions. The contract implements `receive` and the methods below."""
 
     __slots__ = ("_arrivals", "_farewell", "_greeted", "_incoming", "_last_id", "_max_frame", "_offset", "_outstanding")
 
@@ -162,13 +162,13 @@ class RpcMachine(Machine):
         self._max_frame = most
         self._offset = GREETING_ID if role == Role.HOST else 0
         self._outstanding: dict[int, Any] = {}
-        """What we wait for, by its id on the wire, as the contract wants to remember it."""
+        """Our open requests, by their id on the wire, in the contract's own form."""
         self._incoming: dict[CallId, IncomingRequest] = {}
-        """What waits for us, by our own number."""
+        """Open requests of the peer, by our own number."""
         self._arrivals = self._last_id = 0
         self._farewell: int | None = None
         self._greeted = role == Role.PLUGIN
-        """Whether the answer to our greeting was accepted; a plugin greets nobody."""
+        """Whether the answer to our greeting was accepted; a plugin sends no greeting."""
 
     # For the contract to fill in.
 
@@ -177,7 +177,7 @@ class RpcMachine(Machine):
         raise NotImplementedError
 
     def _take_unfinished(self) -> list[Event]:
-        """What is held back of an unfinished frame now means, since nothing more will come."""
+        """The events for an unfinished frame at the end of the stream."""
         raise NotImplementedError
 
     def _send_greeting(self) -> None:
@@ -201,7 +201,7 @@ class RpcMachine(Machine):
         raise NotImplementedError
 
     def _explain_unsent(self, problem: Failure) -> Failure:
-        """Why a result did not go out: the fault of whoever made it, not of whoever asked."""
+        """Why a result was not sent: the fault of its maker, not of the caller."""
         return Failure(Code.INTERNAL, f"the result cannot be sent: {problem.message}")
 
     def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
@@ -227,7 +227,7 @@ class RpcMachine(Machine):
         return [CallArrived(number, asked.op, within)]
 
     def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
-        """An answer goes to the greeting, to the good-bye, or to the call it belongs to."""
+        """An answer belongs to the greeting, to the shutdown message, or to a call."""
         if id == GREETING_ID and not self._greeted:
             return self._check_greeting(message, frame) if self._may("hello") else []  # we no longer want to know
         if id == self._farewell:
@@ -238,10 +238,10 @@ class RpcMachine(Machine):
             return [CallFinished(id - self._offset, value, failure)]
         if 0 < id <= self._last_id:
             return [CallFinished(id - self._offset)]  # we no longer wait for it
-        return noise(frame, "an answer to a call nobody made")
+        return noise(frame, "an answer to an unknown call")
 
     def _take_farewell(self, message: Any) -> list[Event]:
-        """HOST: the plugin is ready to go. Whatever it says, it has heard us."""
+        """HOST: the plugin answered the shutdown message; the content does not matter."""
         self._step("farewell")
         return [Closed()]
 

@@ -25,7 +25,7 @@ _ANCHORS = ("$anchor", "$dynamicAnchor")
 
 
 def size_problem(schema: Any) -> str | None:
-    """Why no input should ever be held against this schema; None when that is fine."""
+    """Why this schema must not be used for validation; None when it may be."""
     if values_in(schema, MAX_VALUES) > MAX_VALUES:
         return f"it has more than {MAX_VALUES:,} values"
     try:
@@ -38,7 +38,7 @@ def size_problem(schema: Any) -> str | None:
 
 
 def values_in(schema: Any, limit: int) -> int:
-    """How many values a schema has; who has more than the limit is not counted to the end."""
+    """The number of values in a schema; counting stops at the limit."""
     count, nodes = 1, [schema]
     while nodes and count <= limit:
         node = nodes.pop()
@@ -123,7 +123,7 @@ def _step(node: Any, part: str) -> Any:
 
 
 AHEAD = 10_000
-"""Values in all schemas of one greeting that are looked at before anybody calls anything: some 70 ms. A message of
+"""Values in all schemas of one greeting that are checked before the first call: some 70 ms. A message of
 16 MiB has room for 500,000, which would hold the host up for seconds."""
 MAX_PATTERN = 1 << 20
 """Bytes of a pattern once it is compiled, which takes 12 ms: `\\p{L}{1,300}` has ten times as many, and takes 100."""
@@ -157,7 +157,7 @@ class Preview:
     def __init__(self, values: int = AHEAD) -> None:
         self._left = values
         self.passed_over = 0
-        """Schemas that nobody has looked at."""
+        """Schemas that were not checked."""
 
     def problem(self, schema: Any) -> str | None:
         """Why a schema cannot be enforced; None when it can, or when that is found out at its first use."""

@@ -1,6 +1,6 @@
 """From pydantic's errors to problems with a line and words a plugin author can act on.
 
-Owns the wording, shared by every manifest reader and by the operator's config. Knows no field by name.
+Owns the wording, shared by every manifest reader and by the operator's config.
 """
 
 from __future__ import annotations

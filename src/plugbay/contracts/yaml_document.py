@@ -2,7 +2,7 @@
 
 Owns which part of YAML 1.2 a file may use: the core schema, as much as JSON can say, and nothing that acts at a
 distance. `on`, `no` and `1_000` are text here; tags, aliases and keys that are not text are refused. The scanner is
-ruamel's; what its events mean is decided below. Knows no manifest's fields.
+ruamel's; this module interprets its events.
 """
 
 from __future__ import annotations

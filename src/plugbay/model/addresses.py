@@ -1,7 +1,7 @@
-"""Where a plugin may connect to: what a host name is, which addresses are public, and what a grant covers.
+"""Network addresses for plugins: valid host names, public addresses, and the targets that a grant covers.
 
-Owns the table of addresses that nobody is connected to on a plugin's behalf. Pure: names are resolved elsewhere, and
-every answer is judged here. Whatever has two readings is refused: one parser for all who ask.
+Owns the table of addresses that plugins never reach. Names are resolved elsewhere, and every resolved address is
+checked here. An ambiguous spelling is refused: all callers use this one parser.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _DENIED_TEXT = """
 DENIED: tuple[tuple[IPv4Network | IPv6Network, str], ...] = tuple(
     (ip_network(words[0]), words[1]) for words in (line.split(None, 1) for line in _DENIED_TEXT.strip().splitlines())
 )
-"""The ranges nobody is connected to, each with what it is for. The first that holds an address names the reason."""
+"""The ranges that are never connected to, each with its purpose. The first match is the reason."""
 
 _GLOBAL = IPv6Network("2000::/3")
-"""What is given out of IPv6; nobody knows what is behind any other address, and private meshes use some."""
+"""The allocated part of IPv6; other addresses have unknown owners, and private networks use some."""
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
@@ -89,7 +89,7 @@ def is_address(host: str) -> bool:
 
 
 def denied(text: str) -> str | None:
-    """Why nobody is connected to this address; None when it is public. Text that is no address is not public either."""
+    """Why this address must not be connected to; None when it is public. Text that is not an address is not public."""
     address = _address(text)
     if address is None:
         return "not an address"
@@ -104,10 +104,10 @@ def denied(text: str) -> str | None:
 def closed(
     found: Iterable[str], port: int, opened: Collection[str], ours: Collection[str] = ()
 ) -> tuple[str, str] | None:
-    """The first of a host's addresses that nobody is connected to, and why; None when each of them may be reached.
+    """The first of a host's addresses that must not be connected to, and why; None when all are allowed.
 
-    A single one is reason enough to reach none: somebody plays tricks. `opened` has each `address:port` that the
-    operator allows all the same, `ours` the addresses of this machine, whose services trust what comes from here.
+    One of them is enough to refuse the host: DNS may be used to bypass the check. `opened` has each `address:port`
+    that the operator allows nevertheless, `ours` the addresses of this machine, whose services trust local peers.
     """
     for address in found:
         why = denied(address) or ("this machine" if address in ours else None)

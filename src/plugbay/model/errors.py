@@ -5,8 +5,8 @@
     ├── ManifestInvalid          a manifest cannot be used; carries every Problem found
     └── ConfigInvalid            plugbay.toml cannot be used; carries every Problem found
 
-What a peer does wrong is a `Failure` value and travels through return values and events; only the public API turns it
-into an exception. `Code` is closed: callers match on codes, never on text.
+A mistake of a peer is a `Failure` value and travels through return values and events; only the public API turns it into
+an exception. `Code` is closed: callers match on codes, never on text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CODES = frozenset(value for name, value in vars(Code).items() if name.isupper())
 
 
 class Origin:
-    """Who decided that the call fails."""
+    """The party that decided that the call fails."""
 
     HOST = "host"
     PLUGIN = "plugin"

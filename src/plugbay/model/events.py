@@ -1,4 +1,4 @@
-"""What a machine reports after it was given bytes. A closed union; nothing else comes out of a machine."""
+"""The events that a machine reports for received bytes: a closed union."""
 
 from __future__ import annotations
 

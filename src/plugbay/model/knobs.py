@@ -1,7 +1,7 @@
-"""Which values a knob lets through: the rules of its type, within the bounds it carries.
+"""The values that a knob accepts: the rules of its type, within its bounds.
 
-Owns the types of knobs and the way from what an operator types to a value. Pure, and blind to the schema of the config
-a knob writes into: a knob may allow less than that, and by mistake more.
+Owns the types of knobs and the parsing of an operator's text. The schema of the config that a knob writes into is
+checked elsewhere: a knob may allow less than that, and by mistake more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def value_of(knob: Knob, text: str) -> Any:
-    """What `text`, as typed by an operator, means to `knob`; the text itself when it means nothing."""
+    """The value of an operator's text for `knob`; the text itself when it has none."""
     if knob.type in ("range", "int_range"):
         return int(text) if _INTEGER.fullmatch(text) else float(text) if _NUMBER.fullmatch(text) else text
     if knob.type == "boolean":

@@ -1,6 +1,6 @@
-"""The life of a plugin as the operator sees it: states, and the table of every legal move between them.
+"""The states of a plugin as the operator sees them, and the table of legal transitions.
 
-The supervisor changes state only through `step`; a move that is not in the table is a bug and raises. The diagram in
+The supervisor changes state only through `step`; a transition outside of the table is a bug and raises. The diagram in
 the docs is drawn from `TRANSITIONS`.
 """
 
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What makes a plugin change state."""
+    """The triggers of state changes."""
 
     LEASED = "leased"
     READY = "ready"

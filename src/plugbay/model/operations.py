@@ -1,7 +1,7 @@
-"""What can be asked across a link. Two closed unions, told apart by direction.
+"""The operations that cross a link: two closed unions, one for each direction.
 
-`PluginOp`: the host asks the plugin. `HostOp`: the plugin asks the host. A machine says which of them its contract can
-carry (`SUPPORTS`); everything else in the host is written against these, never against a contract's method names.
+`PluginOp`: requests of the host. `HostOp`: requests of the plugin. A machine lists those that its contract can carry
+(`SUPPORTS`); the rest of the host uses these classes, never a contract's method names.
 Fields called `input`, `event`, `message`, `request`, `records`, `query` and `payload` hold one JSON value as the
 machine's codec treats it: raw bytes or Python values in the host, Python values in a plugin. A field called `data` or
 `body` holds plain bytes, whatever form they take on the wire.
@@ -87,7 +87,7 @@ class RunHarness(Value):
 
 
 class CheckHealth(Value):
-    """Is anybody there? Any answer proves life."""
+    """A health check; any answer proves that the plugin is alive."""
 
     __slots__ = ()
 
@@ -243,7 +243,7 @@ class Shutdown(Value):
 
 
 class InvokeAction(Value):
-    """Have an action done by whoever offers it; answered with bytes. `timeout_ms` 0: the caller does not say."""
+    """Run an action of the plugin that offers it; answered with bytes. `timeout_ms` 0: no timeout given."""
 
     __slots__ = ("action", "data", "timeout_ms")
 
@@ -407,7 +407,7 @@ class ListStored(Value):
 
 
 class GetSnapshot(Value):
-    """What was last published under a topic; answered with `{"data": bytes | None, "version": int}`."""
+    """Read the last publication of a topic; answered with `{"data": bytes | None, "version": int}`."""
 
     __slots__ = ("topic",)
 
@@ -416,7 +416,7 @@ class GetSnapshot(Value):
 
 
 class PublishSnapshot(Value):
-    """Put bytes under a topic, in the place of what is there, and tell whoever listens."""
+    """Publish bytes under a topic, replacing the previous ones, and notify the subscribers."""
 
     __slots__ = ("data", "topic")
 
@@ -435,7 +435,7 @@ class SubscribeSnapshot(Value):
 
 
 class ReadFolder(Value):
-    """What a folder holds; answered with a list of `{"name": str, "is_dir": bool, "size": int}`."""
+    """List a folder; answered with a list of `{"name": str, "is_dir": bool, "size": int}`."""
 
     __slots__ = ("path",)
 
@@ -444,7 +444,7 @@ class ReadFolder(Value):
 
 
 class ReadFile(Value):
-    """What a file holds; answered with bytes."""
+    """Read a file; answered with bytes."""
 
     __slots__ = ("path",)
 
@@ -467,7 +467,7 @@ class FetchUrl(Value):
 
 
 class OfferExports(Value):
-    """What the plugin offers has changed; `offer` is all of it now, as its contract lists it."""
+    """The offer of the plugin changed; `offer` is the whole new one, in the form of its contract."""
 
     __slots__ = ("offer",)
 
@@ -476,7 +476,7 @@ class OfferExports(Value):
 
 
 class ChangeResource(Value):
-    """What the plugin keeps under `uri` is not what it was."""
+    """The resource under `uri` changed."""
 
     __slots__ = ("uri",)
 

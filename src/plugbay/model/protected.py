@@ -1,7 +1,7 @@
 """`Protected`: paths that no plugin reaches, whatever a manifest or a grant says: the host's own, and other plugins'.
 
-Owns the one rule by which a path is judged: of the protected paths and the plugin's own, the deepest one that holds it
-decides. Pure: goes by the letters, so whoever asks has followed every link before.
+The rule: of the protected paths and the plugin's own, the deepest one that contains a path decides. Compares text only,
+so the caller must have resolved all links.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Entry:
     what: str
     """For messages: `the folder of the plugin notes`."""
     kind: str = FOLDER
-    """`DATABASE`: a SQLite file, which whoever writes beside it can change through its journal. `SETTINGS`: a file that
-    the host reads at its next start if it is there."""
+    """`DATABASE`: a SQLite file, which a process that writes beside it can change through its journal. `SETTINGS`:
+    a file that the host reads at its next start if it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What is out of reach for one plugin."""
+    """The paths that one plugin never reaches."""
 
     entries: tuple[Entry, ...] = ()
     own: tuple[str, ...] = ()
-    """What is the plugin's all the same, wherever it lies; without links."""
+    """Paths of the plugin's own, wherever they are; without links."""
     plugin_folders: tuple[str, ...] = ()
-    """Folders in which the host looks for plugins: never written, or whoever may could add a plugin."""
+    """Folders in which the host looks for plugins: never written, because a writer could add a plugin."""
 
     @property
     def paths(self) -> tuple[str, ...]:

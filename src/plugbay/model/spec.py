@@ -1,6 +1,6 @@
-"""`PluginSpec`: the contract-neutral form of a manifest. What a plugin is, in facts a host can act on.
+"""`PluginSpec`: the contract-neutral form of a manifest.
 
-No layer above asks "which contract is this?"; what differs between contracts is a field here.
+The host does not ask which contract a plugin has: differences between contracts are fields here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATE_DIR = "${state_dir}"
 
 
 FACTS = ("project.id", "project.root", "config.root", "search.path")
-"""What a host knows and a plugin may be told in its environment; the last is a PATH that leads to the host's Python."""
+"""Facts of a host for the environment of a plugin; the last is a PATH that leads to the host's Python."""
 
 
 class Lifetime(StrEnum):
@@ -50,7 +50,7 @@ class Export:
     output_schema: Any = None
     capabilities: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the contract says beyond this: approval tier, effect class, size hints."""
+    """Further facts of the contract: approval tier, effect class, size hints."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -76,9 +76,9 @@ class Timeouts:
     call: float = 30.0
     """The whole call, from the moment it is asked: spawn, greeting, answer and exit included."""
     grace: float = 0.0
-    """From telling the plugin that a call is cancelled to its answer; 0: nobody waits for one."""
+    """From the cancellation of a call to the plugin's answer; 0: no answer is awaited."""
     farewell: float = 5.0
-    """From saying good-bye to the peer's answer, where the contract has a word for it."""
+    """From the shutdown message to its answer, where the contract has one."""
     teardown: float = 2.0
     """From closed stdin to exit."""
     term: float = 0.0
@@ -104,7 +104,7 @@ class RestartPolicy:
     healthy_after: float = 600.0
     """A run this long forgets earlier failures."""
     refusal_is_final: bool = True
-    """A greeting that was refused, or that nobody can accept, means quarantine at once; False: it is a failure like any
+    """A greeting that was refused or cannot be accepted means quarantine at once; False: it is a failure like any
     other (ainb)."""
 
 
@@ -121,9 +121,9 @@ class SandboxRequest:
     host_network: bool = False
     """The machine's own network, all of it."""
     never: tuple[str, ...] = ()
-    """Paths that the contract shows to nobody, nor what is in them or around them, wherever links lead."""
+    """Paths that the contract never shows, with their contents and parents, links resolved."""
     insists: bool = False
-    """True: whoever runs the host has said, in the contract's own way, that nobody may be let off."""
+    """True: the operator requires confinement, in the contract's own way, without exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +156,12 @@ class Knob:
     description: str = ""
     default: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the type adds: min, max, step, values, labels, max_length, prefixes."""
+    """Facts of the type: min, max, step, values, labels, max_length, prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsSpec:
-    """What an operator can set. Secrets have a schema and a file of their own and never mix with the rest."""
+    """The settings for an operator. Secrets have a schema and a file of their own."""
 
     config_schema: Any = None
     secrets_schema: Any = None
@@ -194,16 +194,16 @@ class PluginSpec:
     """True when the contract reports a caller's cancellation as `timeout` (rune)."""
     exports: tuple[Export, ...] = ()
     capabilities: tuple[str, ...] = ()
-    """What the manifest requests; a request, never a grant."""
+    """The capabilities that the manifest requests; a request, never a grant."""
     optional_capabilities: tuple[str, ...] = ()
-    """What the contract lets any plugin ask for at run time; refused then unless it was granted."""
+    """Capabilities that any plugin of the contract may use at run time if they are granted."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     patience: dict[str, float] = field(default_factory=dict)
     """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
     eager: bool = False
     """Started with the host instead of with its first call."""
     idle_seconds: float | None = None
-    """Stopped when nobody has used it for this long; None: never."""
+    """Stopped after this many seconds without use; None: never."""
     exit_is_failure: bool = False
     """True when leaving unasked counts as a failure even with status 0 (ainb)."""
     respawn: bool = False
@@ -213,9 +213,9 @@ class PluginSpec:
     """Last lines of stderr to report with a crash; None for the host's own default."""
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
-    """Patterns of bus topics the plugin is told about, and may publish to."""
+    """Patterns of bus topics that the plugin receives, and may publish to."""
     snapshots: tuple[str, ...] = ()
-    """Snapshot topics the plugin is told about without asking, exact."""
+    """Snapshot topics that the plugin receives without a subscription, exact."""
     latest_state: tuple[str, ...] = ()
     """Those of `snapshots` that do not keep an idle plugin alive."""
     publish_rate: float | None = None
@@ -228,8 +228,8 @@ class PluginSpec:
     health_interval: float | None = None
     """Seconds between health probes; None where the contract has none."""
     commands: tuple[str, ...] = ()
-    """What a person may pick from a palette; the plugin is told with `PerformAction`."""
+    """The entries of a command palette; choosing one sends `PerformAction`."""
     roles: tuple[str, ...] = ()
-    """What part the plugin takes in an agent's compaction: observer, compactor."""
+    """The plugin's roles in the compaction of an agent: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()
     """Variables the host sets from what it knows: (name, one of `FACTS`)."""

@@ -12,18 +12,16 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from plugbay.testing import faults
-    from plugbay.testing.bad import BadPlugin, bad_plugin
-    from plugbay.testing.fake import FakePlugin
-    from plugbay.testing.replay import replay_plugin
+    from plugbay.testing.plugins import BadPlugin, FakePlugin, bad_plugin, replay_plugin
     from plugbay.testing.script import answers, fails, in_turn
 
 __all__ = ["BadPlugin", "FakePlugin", "answers", "bad_plugin", "fails", "faults", "in_turn", "replay_plugin"]
 
 _HOMES = {
-    "BadPlugin": "bad",
-    "bad_plugin": "bad",
-    "FakePlugin": "fake",
-    "replay_plugin": "replay",
+    "BadPlugin": "plugins",
+    "FakePlugin": "plugins",
+    "bad_plugin": "plugins",
+    "replay_plugin": "plugins",
     "answers": "script",
     "fails": "script",
     "in_turn": "script",

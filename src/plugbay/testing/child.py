@@ -25,8 +25,8 @@ HUGE = 17 << 20
 
 DEATH_MESSAGE = "out of memory: this plugin was told to die"
 
-LINE_CONTRACTS = ("rune", "nexo", "kaged", "mcp")
-"""Contracts with line framing; the others use Content-Length."""
+HEADER = b"Content-Length:"
+"""The start of a frame; any other output is a line."""
 
 
 class FaultyWire(Wire):
@@ -34,9 +34,9 @@ class FaultyWire(Wire):
 
     __slots__ = ("_armed", "_framed", "_stays")
 
-    def __init__(self, wire: Wire, framed: bool, stays: bool) -> None:
+    def __init__(self, wire: Wire, stays: bool) -> None:
         super().__init__(wire._in, wire._out)
-        self._framed = framed
+        self._framed = False
         self._stays = stays
         self._armed: Callable[[dict[str, Any]], Iterator[bytes]] | None = None
 
@@ -45,6 +45,7 @@ class FaultyWire(Wire):
         self._armed = getattr(self, f"_{fault}", None)
 
     def write(self, data: bytes) -> None:
+        self._framed = data.startswith(HEADER)
         for frame in self._frames(data) if self._armed is not None else [data]:
             self._write_frame(frame)
 
@@ -205,7 +206,7 @@ def main(path: Path) -> NoReturn:
     claimed = claim()
     record = Record(path.with_name("record.jsonl"))
     _begin(script, claimed)
-    wire = FaultyWire(claimed, script.contract not in LINE_CONTRACTS, script.fault == "never_leaves")
+    wire = FaultyWire(claimed, script.fault == "never_leaves")
     plugin, codec = make_plugin(script, record, wire), stdlib_codec()
     wire.leave(serve_rune(plugin, wire, codec, begin(plugin, wire, codec)), lambda: None)
 

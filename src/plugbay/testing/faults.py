@@ -31,22 +31,22 @@ class Fault:
 
 
 slow = Fault("slow", "answers, but late", seconds=1.0)
-never_answers = Fault("never_answers", "does its work and says nothing")
-dies_mid_call = Fault("dies_mid_call", "exits with 3 and a last word on stderr instead of answering")
-killed_mid_call = Fault("killed_mid_call", "is killed, as by a system that is out of memory, instead of answering")
+never_answers = Fault("never_answers", "does its work and sends no answer")
+dies_mid_call = Fault("dies_mid_call", "exits with 3 and a message on stderr instead of answering")
+killed_mid_call = Fault("killed_mid_call", "is killed instead of answering, as by the kernel when memory runs out")
 garbage_on_stdout = Fault("garbage_on_stdout", "prints a line of text where only messages belong, then answers")
-not_json = Fault("not_json", "answers with something that is no JSON")
+not_json = Fault("not_json", "answers with something that is not JSON")
 half_an_answer = Fault("half_an_answer", "exits in the middle of its answer")
 huge_answer = Fault("huge_answer", "answers with 17 MiB, more than any contract allows")
-wrong_id = Fault("wrong_id", "answers a question that nobody asked, and not the one that was")
+wrong_id = Fault("wrong_id", "answers a request that was never made, and not the real one")
 answers_twice = Fault("answers_twice", "gives the same answer twice")
 
-never_greets = Fault("never_greets", "starts, and says nothing to whoever greets it", START)
-dies_at_start = Fault("dies_at_start", "exits with 3 and a last word on stderr before it greets anybody", START)
-slow_start = Fault("slow_start", "takes its time before it greets anybody", START, seconds=1.0)
-garbage_at_start = Fault("garbage_at_start", "prints a line of text before it greets anybody", START)
+never_greets = Fault("never_greets", "starts, and does not answer the greeting", START)
+dies_at_start = Fault("dies_at_start", "exits with 3 and a message on stderr before the greeting", START)
+slow_start = Fault("slow_start", "waits before it answers the greeting", START, seconds=1.0)
+garbage_at_start = Fault("garbage_at_start", "prints a line of text before the greeting", START)
 
-never_leaves = Fault("never_leaves", "goes on when it is asked to leave", END)
+never_leaves = Fault("never_leaves", "keeps running when it is asked to exit", END)
 
 ALL: dict[str, Fault] = {name: value for name, value in list(globals().items()) if isinstance(value, Fault)}
 """All faults by name."""

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plugbay.host.sync import SyncHost
-    from plugbay.testing.bad import BadPlugin
-    from plugbay.testing.fake import FakePlugin
     from plugbay.testing.faults import Fault
+    from plugbay.testing.plugins import BadPlugin, FakePlugin
 
     class StartHost(Protocol):
         def __call__(self, *paths: str | Path, toml: str = "", **options: Any) -> SyncHost: ...
@@ -72,7 +71,7 @@ def plugbay_host(tmp_path: Path) -> Iterator[StartHost]:
 @pytest.fixture
 def fake_plugin(tmp_path: Path) -> MakeFake:
     """`fake_plugin({"tool": behaviour})`: a plugin in a folder, `.path`, with the calls it received, `.calls`."""
-    from plugbay.testing.fake import FakePlugin
+    from plugbay.testing.plugins import FakePlugin
 
     def make(tools: Mapping[str, Any], **options: Any) -> FakePlugin:
         return FakePlugin(tmp_path / "fake-plugins", tools, **options)
@@ -83,7 +82,7 @@ def fake_plugin(tmp_path: Path) -> MakeFake:
 @pytest.fixture
 def bad_plugin(tmp_path: Path) -> MakeBad:
     """`bad_plugin("nexo/dies_in_call")`: a plugin of the conformance kit that breaks one rule."""
-    from plugbay.testing.bad import bad_plugin
+    from plugbay.testing.plugins import bad_plugin
 
     return lambda name: bad_plugin(name, tmp_path / "bad-plugins")
 
@@ -91,7 +90,7 @@ def bad_plugin(tmp_path: Path) -> MakeBad:
 @pytest.fixture
 def replay_plugin(tmp_path: Path) -> MakeReplay:
     """`replay_plugin(file, like=folder)`: a plugin that answers from a recording, with the manifest of that folder."""
-    from plugbay.testing.replay import replay_plugin
+    from plugbay.testing.plugins import replay_plugin
 
     def make(file: str | Path, like: str | Path, *, loose: bool = False) -> Path:
         return replay_plugin(file, like, tmp_path / "replayed-plugins", loose=loose)

@@ -68,7 +68,6 @@ def to_step(value: Any) -> Step:
 class Script:
     """The whole behaviour of a fake plugin."""
 
-    contract: str
     id: str
     version: str
     tools: Mapping[str, tuple[Step, ...]]
@@ -85,12 +84,12 @@ class Script:
         return cls(**{**value, "tools": tools})
 
 
-def make_script(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
+def make_script(id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
     """Build the script of a fake plugin."""
     steps = {name: value.steps if isinstance(value, Turns) else (to_step(value),) for name, value in tools.items()}
     if fault is None:
-        return Script(contract, id, version, steps)
+        return Script(id, version, steps)
     if fault.moment == CALL:
         raise ValueError(f"faults.{fault.name} happens in a call: fake_plugin({{'tool': faults.{fault.name}}})")
     assert ALL[fault.name].moment == fault.moment
-    return Script(contract, id, version, steps, fault.name, fault.seconds or 0.0)
+    return Script(id, version, steps, fault.name, fault.seconds or 0.0)

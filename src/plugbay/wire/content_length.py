@@ -1,8 +1,8 @@
 """Length-prefixed frames: `Content-Length: <n>\\r\\n\\r\\n<n bytes>`, within bounds.
 
-Owns the header grammar, the two caps and where a body ends. It refuses to know what a body means, and it
-never guesses: a stream that broke the grammar cannot be trusted to say where the next frame starts, so the
-first fault is the last item and the decoder is dead. It never raises for a peer's bytes.
+Owns the header grammar, the two limits and the end of a body. It never guesses: after a violation the start of the
+next frame is unknown, so the first fault is the last item, and the decoder accepts nothing more. It never raises for a
+peer's bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     RepeatedLength = Literal["fatal", "last"]
 
 HEAD_BYTES = 200
-"""How much of a refused header is kept: enough to recognise what wrote it, too little to fill a log."""
+"""Bytes of a refused header that are kept: enough to recognise its writer, too few to fill a log."""
 
 MAX_DIGITS = 10
 """Digits of a length after its leading zeros: more than any cap needs, too few to be costly to convert."""
@@ -29,7 +29,7 @@ _PLAIN_WINDOW = len(_PLAIN) + MAX_DIGITS + 4
 
 
 class HeaderRules(Value):
-    """What a contract lets a header be. Sizes in bytes; `max_header` counts the block with its CRLFs."""
+    """The header rules of a contract. Sizes in bytes; `max_header` counts the block with its CRLFs."""
 
     __slots__ = ("max_body", "max_header", "plus_sign", "repeated_length", "unknown_headers")
 
@@ -46,6 +46,9 @@ class HeaderRules(Value):
         self.unknown_headers = unknown_headers
         self.repeated_length = repeated_length
         self.plus_sign = plus_sign
+
+    def with_max_body(self, max_body: int) -> HeaderRules:
+        return HeaderRules(self.max_header, max_body, self.unknown_headers, self.repeated_length, self.plus_sign)
 
 
 STRICT_HEADERS = HeaderRules(
@@ -130,7 +133,7 @@ class ContentLengthDecoder:
         return at + len(piece)
 
     def _take_plain(self, data: bytes, at: int, items: list[bytes | FrameFault]) -> int:
-        """Short cut for the header everybody sends, whole in one chunk; 0 when it is not that."""
+        """Short cut for the usual header, complete in one chunk; 0 for any other."""
         if not data.startswith(_PLAIN, at):
             return 0
         end = data.find(b"\r\n\r\n", at, at + min(self._rules.max_header, _PLAIN_WINDOW))

@@ -1,9 +1,8 @@
 """Strict JSON for the host: the rules of `strict_json` at the speed of msgspec, with payloads left unread.
 
-Owns the msgspec codec and the places where msgspec is looser than our rules. A raw field is the `msgspec.Raw`
-slice of its frame: it was held to every rule when the frame was decoded, so `load` succeeds on it, and it
-keeps its frame in memory for as long as it lives. It refuses to know messages, contracts and framing. Never
-imported by a plugin.
+Owns the msgspec codec and the checks where msgspec is more lenient than our rules. A raw field is the `msgspec.Raw`
+slice of its frame: it was checked when the frame was decoded, so `load` succeeds on it, and it keeps its frame in
+memory. Never imported by a plugin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a JSON frame must be before it is parsed: UTF-8, of bounded structure, with numbers that can be held.
+"""Checks a JSON frame before it is parsed: UTF-8, bounded structure, and numbers that fit.
 
 Owns the rules that every codec shares and that parsers disagree on. Everything here is a few passes at C
 speed over the bytes: no regular expression, no loop over characters, no cost that grows faster than the
-frame. It refuses to know the grammar (the parser's work), messages, contracts and framing.
+frame. The grammar is left to the parser.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One message per line: cuts a byte stream at `\\n`, within a bound.
 
-Owns where a line ends, what is trimmed around it, and how much of an endless one is kept. It refuses to know
-what a line means: a blank line, a log line and a message all come out, and the machine decides. It never
-raises for a peer's bytes; a line that is too long is a `TooLong` in the place of the line, and decoding goes
-on after its newline.
+Owns the end of a line, the trimming, and the limit. Blank lines, log lines and messages all come out; the machine
+interprets them. It never raises for a peer's bytes: a line that is too long becomes a `TooLong`, and decoding continues
+after its newline.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class LineDecoder:
         return items
 
     def eof(self) -> bytes | TooLong | None:
-        """What the stream ended in the middle of, judged like a line; None when it ended after a newline."""
+        """The unfinished last line, checked like a line; None when the stream ended after a newline."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return self._judge(rest) if rest else None

@@ -1,8 +1,8 @@
 """Strict JSON for code that must start fast: the codec a plugin reads and writes messages with.
 
-Owns what a codec is, what counts as encodable, and the standard-library codec. Accepted is what `json_gate`
-lets through and the grammar allows, without NaN, Infinity and lone surrogates; of a repeated key the last
-counts. Whatever is accepted can be encoded again. It refuses to know messages, contracts and framing.
+Owns the `Codec` interface, the rules of encodable values, and the standard-library codec. It accepts the grammar
+without NaN, Infinity and lone surrogates, within the limits of `json_gate`; of a repeated key the last counts. Every
+accepted value can be encoded again.
 
 The codec works without the `json` package, which costs a plugin 8 ms at start-up: it drives the accelerator
 that `json` itself drives, after checking that it behaves, and falls back to `json` when it does not.
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, NoReturn, Protocol
 
     class Codec(Protocol):
-        """What a machine reads and writes JSON with. `raw` is the codec's own form of one unread value.
+        """Reads and writes JSON for a machine. `raw` is the codec's own form of one unread value.
 
         What a decoder accepted is good throughout: `load` succeeds on every raw field of it.
         """
 
         @property
         def raw_type(self) -> type:
-            """What every raw value is and no other value, where the two differ; it can be joined with bytes."""
+            """The type of raw values, where they have one of their own; it can be joined with bytes."""
 
         def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[..., Any]:
             """A function of a frame, and of whether the frame is known to be `plain_text`."""
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 WHITESPACE = b" \t\r\n"
-"""What JSON calls whitespace; fewer bytes than `bytes.strip` takes by default."""
+"""The whitespace of JSON; fewer bytes than `bytes.strip` removes by default."""
 
 
 class _Absent:
@@ -79,11 +79,11 @@ ABSENT = _Absent()
 
 
 class Unencodable(ValueError):
-    """The value has no JSON form: the fault of whoever made the value."""
+    """The value has no JSON form: the fault of its maker."""
 
 
 class Engine:
-    """What the codec is built on: read the value a text starts with, the same with objects as lists of pairs,
+    """The functions of the codec: read the value a text starts with, the same with objects as lists of pairs,
     write a value as compact text. They raise ValueError, TypeError, StopIteration or RecursionError.
     """
 
@@ -281,7 +281,7 @@ _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
 def refuse_odd_keys(value: Any) -> None:
-    """Raise for a key that is no string: the encoder would make it one, and nobody would know.
+    """Raise for a key that is no string: the encoder would silently convert it.
 
     Only for values that were encoded before, hence do not contain themselves.
     """

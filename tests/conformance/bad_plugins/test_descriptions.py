@@ -12,8 +12,8 @@ from plugbay.conformance.bad_plugins.catalogue import SETUPS
 from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, MEANINGS, BadPlugin, load_bad_plugins
 from plugbay.conformance.engine.manifestless import GREETINGS as GREETINGS_BY_CONTRACT
 from plugbay.contracts.ainb.messages import ABI_VERSION
+from plugbay.contracts.frames import Lengths
 from plugbay.contracts.vai.messages import PROTOCOL
-from plugbay.link.framings import Lengths
 from plugbay.model.errors import CODES
 from tests.support.patience import PATIENCE
 
@@ -66,7 +66,7 @@ def test_the_good_one_answers_whoever_greets_it(contract: str, tmp_path: Path) -
     by_length = contract in ("ainb", "vai")
     said = subprocess.run(
         command[0],
-        input=Lengths.marked(Lengths(Lengths.rules.max_body), body) if by_length else body + b"\n",
+        input=Lengths.wrap(Lengths(Lengths.rules.max_body), body) if by_length else body + b"\n",
         env=command[1],
         cwd=tmp_path,
         capture_output=True,
@@ -95,13 +95,13 @@ def test_the_last_argument_of_a_command_names_the_case() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rune/silent_handshake", "the call fails as timeout: what was due did not come in time"),
-        ("nexo/initialize_error", "the next call is refused: nothing starts this plugin again by itself"),
-        ("nexo/good", "it leaves when it is asked to"),
+        ("rune/silent_handshake", "the call fails as timeout: the expected message did not arrive in time"),
+        ("nexo/initialize_error", "the next call is refused: the plugin is not restarted automatically"),
+        ("nexo/good", "it exits when it is asked to"),
         ("nexo/initialize_twice", "late answers is counted, 1 or more"),
-        ("nexo/publish_outside", "of what it publishes, nothing reaches anybody"),
+        ("nexo/publish_outside", "of its published events, none reaches the bus"),
         ("ainb/good_screen", 'the call succeeds with ["hello"]'),
-        ("rune/cancelled_in_call", "nothing the plugin started is left running"),
+        ("rune/cancelled_in_call", "no process of the plugin is left running"),
     ],
 )
 def test_duties_are_said_in_words(name: str, words: str) -> None:
@@ -115,7 +115,7 @@ def test_duties_are_said_in_words(name: str, words: str) -> None:
         ("rune/silent_handshake", "register it as bad.plugin, version 1.0.0"),
         ("rune/capability_subset", "grant a, b"),
         ("rune/slow_spawn", "starting the process must take longer than the launch timeout"),
-        ("ainb/good_screen", "ask for a picture of bad/main, 80 by 24"),
+        ("ainb/good_screen", "render the screen bad/main, 80 by 24"),
         ("vai/good", "call good_tool with no input"),
     ],
 )

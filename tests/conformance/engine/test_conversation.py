@@ -184,10 +184,10 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "stderr_with": (
         "echo a secret >&2; exec cat",
         [{"expect_stderr": {"contains": "secret", "within": 10}}, {"expect_stderr_without": "secret"}],
-        "it wrote on stderr what nobody may see",
+        "it wrote a forbidden text on stderr",
     ),
     "noise": ("echo hi", [{"expect_silence": 10}], "it wrote something although nothing was asked"),
-    "gone": ("exit 0", [{"expect_running": 10}], "it left by itself (exit code 0)"),
+    "gone": ("exit 0", [{"expect_running": 10}], "it exited on its own (exit code 0)"),
     "too_many": (
         ECHO,
         [{"send_all": [{}, {}]}, {"at_most": 1, "lines": {}, "within": 10}],
@@ -207,7 +207,7 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "orphan": (
         "sleep 600 & exec cat",
         [{"close_stdin": True}, {"expect_no_orphans": {"within": 10}}],
-        "it left, but not what it started: ",
+        "it exited, but these processes did not: ",
     ),
     "orphan_not_yet": (ECHO, [{"expect_no_orphans": {"within": 0.05}}], "it was still running 0.05 s later"),
 }

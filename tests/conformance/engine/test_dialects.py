@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.engine.dialects import TEXTS, Dialect, Reaction, dialect, shared
+from plugbay.conformance.engine.dialects import Dialect, Reaction, load_dialect, shared
 from plugbay.conformance.engine.patterns import match, pattern_problems
 from plugbay.conformance.engine.plugin_runner import axis_of
 from plugbay.conformance.engine.scenario import GENERATORS, NAMES, load_all
 from plugbay.conformance.engine.template import template_problems
 from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
+from plugbay.contracts.frames import Lengths, Lines, OpenLengths
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import NEXO_VERSION
 from plugbay.contracts.vai import messages as vai
-from plugbay.link.framings import Lengths, Lines, OpenLengths
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
 
@@ -23,19 +23,25 @@ HOSTS = ("answering", "refuses_memory", "refuses_completion", "owes_memory", "ow
 
 
 def test_a_contract_without_scenarios_has_no_dialect() -> None:
-    assert dialect("other") is None
+    assert load_dialect("other") is None
+
+
+def test_a_contract_needs_only_scenarios_to_have_a_dialect(tmp_path: Path) -> None:
+    assert load_dialect("rune", tmp_path) is None
+    (tmp_path / "rune").mkdir()
+    assert load_dialect("rune", tmp_path) == load_dialect("rune")
 
 
 def test_rune_has_no_host_that_stands_by() -> None:
-    rune = dialect("rune")
+    rune = load_dialect("rune")
     assert rune is not None
     assert rune.reactions(None) == ()
 
 
 def test_the_usual_host_of_nexo_is_the_one_that_answers() -> None:
-    nexo = dialect("nexo")
+    nexo = load_dialect("nexo")
     assert nexo is not None
-    assert nexo.protocol == NEXO_VERSION
+    assert nexo.contract.version == NEXO_VERSION
     assert tuple(nexo.hosts) == HOSTS
     assert nexo.reactions(None) == nexo.hosts["answering"]
     assert nexo.reactions("owes_memory") == nexo.hosts["owes_memory"]
@@ -86,7 +92,7 @@ def test_an_answer_of_the_plugin_is_left_to_the_scenario(line: object) -> None:
 
 
 def first_reaction(host: str, line: object) -> Reaction | None:
-    nexo = dialect("nexo")
+    nexo = load_dialect("nexo")
     assert nexo is not None
     return next((reaction for reaction in nexo.reactions(host) if not match(reaction.when, line)), None)
 
@@ -97,9 +103,9 @@ KAGED_HOSTS = ("answering", "refusing", "owing")
 
 
 def test_the_usual_host_of_kaged_is_the_one_that_answers() -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
-    assert (kaged.protocol, kaged.max_line) == (API_VERSION, MAX_READ)
+    assert (kaged.contract.version, kaged.contract.max_plugin_message) == (API_VERSION, MAX_READ)
     assert tuple(kaged.hosts) == KAGED_HOSTS
     assert kaged.reactions(None) == kaged.hosts["answering"]
     assert {scenario.host or "answering" for scenario in load_all("kaged")} == {*KAGED_HOSTS}
@@ -137,7 +143,7 @@ def test_questions_of_kaged_are_templates_that_ask_for_an_answer() -> None:
     ],
 )
 def test_every_host_of_kaged_knows_what_to_say(host: str, line: dict[str, object], says: object) -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     reaction = next(each for each in kaged.reactions(host) if not match(each.when, line))
     (answer,) = reaction.says or ({},)
@@ -145,7 +151,7 @@ def test_every_host_of_kaged_knows_what_to_say(host: str, line: dict[str, object
 
 
 def test_an_error_about_nothing_is_no_aside_of_kaged() -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     line = {"id": 0, "error": {"code": -32700, "message": "no"}}
     assert [each for each in kaged.reactions(None) if not match(each.when, line)] == []
@@ -155,20 +161,21 @@ def test_an_error_about_nothing_is_no_aside_of_kaged() -> None:
 
 
 def ainb() -> Dialect:
-    spoken = dialect("ainb")
+    spoken = load_dialect("ainb")
     assert spoken is not None
     return spoken
 
 
 def test_the_dialect_of_ainb_has_frames_and_axes() -> None:
-    assert (ainb().protocol, ainb().max_line) == (ABI_VERSION, MAX_BODY)
+    contract = ainb().contract
+    assert (contract.version, contract.max_plugin_message) == (ABI_VERSION, MAX_BODY)
     assert isinstance(ainb().framing(), Lengths)
     assert len(ainb().axes) == 14
     assert {axis_of(scenario.id) for scenario in load_all("ainb")} == set(ainb().axes)
 
 
 def test_the_dialects_of_lines_have_no_axes_beside_their_scenarios() -> None:
-    spoken = [dialect(name) for name in ("rune", "nexo", "kaged")]
+    spoken = [load_dialect(name) for name in ("rune", "nexo", "kaged")]
     assert [(type(each.framing()), each.axes) for each in spoken if each is not None] == [(Lines, {})] * 3
 
 
@@ -217,16 +224,16 @@ def test_every_host_of_ainb_knows_what_to_say(host: str, line: dict[str, object]
 
 
 def test_the_dialect_of_vai_has_open_headers_axes_and_texts_for_ids() -> None:
-    spoken = dialect("vai")
+    spoken = load_dialect("vai")
     assert spoken is not None
-    assert (spoken.protocol, spoken.max_line) == (vai.PROTOCOL, vai.MAX_BODY)
+    assert (spoken.contract.version, spoken.contract.max_plugin_message) == (vai.PROTOCOL, vai.MAX_BODY)
     assert isinstance(spoken.framing(), OpenLengths)
     assert {axis_of(scenario.id) for scenario in load_all("vai")} == set(spoken.axes)
     assert spoken.request_id(100) == "req_100"
 
 
 def test_the_host_of_vai_listens_to_events_and_says_nothing() -> None:
-    spoken = dialect("vai")
+    spoken = load_dialect("vai")
     assert spoken is not None
     (reaction,) = spoken.reactions(None)
     assert not match(reaction.when, {"type": "event"}) and match(reaction.when, {"type": "response"})
@@ -241,7 +248,7 @@ def test_questions_of_vai_are_one_request_for_each_kind() -> None:
 
 
 def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(tmp_path: Path) -> None:
-    kaged = dialect("kaged")
+    kaged = load_dialect("kaged")
     assert kaged is not None
     assert kaged.facts(PluginSpec("p", "1", "kaged", tmp_path, ("x",))) == {}
 
@@ -250,16 +257,15 @@ def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(
 
 
 def mcp() -> Dialect:
-    found = dialect("mcp")
+    found = load_dialect("mcp")
     assert found is not None
     return found
 
 
-def test_the_dialect_of_mcp_has_lines_and_axes_and_is_introduced() -> None:
+def test_the_dialect_of_mcp_has_lines_and_axes_and_reads_exports_at_run_time() -> None:
     assert isinstance(mcp().framing(), Lines)
     assert len(mcp().axes) == 16
-    assert mcp().is_introduced
-    assert [name for name in TEXTS if (found := dialect(name)) is not None and found.is_introduced] == ["mcp"]
+    assert mcp().contract.runtime_exports is not None
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_capability_the_fixture_lacks_skips_its_scenarios_and_fails_them_when_
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("", "it left without a word when asked with --print-capabilities"),
+        ("", "it exited without an answer when asked with --print-capabilities"),
         ("print('{}')", "--print-capabilities must print one JSON array of strings on one line"),
         ("print('[1]')", "--print-capabilities must print one JSON array of strings on one line"),
         ("print('[]'); raise SystemExit(3)", "it must leave with exit code 0 after --print-capabilities"),

@@ -41,15 +41,18 @@ def test_what_a_rune_program_says_is_its_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("contract", ["ainb", "vai"])
 def test_contracts_that_know_a_plugin_by_its_manifest_say_so(contract: str, tmp_path: Path) -> None:
-    with pytest.raises(GreetingFailed, match="known by its manifest alone; name its folder"):
+    with pytest.raises(GreetingFailed, match="cannot be tested without its manifest; name its folder"):
         spec_from_greeting(contract, ("true",), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("import sys; sys.exit('no luck today')", "left without a word .*; its last word on stderr: no luck today"),
-        ("print('welcome')", "wrote something that is .* when it was greeted as rune does"),
+        (
+            "import sys; sys.exit('no luck today')",
+            "exited without an answer .*; its last line on stderr: no luck today",
+        ),
+        ("print('welcome')", "wrote something that is .* when it was greeted as a plugin of rune"),
         ('print(\'{"type": "handshake"}\')', "answered the greeting of rune with .*: .*no manifest can be made of it"),
         ('print(\'{"manifest": {"plugin_id": 7, "plugin_version": "1", "exposed_tools": []}}\')', "plugin_id"),
     ],
@@ -66,7 +69,7 @@ def test_a_program_that_cannot_be_started_says_why(tmp_path: Path) -> None:
 
 def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plugbay.conformance.engine.manifestless.ANSWER_SECONDS", 0.2)
-    with pytest.raises(GreetingFailed, match=r"said nothing within 0\.2 s"):
+    with pytest.raises(GreetingFailed, match=r"did not answer within 0\.2 s"):
         spec_from_greeting("kaged", ("sleep", "600"), tmp_path)
 
 

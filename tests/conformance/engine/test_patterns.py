@@ -185,7 +185,7 @@ def test_every_request_has_one_response() -> None:
         ("ea ra", ""),
         ("ea eb rb ea ra", ""),
         ("ra ea", "an event of a after its response"),
-        ("ea ra eb", "an event of 'b', which nobody asked"),
+        ("ea ra eb", "an event of 'b', which is no open request"),
     ],
 )
 def test_events_come_before_their_response(frames: str, fault: str) -> None:

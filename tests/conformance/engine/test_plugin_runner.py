@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.engine import plugin_runner
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.plugin_runner import (
     AT_ONCE,
     Axes,
@@ -250,7 +250,7 @@ CANARY = PROGRAMS / "mcp"
 
 
 def hello(folder: Path, *command: str) -> Mapping[str, Any] | None:
-    spoken = dialect("mcp")
+    spoken = load_dialect("mcp")
     assert spoken is not None
 
     async def meet() -> Mapping[str, Any] | None:
@@ -434,7 +434,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "sys.stdin.buffer.read()\nsys.exit(4)",
         "exit code 4, not with exit code 0",
     ),
-    "rune.leave.not_early": ("sys.stdin.buffer.read()", "", "it left by itself (exit code 0)"),
+    "rune.leave.not_early": ("sys.stdin.buffer.read()", "", "it exited on its own (exit code 0)"),
     "rune.leave.before_handshake": (
         "if not hello:\n    sys.exit(0)",
         "if not hello:\n    time.sleep(60)",
@@ -448,7 +448,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     "rune.leave.no_orphans": (
         "sys.stdin.buffer.read()",
         'sys.stdin.buffer.read()\nos.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "600"])',
-        "it left, but not what it started",
+        "it exited, but these processes did not",
     ),
     "rune.environment.only_the_manifest": (
         "result = run",
@@ -881,7 +881,7 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
     "nexo.shutdown.no_orphans": (
         LEAVE,
         LEAVE + '    os.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "600"])\n',
-        "it left, but not what it started",
+        "it exited, but these processes did not",
     ),
     "nexo.leave.end_of_input": (
         "        break\n    serve",
@@ -893,7 +893,7 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
         "        time.sleep(60)\n    serve",
         "still running 5 s later",
     ),
-    "nexo.leave.not_early": (RESULT, RESULT + "\n        sys.exit(0) if id == 1 else None", "it left by itself"),
+    "nexo.leave.not_early": (RESULT, RESULT + "\n        sys.exit(0) if id == 1 else None", "it exited on its own"),
 }
 
 

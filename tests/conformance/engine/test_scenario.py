@@ -17,8 +17,8 @@ from plugbay.conformance.engine.scenario import (
     ScenarioInvalid,
     Send,
     Step,
+    find_shutdown_step,
     get_verb,
-    good_bye_of,
     list_templates,
     load,
     load_all,
@@ -105,9 +105,9 @@ def test_the_header_of_a_frame_may_have_holes() -> None:
 def test_the_last_words_before_a_look_at_what_is_left_are_known() -> None:
     send, good_bye, close, look = {"send": {"a": 1}}, {"send": {"b": 1}}, {"close_stdin": True}, {"within": 1}
     steps = steps_of([send, {"expect": {}, "within": 1}, good_bye, close, {"expect_no_orphans": look}])
-    assert good_bye_of(steps) is steps[2]
-    assert good_bye_of(steps[:-1]) is None
-    assert good_bye_of(steps[-1:]) is None
+    assert find_shutdown_step(steps) is steps[2]
+    assert find_shutdown_step(steps[:-1]) is None
+    assert find_shutdown_step(steps[-1:]) is None
 
 
 GOOD: dict[str, Any] = {
@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file, too"),
+        ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file too"),
         ({"id": "nexo.some.rule"}, "must begin with 'rune.'"),
         ({"after": ["rune.later.rule"]}, "'rune.later.rule' is no axis of an earlier file"),
     ],

@@ -21,7 +21,7 @@ from plugbay.conformance.engine.subject import (
     Subject,
     marked,
 )
-from plugbay.link.framings import Lines
+from plugbay.contracts.frames import Lines
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.status import ExitStatus

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.scenario import IDS, Scenario, parse
 from plugbay.conformance.engine.surface import Surface, Target, with_string
 from plugbay.model.spec import Export, PluginSpec, Timeouts
@@ -23,7 +23,7 @@ EXPORTS = (
 
 
 def surface(*exports: Export, contract: str = "nexo", **spec: Any) -> Surface:
-    spoken = dialect(contract)
+    spoken = load_dialect(contract)
     assert spoken is not None
     return Surface(PluginSpec("p", "1.2.0", contract, Path("/"), ("x",), exports=exports, **spec), spoken)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.scenario import parse
 from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.trial import (
@@ -75,7 +75,7 @@ def spec(script: str = "exec cat", **more: Any) -> PluginSpec:
 
 
 def tried(plugin: PluginSpec, **file: Any) -> Verdict:
-    spoken = dialect("rune")
+    spoken = load_dialect("rune")
     assert spoken is not None
     usual = {"id": "rune.a.test", "title": "t", "clause": "the rule", "section": "1. Rules"}
     scenario = parse(json.dumps({**usual, **file}))

@@ -20,7 +20,7 @@ from plugbay.conformance.replay.exchanges import (
     check,
     exchanges,
 )
-from plugbay.conformance.replay.frame_rules import ANSWER, Turn
+from plugbay.contracts.frames import ANSWER, Turn
 from plugbay.link.recording import Frame
 from tests.conformance.recordings import call, error, items, joined, recording, result, tell
 

@@ -139,7 +139,7 @@ def test_noise_was_noise_then_and_is_noise_now(run: Run, tmp_path: Path) -> None
 def test_a_process_that_leaves_otherwise_is_found(run: Run, tmp_path: Path) -> None:
     body = "import atexit\natexit.register(lambda: os._exit(4))\n"
     folder = write_kaged_plugin(tmp_path, body=body)
-    assert findings(run, folder) == ["it left with exit code 4, not with exit code 0"]
+    assert findings(run, folder) == ["it ended with exit code 4, not with exit code 0"]
 
 
 def test_every_conversation_has_a_process_of_its_own(run: Run, tmp_path: Path) -> None:

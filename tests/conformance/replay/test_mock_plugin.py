@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.conformance.replay.mock_plugin import MockPlugin, serve
 from plugbay.contracts.base import Role
-from plugbay.link.framings import framing_of
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.link.recording import Recording
 from tests.conformance.recordings import call, error, items, joined, recording, result, tell
 from tests.support.patience import PATIENCE
@@ -29,14 +29,14 @@ class Live:
         self.contract = recording.header.contract
         self.stderr: list[str] = []
         self.mock = MockPlugin(recording, self.stderr.append, **options)
-        self._reads = framing_of(self.contract, Role.PLUGIN)
-        self._writes = framing_of(self.contract, Role.HOST)
+        self._reads = CONTRACTS[self.contract].framing_of(Role.PLUGIN)
+        self._writes = CONTRACTS[self.contract].framing_of(Role.HOST)
         self.mock.start(0.0)
 
     def says(self, *frames: Any, now: float = 0.0) -> list[Any]:
         """What the mock says to these."""
         for frame in frames:
-            self.mock.feed(self._writes.marked(json.dumps(frame).encode()), now)
+            self.mock.feed(self._writes.wrap(json.dumps(frame).encode()), now)
         return self.heard()
 
     def heard(self) -> list[Any]:

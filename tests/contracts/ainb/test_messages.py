@@ -131,11 +131,11 @@ ACCEPTED: list[tuple[Any, tuple[str, str], list[str]]] = [
         ["says it is version '2.0.0'; its manifest says '1.0.0'"],
     ),
     ({"name": 5, "version": "1.0.0"}, ("p", "1.0.0"), ["says it is called 5; its manifest says 'p'"]),
-    ({}, ("p", "1.0.0"), ["answered plugin/init without saying who it is"]),
-    ({"manifest": "text"}, ("p", "1.0.0"), ["answered plugin/init without saying who it is"]),
-    ({"manifest": {"plugin": []}}, ("p", "1.0.0"), ["answered plugin/init without saying who it is"]),
-    (None, ("p", "1.0.0"), ["answered plugin/init without saying who it is"]),
-    ([1], ("p", "1.0.0"), ["answered plugin/init without saying who it is"]),
+    ({}, ("p", "1.0.0"), ["answered plugin/init without its identity"]),
+    ({"manifest": "text"}, ("p", "1.0.0"), ["answered plugin/init without its identity"]),
+    ({"manifest": {"plugin": []}}, ("p", "1.0.0"), ["answered plugin/init without its identity"]),
+    (None, ("p", "1.0.0"), ["answered plugin/init without its identity"]),
+    ([1], ("p", "1.0.0"), ["answered plugin/init without its identity"]),
 ]
 
 

@@ -185,7 +185,7 @@ def test_of_very_many_schemas_most_are_judged_later_and_kept_as_they_are() -> No
     exports, warnings = exports_of(offer(tools=[*tools, unusable]))
     assert [export.input_schema for export in exports[:99]] == [schema] * 99
     assert exports[99].input_schema == unusable["inputSchema"]
-    assert warnings == ["51 of its schemas, too many or too large, are judged at their first use"]
+    assert warnings == ["51 of its schemas, too many or too large, are checked at their first use"]
     exports, warnings = exports_of(offer(tools=[*tools[:9], unusable]))
     assert exports[9].input_schema is None and "cannot be enforced" in warnings[0]
 

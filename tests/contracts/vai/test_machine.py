@@ -332,7 +332,7 @@ def test_every_end_but_success_is_a_failure_of_that_request_alone(
 def test_what_belongs_to_no_open_request_is_dropped_and_counted(codec: Codec, message: Any) -> None:
     machine = asking(codec, SEARCH, SEARCH)
     machine.receive(frame(response("req_1")))
-    assert "nobody waits for" in noise(machine.receive(frame(message))).why
+    assert "is not awaited" in noise(machine.receive(frame(message))).why
     assert machine.state == READY
     assert finished(machine.receive(frame(response("req_2")))).id == 2
 
@@ -444,7 +444,7 @@ def test_a_request_over_eight_mebibytes_is_refused_here(codec: Codec) -> None:
     assert (refusal.code, refusal.detail["limit"]) == (Code.FRAME_TOO_LARGE, 8 * 1024 * 1024)
     assert SECRET not in repr(refusal)
     assert machine.outgoing() == b""
-    assert "nobody waits for" in noise(machine.receive(frame(response()))).why
+    assert "is not awaited" in noise(machine.receive(frame(response()))).why
 
 
 @pytest.mark.parametrize("op", [Compact("c", [1]), InvokeTool("t", {"a": object()})], ids=["no object", "no json"])

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from plugbay import CallFailed, Code, Host
 from plugbay.contracts.base import Role
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.settings import save_secrets
 from plugbay.host.recording import recordings, taps
 from plugbay.host.recording.redaction import HIDDEN, FrameRedactor, Redactor, encodings
 from plugbay.host.recording.taps import LINE_WEIGHT, LinkTap, TapStream
-from plugbay.link.framings import framing_of
 from plugbay.link.recording import Frame, Happening, Item, Recording, StderrLine, read
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
@@ -323,8 +323,6 @@ def test_the_rest_can_be_taken_without_waiting(run: Run) -> None:
 
 PASSPHRASE = "correct horse"
 
-CONTRACTS = ["rune", "nexo", "kaged", "ainb", "vai"]
-
 bodies = st.lists(
     st.dictionaries(st.text("abc", max_size=3), st.integers(-(2**53), 2**53) | st.text("xyz"), max_size=3), max_size=5
 )
@@ -344,8 +342,8 @@ class Tapped:
 
 
 def wire(contract: str, direction: str, said: list[Any]) -> bytes:
-    framing = framing_of(contract, direction)
-    return b"".join(framing.marked(json.dumps(body).encode()) for body in said)
+    framing = CONTRACTS[contract].framing_of(direction)
+    return b"".join(framing.wrap(json.dumps(body).encode()) for body in said)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

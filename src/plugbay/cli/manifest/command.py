@@ -95,7 +95,7 @@ def manifest(
 
 
 def _check_contracts(names: list[str]) -> list[str]:
-    from plugbay.contracts.registry import CONTRACTS
+    from plugbay.sdk.contract_support import CONTRACTS
 
     for name in names:
         if name not in CONTRACTS:

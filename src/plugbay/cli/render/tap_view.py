@@ -10,8 +10,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli.render import output
-from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, GREETING, PIECE, REQUEST, Turn
 from plugbay.contracts.base import Role
+from plugbay.contracts.frames import ANSWER, GREETING, PIECE, REQUEST, Turn
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.process.status import ExitStatus
 
@@ -42,7 +43,7 @@ class HumanView:
     """Prints lines for people."""
 
     def __init__(self, contract: str, *, full: bool = False) -> None:
-        self._speech = FRAME_RULES[contract]
+        self._speech = CONTRACTS[contract].frame_rules
         self._full = full
         self._asked: dict[tuple[int, str, Any], tuple[str, float]] = {}
         """(conversation, sender, request id) → (name, time)."""

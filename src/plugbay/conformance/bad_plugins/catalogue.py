@@ -18,12 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from plugbay.conformance.engine import manifests
 from plugbay.conformance.engine.patterns import format_value, pattern_problems
 from plugbay.conformance.engine.template import fill, template_problems, text
-from plugbay.contracts.ainb import manifest as ainb_manifest
-from plugbay.contracts.kaged import manifest as kaged_manifest
-from plugbay.contracts.nexo import manifest as nexo_manifest
-from plugbay.contracts.rune import manifest as rune_manifest
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.rune.messages import PROTOCOL
-from plugbay.contracts.vai import manifest as vai_manifest
 from plugbay.model.errors import CODES
 
 FOLDER = Path(__file__).parent / "programs"
@@ -32,7 +28,7 @@ Situation = Literal["slow_spawn", "caller_cancels", "input_not_json"]
 """Situations that a plain call cannot create:
 
 slow_spawn        starting the process takes longer than the launch timeout
-caller_cancels    the caller gives up once the plugin has made the file `reached` in its folder
+caller_cancels    the caller cancels once the plugin has created the file `reached` in its folder
 input_not_json    the caller's input has no JSON form
 """
 
@@ -40,14 +36,14 @@ Way = Literal["call", "fire", "compact", "run", "render", "press"]
 """How the plugin is called:
 
 call       the export, with the input
-fire       the hook for every plugin that has it, with the input as its event; what comes out is
+fire       the hook for every plugin that has it, with the input as its event; the output is
            {"injections": [[plugin, text], …], "skipped": {plugin: code}}
-compact    a conversation of 30 messages is made shorter; what comes out is
+compact    compacts a conversation of 30 messages; the output is
            {"left": how many messages, "compacted_by": plugin or null, "failures": {plugin: code}}
-run        a command line in the namespace, with the input as its words; what comes out is
+run        a command line in the namespace, with the input as its arguments; the output is
            {"stdout": text, "stderr": text, "exit_code": status}
-render     a picture of the screen, 80 by 24; what comes out is its lines, up to the last that is not blank
-press      a picture, then 1000 keys, then a picture, which comes out
+render     renders the screen, 80 by 24; the output is its lines, up to the last that is not blank
+press      renders the screen, sends 1,000 keys, renders it again; the output is that of the second time
 """
 
 TIMEOUTS = frozenset({"launch", "handshake", "call", "grace", "farewell", "teardown"})
@@ -177,21 +173,21 @@ def load_catalog(contract: str, folder: Path = FOLDER) -> list[Entry]:
     return [Entry.model_validate(_complete(entry, SETUPS[contract])) for entry in entries]
 
 
-def _complete(entry: dict[str, Any], bench: Setup) -> dict[str, Any]:
-    manifest = {**bench.defaults.get("manifest", {}), **entry.get("manifest", {})}
-    return {"file": bench.program, "kind": entry["name"], **bench.defaults, **entry, "manifest": manifest}
+def _complete(entry: dict[str, Any], setup: Setup) -> dict[str, Any]:
+    manifest = {**setup.defaults.get("manifest", {}), **entry.get("manifest", {})}
+    return {"file": setup.program, "kind": entry["name"], **setup.defaults, **entry, "manifest": manifest}
 
 
 def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
     """Write the plugin of this entry as a folder, with a manifest that is correct except for the entry's overrides."""
-    bench = SETUPS[folder.name]
-    root = tmp / entry.name / (entry.plugin_id if bench.program_inside else "")
+    contract, setup = CONTRACTS[folder.name], SETUPS[folder.name]
+    root = tmp / entry.name / (entry.plugin_id if contract.program_inside else "")
     root.mkdir(parents=True)
-    for file in (entry.file, *bench.helpers) if entry.file is not None else ():
+    for file in (entry.file, *setup.helpers) if entry.file is not None else ():
         copy = shutil.copyfile(folder / file, root / Path(file).name)
         copy.chmod(0o755 if entry.executable else 0o644)
-    (root / bench.manifest_file).write_text(bench.manifest(entry), "utf-8")
-    if bench.program_inside:
+    (root / contract.manifest_files[0]).write_text(setup.manifest(entry), "utf-8")
+    if contract.program_inside:
         manifests.install(root, entry.plugin_id, str(entry.file), entry.kind)
     return root
 
@@ -200,7 +196,6 @@ def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
 class Setup:
     """How the plugins of one contract are written as folders."""
 
-    manifest_file: str
     manifest: Callable[[Entry], str]
     program: str = "plugin.py"
     """The program of an entry that names none."""
@@ -208,8 +203,8 @@ class Setup:
     """Files that the program needs beside it."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of an entry."""
-    program_inside: bool = False
-    """The folder and the program in it are called like the plugin."""
+    environment: Callable[[Entry], dict[str, str]] = lambda entry: {}
+    """Facts that the program otherwise reads from its plugin folder, for a process without one."""
 
 
 # rune
@@ -339,30 +334,28 @@ def _vai_manifest(entry: Entry) -> str:
 SHARED = ("child.py", "../light_json.py")
 
 SETUPS = {
-    "rune": Setup(rune_manifest.FILE_NAME, _rune_manifest, "plugin.sh"),
+    "rune": Setup(_rune_manifest, "plugin.sh"),
     "nexo": Setup(
-        nexo_manifest.FILE_NAME,
         _nexo_manifest,
         helpers=SHARED,
         defaults={"tool": "bad_tool", "manifest": {"id": "bad"}},
     ),
     "kaged": Setup(
-        kaged_manifest.FILE_NAMES[0],
         _kaged_manifest,
         helpers=SHARED,
         defaults={"tool": "bad_tool", "manifest": {"name": "bad"}},
     ),
     "ainb": Setup(
-        ainb_manifest.FILE_NAME,
         _ainb_manifest,
         helpers=SHARED,
         defaults={"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
-        program_inside=True,
+        environment=lambda entry: {"PLUGIN_NAME": entry.plugin_id},
     ),
     "vai": Setup(
-        vai_manifest.FILE_NAME,
         _vai_manifest,
         helpers=(*SHARED, "any.json"),
         defaults={"tool": "bad_tool", "grants": ["secret=token"], "manifest": {"package_id": "bad/plugin"}},
+        environment=lambda entry: {"PLUGIN_MANIFEST": _vai_manifest(entry)},
     ),
 }
+"""The contracts with bad plugins."""

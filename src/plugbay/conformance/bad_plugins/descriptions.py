@@ -13,56 +13,57 @@ from typing import Any, NamedTuple
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, INTERPRETERS, SETUPS, Entry, Expected, load_catalog
 from plugbay.conformance.engine.patterns import format_value
 
-CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai")
+CONTRACTS = tuple(SETUPS)
+"""The contracts with bad plugins."""
 
 MEANINGS = {
     "launch_failed": "the program cannot be started",
-    "handshake_failed": "it did not say who it is as the contract wants, or is somebody else",
-    "timeout": "what was due did not come in time",
-    "crashed": "it was gone, or had closed its output, before it answered",
-    "malformed_response": "what it wrote is no message of the contract",
-    "tool_not_exposed": "it does not offer what its manifest promises",
+    "handshake_failed": "it did not identify itself as the contract requires, or as another plugin",
+    "timeout": "the expected message did not arrive in time",
+    "crashed": "it exited, or closed its output, before it answered",
+    "malformed_response": "its output is not a message of the contract",
+    "tool_not_exposed": "it does not offer an export that its manifest declares",
     "protocol_version_mismatch": "it speaks another version of the contract",
-    "capability_not_declared": "it uses something that it does not declare properly",
-    "capability_not_allowed": "it wants something that was not granted",
-    "invalid_input": "what it was given does not fit",
+    "capability_not_declared": "it uses a capability that it does not declare correctly",
+    "capability_not_allowed": "it uses a capability that was not granted",
+    "invalid_input": "the input of the call is not valid",
     "plugin_error": "it answered with an error of its own",
     "unavailable": "it cannot answer now",
-    "cancelled": "the caller gave up, and the plugin did too",
-    "overloaded": "more is asked of it than it takes",
+    "cancelled": "the caller cancelled, and the plugin stopped",
+    "overloaded": "it has more calls than it accepts",
     "frame_too_large": "a message is larger than the contract allows",
-    "sandbox_unavailable": "it cannot be confined as it asks",
-    "quarantined": "it failed too often, or is not who it should be, and is not started again by itself",
-    "not_found": "nothing has that name",
-    "internal": "nobody's fault but the host's",
+    "sandbox_unavailable": "it cannot be confined as it requests",
+    "quarantined": "it failed too often or has another identity, and is not restarted automatically",
+    "not_found": "no plugin or export has that name",
+    "internal": "a bug of the host",
 }
 """The meaning of each failure code, whatever the host under test calls it."""
 
 OUTCOMES = {
     "succeeded": "the call succeeds",
     "plugin_error": "the call fails with the plugin's own error",
-    "refused": "the call is refused, and no process is blamed for it",
+    "refused": "the call is refused, and counts as no failure of the plugin",
 }
 
 NEXT = {
     "same": "the next call reaches the same process",
     "new": "the next call reaches a new process",
-    "refused": "the next call is refused: nothing starts this plugin again by itself",
+    "refused": "the next call is refused: the plugin is not restarted automatically",
 }
 
 WAYS = {
     "call": "call {tool} with {input}",
     "fire": "fire the hook {tool} with {input}",
-    "compact": "let it compact a conversation of 30 messages",
+    "compact": "have it compact a conversation of 30 messages",
     "run": "run the command line {tool} with {input}",
-    "render": "ask for a picture of {tool}, 80 by 24",
-    "press": "ask for a picture of {tool}, press 1,000 keys, ask for a picture again",
+    "render": "render the screen {tool}, 80 by 24",
+    "press": "render the screen {tool}, send 1,000 keys, render it again",
 }
 
 SITUATIONS = {
     "slow_spawn": "starting the process must take longer than the launch timeout",
-    "caller_cancels": "give up the call once the plugin has made the file `reached` in its folder",
-    "input_not_json": "the input is something that JSON cannot say",
+    "caller_cancels": "cancel the call once the plugin has created the file `reached` in its folder",
+    "input_not_json": "the input has no JSON form",
 }
 
 
@@ -84,15 +85,10 @@ class BadPlugin(NamedTuple):
         file = FOLDER / self.contract / entry.file
         if file.suffix == ".sh":
             return [*INTERPRETERS[".sh"], str(file), entry.kind], {}
-        isolated = "-I" if self.contract == "rune" else "-E"  # the others import what lies beside them
+        setup = SETUPS[self.contract]
+        isolated = "-E" if setup.helpers else "-I"  # with -I it could not import the files beside it
         argv = [sys.executable, isolated, "-S", "-B", str(file), entry.kind]
-        return argv, {**self._environment(), **entry.manifest.get("env", {})}
-
-    def _environment(self) -> dict[str, str]:
-        """Facts that the program otherwise reads from its plugin folder."""
-        if self.contract == "ainb":
-            return {"PLUGIN_NAME": self.entry.plugin_id}
-        return {"PLUGIN_MANIFEST": SETUPS["vai"].manifest(self.entry)} if self.contract == "vai" else {}
+        return argv, {**setup.environment(entry), **entry.manifest.get("env", {})}
 
     def asked(self) -> list[str]:
         """How a host triggers the case."""
@@ -100,7 +96,7 @@ class BadPlugin(NamedTuple):
 
     def duties(self) -> list[str]:
         """What a host must do."""
-        return [*_describe_duties(self.entry.expect), "nothing the plugin started is left running"]
+        return [*_describe_duties(self.entry.expect), "no process of the plugin is left running"]
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay badplugins show --json`."""
@@ -131,7 +127,7 @@ def _describe_request(entry: Entry) -> Iterator[str]:
     times = f", {entry.times} times; the last call counts" if entry.times > 1 else ""
     yield words + (", as a stream" if entry.stream else "") + times
     if entry.context:
-        yield f"say about the call: {json.dumps(entry.context)}"
+        yield f"context of the call: {json.dumps(entry.context)}"
     if entry.grants:
         yield f"grant {', '.join(entry.grants)}"
     if entry.timeouts:
@@ -152,12 +148,12 @@ def _describe_duties(expect: Expected) -> Iterator[str]:
     if expect.chunks is not None:
         yield f"before that, the caller gets {format_value(expect.chunks)}"
     if expect.published is not None:
-        what = f"exactly {format_value(expect.published)}" if expect.published else "nothing"
-        yield f"of what it publishes, {what} reaches anybody"
+        what = f"exactly {format_value(expect.published)}" if expect.published else "none"
+        yield f"of its published events, {what} reaches the bus"
     for name, least in expect.counts.items():
         yield f"{name.replace('_', ' ')} is counted, {least} or more"
     if expect.next is not None:
         yield NEXT[expect.next]
     if expect.parting is not None:
         well = expect.parting == "ok"
-        yield "it leaves when it is asked to" if well else f"asking it to leave ends as {expect.parting}"
+        yield "it exits when it is asked to" if well else f"the shutdown ends as {expect.parting}"

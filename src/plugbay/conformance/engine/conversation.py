@@ -37,7 +37,7 @@ from plugbay.conformance.engine.scenario import (
     Step,
     Terminate,
     Tour,
-    good_bye_of,
+    find_shutdown_step,
 )
 from plugbay.conformance.engine.subject import Ended, Frame, Late, NoAnswer, NotTried, RuleBroken, Subject, Until
 from plugbay.conformance.engine.template import Generator, at, fill
@@ -91,16 +91,16 @@ class Conversation:
 
     async def carry_out(self, steps: Sequence[Step]) -> None:
         """Carry out the steps in order; raises `RuleBroken` or `NotTried`."""
-        last_words = good_bye_of(steps)
+        shutdown_step = find_shutdown_step(steps)
         for step in steps:
             self.at += 1
-            if step is last_words:
+            if step is shutdown_step:
                 self.subject.hold()
             await _DOES[type(step)](self, step)
 
     async def _send(self, step: Send) -> None:
         body = encode(self._fill(step.send), step.escape)
-        self.subject.send(self.subject.framing.marked(body, step.ending or self._fill(step.header)))
+        self.subject.send(self.subject.framing.wrap(body, step.ending or self._fill(step.header)))
 
     async def _send_raw(self, step: SendRaw) -> None:
         self.subject.send(str(self._fill(step.send_raw)).encode())
@@ -238,12 +238,12 @@ class Conversation:
 
     async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
         if self._fill(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
-            raise RuleBroken("it wrote on stderr what nobody may see")
+            raise RuleBroken("it wrote a forbidden text on stderr")
 
     async def _expect_running(self, step: ExpectRunning) -> None:
         status = await self.subject.exited(step.expect_running)
         if status is not None:
-            raise RuleBroken(f"it left by itself ({status.describe()})")
+            raise RuleBroken(f"it exited on its own ({status.describe()})")
 
     async def _close_stdin(self, step: CloseStdin) -> None:
         self.subject.close_stdin()
@@ -266,7 +266,7 @@ class Conversation:
         if status is None:
             raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if wanted.code is not None and status.code != wanted.code:
-            raise RuleBroken(f"it left with {status.describe()}, not with exit code {wanted.code}")
+            raise RuleBroken(f"it ended with {status.describe()}, not with exit code {wanted.code}")
 
     async def _expect_no_more_output(self, step: ExpectNoMoreOutput) -> None:
         unread = self.subject.unread()
@@ -280,7 +280,7 @@ class Conversation:
         if left is None:
             raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if left:
-            raise RuleBroken(f"it left, but not what it started: {', '.join(left)}")
+            raise RuleBroken(f"it exited, but these processes did not: {', '.join(left)}")
 
     # Frames of the plugin.
 
@@ -294,7 +294,7 @@ class Conversation:
             if isinstance(frame, Late):
                 raise NoAnswer(f"nothing came within {until.seconds:g} s", late=True)
             if isinstance(frame, Ended):
-                raise NoAnswer(f"its output ended{await self._how_it_left()}")
+                raise NoAnswer(f"its output ended{await self._describe_exit()}")
             self.last = frame
             if not self._react(frame) or aside:
                 return frame
@@ -339,7 +339,7 @@ class Conversation:
         if mismatches := self._mismatches(pattern, frame):
             raise RuleBroken(_list_mismatches(mismatches), frame)
 
-    async def _how_it_left(self) -> str:
+    async def _describe_exit(self) -> str:
         status = await self.subject.exited(GONE_SECONDS)
         return f" ({status.describe()})" if status is not None else ""
 
@@ -351,7 +351,7 @@ class Conversation:
         return fill(template, self._named, self._generators)
 
     def _frame_message(self, message: Any) -> bytes:
-        return self.subject.framing.marked(encode(message))
+        return self.subject.framing.wrap(encode(message))
 
 
 _DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {

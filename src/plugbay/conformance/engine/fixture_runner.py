@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from plugbay.conformance.engine.dialects import Dialect, dialect
+from plugbay.conformance.engine.dialects import Dialect, load_dialect
 from plugbay.conformance.engine.plugin_runner import Schedule, run_in_own_loop
 from plugbay.conformance.engine.scenario import Fixture, Scenario, load_all
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
@@ -42,24 +42,24 @@ def run_fixture(
     A capability that the fixture does not have skips the scenarios that need it; when `strict`, it fails them.
     Blocks, in an event loop of its own.
     """
-    spoken = dialect(program.contract)
-    if spoken is None or program.contract not in CONTRACTS_WITH_FIXTURES:
+    dialect = load_dialect(program.contract)
+    if dialect is None or program.contract not in CONTRACTS_WITH_FIXTURES:
         raise PlugbayError(f"there are no scenarios for fixtures of {program.contract!r}")
     chosen = [each for each in load_all(f"{program.contract}/fixture") if only is None or each.id in only]
-    return run_in_own_loop(_run(program, replace(spoken, host=""), chosen, on_axis, strict))
+    return run_in_own_loop(_run(program, replace(dialect, host=""), chosen, on_axis, strict))
 
 
 async def _run(
-    program: PluginSpec, spoken: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None, strict: bool
+    program: PluginSpec, dialect: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None, strict: bool
 ) -> Report:
     spawner = Spawner()
 
     async def attempt(scenario: Scenario, earlier: Mapping[str, AxisResult]) -> Verdict:
-        return await _axis(program, spoken, scenario, spawner, has, strict)
+        return await _axis(program, dialect, scenario, spawner, has, strict)
 
     try:
-        has, problem = await _ask_capabilities(program, spoken, spawner)
-        first = _result_of_capabilities(program.contract, spoken, problem)
+        has, problem = await _ask_capabilities(program, dialect, spawner)
+        first = _result_of_capabilities(program.contract, dialect, problem)
         if on_axis is not None:
             on_axis(first)
         return Report(
@@ -70,22 +70,24 @@ async def _run(
 
 
 async def _axis(
-    program: PluginSpec, spoken: Dialect, scenario: Scenario, spawner: Spawner, has: frozenset[str], strict: bool
+    program: PluginSpec, dialect: Dialect, scenario: Scenario, spawner: Spawner, has: frozenset[str], strict: bool
 ) -> Verdict:
     assert scenario.fixture is not None
     missing = [name for name in scenario.fixture.capabilities if name not in has]
     if missing:
         words = f"the fixture has no capability {missing[0]!r}"
-        return failed(build_finding(scenario, spoken.text, words)) if strict else Verdict(Status.SKIPPED, words)
-    return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), spoken), spawner)
+        return (
+            failed(build_finding(scenario, dialect.contract.title, words)) if strict else Verdict(Status.SKIPPED, words)
+        )
+    return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), dialect), spawner)
 
 
-def _result_of_capabilities(contract: str, spoken: Dialect, problem: str) -> AxisResult:
+def _result_of_capabilities(contract: str, dialect: Dialect, problem: str) -> AxisResult:
     """The result of `--print-capabilities`; `problem` is empty when it was answered."""
     id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
     if not problem:
         return AxisResult(id, title, Status.PASSED)
-    found = Finding(problem, rule=RULE, clause=f"{spoken.text}, {SECTION}", check=id)
+    found = Finding(problem, rule=RULE, clause=f"{dialect.contract.title}, {SECTION}", check=id)
     return AxisResult(id, title, Status.FAILED, found.words(), findings=(found,))
 
 
@@ -97,14 +99,14 @@ def _set_up(program: PluginSpec, fixture: Fixture) -> PluginSpec:
     return replace(program, id=plugin["id"], version=plugin["version"], command=command)
 
 
-async def _ask_capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawner) -> tuple[frozenset[str], str]:
+async def _ask_capabilities(program: PluginSpec, dialect: Dialect, spawner: Spawner) -> tuple[frozenset[str], str]:
     """The capabilities of the fixture, or the problem with its answer."""
     asking = replace(program, command=(*program.command, "--print-capabilities"))
     try:
         child = await spawner.spawn(build_launch(asking), program.timeouts.launch)
     except LaunchFailed as error:
         return frozenset(), f"it cannot be started: {error.message}"
-    subject = Subject(child, spoken.framing())
+    subject = Subject(child, dialect.framing())
     try:
         frame = await subject.next_frame(ANSWER_SECONDS)
         status = await subject.exited(ANSWER_SECONDS) if isinstance(frame, Frame) else None
@@ -112,7 +114,7 @@ async def _ask_capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawn
         await subject.close()
         await child.wait(program.timeouts.kill)
     if not isinstance(frame, Frame):
-        words = "left without a word" if isinstance(frame, Ended) else "did not answer"
+        words = "exited without an answer" if isinstance(frame, Ended) else "did not answer"
         return frozenset(), f"it {words} when asked with --print-capabilities"
     if not isinstance(frame.value, list) or not all(isinstance(name, str) for name in frame.value):
         return frozenset(), "--print-capabilities must print one JSON array of strings on one line"

@@ -96,7 +96,7 @@ def _value(schema: Any, root: Any, depth: int) -> Any:
 
 
 def _merge_branches(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """The schema with the first alternative, or with every part of an `allOf`, laid over it."""
+    """The schema with the first alternative, or with every part of an `allOf`, merged into it."""
     parts = [_table(part) for part in schema[key]]
     chosen = parts if key == "allOf" else parts[:1]
     merged = {name: value for name, value in schema.items() if name != key}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from plugbay.conformance.engine import manifests
 from plugbay.conformance.engine.conversation import encode
-from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.plugin_runner import run_in_own_loop
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
 from plugbay.conformance.engine.template import at
@@ -23,6 +23,7 @@ from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.kaged.messages import API_VERSION
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.rune import manifest as rune_manifest
 from plugbay.contracts.rune.messages import PROTOCOL
 from plugbay.model.errors import PlugbayError, Problem
@@ -32,8 +33,6 @@ from plugbay.process.command import LaunchFailed
 
 ANSWER_SECONDS = 20.0
 """Time for the first answer: some programs are compiled first, and a scenario checks the real limit later."""
-
-MCP = "mcp"
 
 NAME = "conformance"
 """The plugin name, for contracts whose greeting passes one."""
@@ -54,12 +53,13 @@ class GreetingFailed(PlugbayError):
 
 def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
     """Start the command, greet it, and build its spec from the answer; blocks, in an event loop of its own."""
-    if contract == MCP:  # the run greets it and reads its exports
-        return PluginSpec(NAME, "0", MCP, folder, command)
+    if contract in CONTRACTS and CONTRACTS[contract].runtime_exports is not None:  # the run reads its exports
+        return PluginSpec(NAME, "0", contract, folder, command)
     way = GREETINGS.get(contract)
     if way is None:
         raise GreetingFailed(
-            f"a plugin of {contract} is known by its manifest alone; name its folder: plugbay conform PATH -- COMMAND"
+            f"a plugin of {contract} cannot be tested without its manifest; name its folder: "
+            "plugbay conform PATH -- COMMAND"
         )
     answer = run_in_own_loop(_ask(PluginSpec(NAME, "0", contract, folder, command), way))
     try:
@@ -74,13 +74,13 @@ def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) ->
 
 async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
     """The first message of the program."""
-    spoken, spawner = dialect(program.contract), Spawner()
-    assert spoken is not None
+    dialect, spawner = load_dialect(program.contract), Spawner()
+    assert dialect is not None
     try:
         child = await spawner.spawn(build_launch(program), program.timeouts.launch)
-        subject = Subject(child, spoken.framing())
+        subject = Subject(child, dialect.framing())
         try:
-            subject.send(subject.framing.marked(encode(way.greeting)))
+            subject.send(subject.framing.wrap(encode(way.greeting)))
             frame = await subject.next_frame(ANSWER_SECONDS)
         finally:
             await subject.close()
@@ -100,10 +100,12 @@ def _message(frame: object, program: PluginSpec, subject: Subject) -> Mapping[st
     if isinstance(frame, Frame):
         words = f"wrote something that is {frame.problem}"
     else:
-        words = "left without a word" if isinstance(frame, Ended) else f"said nothing within {ANSWER_SECONDS:g} s"
+        words = (
+            "exited without an answer" if isinstance(frame, Ended) else f"did not answer within {ANSWER_SECONDS:g} s"
+        )
     last = next(iter(subject.child.stderr.tail(1)), "")
-    stderr = f"; its last word on stderr: {last}" if last else ""
-    raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as {program.contract} does{stderr}")
+    stderr = f"; its last line on stderr: {last}" if last else ""
+    raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as a plugin of {program.contract}{stderr}")
 
 
 def _rune(answer: Mapping[str, Any], command: list[str]) -> str:

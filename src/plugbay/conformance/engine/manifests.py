@@ -25,14 +25,14 @@ def install(root: Path, name: str, file: str, kind: str = "") -> None:
 
 
 def ainb_manifest(name: str, sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """A manifest of ainb; what `sections` says of `plugin` is laid over what is usual."""
+    """A manifest of ainb; `plugin` in `sections` overrides the defaults."""
     plugin = {"name": name, "version": "1.0.0", "abi_version": ABI_VERSION, **sections.get("plugin", {})}
     tables = {"plugin": plugin, **{title: values for title, values in sections.items() if title != "plugin"}}
     return "\n".join(f"[{title}]\n{_lines(values)}" for title, values in tables.items() if values)
 
 
 def vai_manifest(package_id: str, file: str, kind: str, exports: Sequence[Any], **over: Any) -> str:
-    """A manifest of vai whose program is this file, with KIND as its argument; `over` is laid over what is usual."""
+    """A manifest of vai whose program is this file, with KIND as its argument; `over` overrides the defaults."""
     runtime = {
         "protocol": PROTOCOL,
         "transport": "stdio",

@@ -91,7 +91,7 @@ def strings(value: Any, path: str) -> list[tuple[str, str]]:
 
 
 def _unfold(item: Any) -> Any:
-    """What a text says in JSON, where it does: escapes in it are not the author's."""
+    """The JSON value of a text, where it has one."""
     if not isinstance(item, str) or item[:1] not in ("{", "["):
         return item
     try:
@@ -144,7 +144,7 @@ def decode_base64(text: Any) -> bytes:
 
 
 def decode_payload(text: Any) -> Any:
-    """What a payload in base64 says in JSON or MessagePack; raises `Undecodable`."""
+    """The value of a base64 payload in JSON or MessagePack; raises `Undecodable`."""
     data = decode_base64(text)
     try:
         return json.loads(data)
@@ -160,7 +160,7 @@ def decode_payload(text: Any) -> Any:
 
 
 def chunk_fault(publishes: Sequence[Any]) -> str:
-    """What is wrong with the order of these publishes, all of which are chunks; empty when nothing is.
+    """The problem with the order of these publishes, all of which are chunks; empty when there is none.
 
     Of each topic, a publish begins with chunk 0 and goes on one by one, with one `published_ns`, up to the chunk that
     is final. It may begin anew at any time, but not end without an end.
@@ -187,7 +187,7 @@ def answers_each(frames: Any, requests: Sequence[Any]) -> bool:
 
 
 def event_fault(frames: Sequence[Any]) -> str:
-    """What is wrong with the place of an event among these frames; empty when nothing is."""
+    """The problem with the place of an event among these frames; empty when there is none."""
     answered: set[Any] = set()
     known = {frame.get("id") for frame in frames if frame.get("type") == "response"}
     for frame in frames:
@@ -196,7 +196,7 @@ def event_fault(frames: Sequence[Any]) -> str:
         elif frame.get("request_id") in answered:
             return f"an event of {frame['request_id']} after its response"
         elif frame.get("request_id") not in known:
-            return f"an event of {frame.get('request_id')!r:.60}, which nobody asked"
+            return f"an event of {frame.get('request_id')!r:.60}, which is no open request"
     return ""
 
 

@@ -20,15 +20,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
-from plugbay.conformance.engine.dialects import Dialect, dialect
-from plugbay.conformance.engine.mcp_facts import apply_hello
+from plugbay.conformance.engine.dialects import Dialect, load_dialect
+from plugbay.conformance.engine.facts import apply_hello
 from plugbay.conformance.engine.scenario import ExpectNoOrphans, ExpectRunning, Scenario, load_all
 from plugbay.conformance.engine.subject import Frame, Subject
 from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.template import at
 from plugbay.conformance.engine.trial import Verdict, build_launch, try_scenario
 from plugbay.conformance.reports.report import NOT_TRIED, AxisResult, Finding, OnAxis, Report, Status
-from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.contracts.contract import HostSide
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import PlugbayError
 from plugbay.model.events import Ready
 from plugbay.model.spec import PluginSpec
@@ -216,7 +217,7 @@ async def _greet(spec: PluginSpec, subject: Subject) -> Mapping[str, Any] | None
     noise = 0
     while noise < MAX_NOISE and isinstance(frame := await subject.next_frame(ANSWER_SECONDS), Frame):
         noise += bool(frame.problem)
-        for event in machine.receive(subject.framing.marked(frame.line)):
+        for event in machine.receive(subject.framing.wrap(frame.line)):
             if isinstance(event, Ready):
                 return event.hello
         subject.send(machine.outgoing())
@@ -236,12 +237,12 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
 
     Blocks, in an event loop of its own.
     """
-    spoken = dialect(spec.contract)
-    if spoken is None:
+    dialect = load_dialect(spec.contract)
+    if dialect is None:
         raise PlugbayError(f"there are no conformance scenarios for {spec.contract!r} yet")
     scenarios = _scenarios(spec.contract)
     chosen = scenarios if only is None else _choose(scenarios, only)
-    return run_in_own_loop(_run(spec, spoken, chosen, on_axis))
+    return run_in_own_loop(_run(spec, dialect, chosen, on_axis))
 
 
 def run_in_own_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -295,21 +296,21 @@ def _choose(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
     return [scenario for scenario in scenarios if scenario.id in wanted]
 
 
-async def _run(spec: PluginSpec, spoken: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
+async def _run(spec: PluginSpec, dialect: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
     spawner = Spawner()
     try:
-        surface = await _surface(spec, spoken, spawner)
+        surface = await _surface(spec, dialect, spawner)
         return await _try_all(surface, spawner, scenarios, on_axis)
     finally:
         await spawner.close()
 
 
-async def _surface(spec: PluginSpec, spoken: Dialect, spawner: Spawner) -> Surface:
-    hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
+async def _surface(spec: PluginSpec, dialect: Dialect, spawner: Spawner) -> Surface:
+    hello = await fetch_hello(spec, dialect, spawner) if dialect.contract.runtime_exports else None
     if hello is None:
-        return Surface(spec, spoken, facts=spoken.facts(spec))
+        return Surface(spec, dialect, facts=dialect.facts(spec))
     known, facts = apply_hello(spec, hello)
-    return Surface(known, spoken, facts=facts)
+    return Surface(known, dialect, facts=facts)
 
 
 async def _try_all(surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:

@@ -1,7 +1,7 @@
-"""The steps of a scenario: what can be done to a plugin and what can be expected of it, as data.
+"""The format of scenarios: the steps of a conversation with a plugin, as data, and the files that hold them.
 
-Owns the shape of each step. Refuses to know how one is carried out (`conversation`) and which of them make a rule
-(`scenario`). What is sent is a `template`, what is expected a pattern of `matchers`.
+Owns the shape of each step; `conversation` carries them out. Messages to send are a `template`, expected messages a
+pattern of `patterns`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Settle(Strict):
 
 
 class Last(Strict):
-    """The line that was looked at last must match this, too."""
+    """The line that was read last must match this too."""
 
     last: Any
 
@@ -293,7 +293,7 @@ def get_verb(step: Step) -> str:
 
 
 def list_templates(step: Step) -> list[Any]:
-    """What a step sends."""
+    """The message of a step."""
     match step:
         case Send():
             return [step.send] if step.header is None else [step.send, step.header]
@@ -313,7 +313,7 @@ def list_templates(step: Step) -> list[Any]:
 
 
 def patterns_of(step: Step) -> list[Any]:
-    """What a step expects."""
+    """The expectation of a step."""
     match step:
         case Expect():
             return [step.expect]
@@ -332,7 +332,7 @@ def patterns_of(step: Step) -> list[Any]:
     return []
 
 
-def good_bye_of(steps: Sequence[Step]) -> Step | None:
+def find_shutdown_step(steps: Sequence[Step]) -> Step | None:
     """The step after which the process may exit while a later step checks for orphans."""
     if not any(isinstance(step, ExpectNoOrphans) for step in steps):
         return None
@@ -411,7 +411,7 @@ Each = Literal[
     "resource",
     "prompt",
 ]
-"""What a scenario can be repeated for; `question`: each thing the plugin can be asked, of any kind."""
+"""The kinds that a scenario can be repeated for; `question`: every request that the plugin can answer."""
 
 
 class Fixture(Strict):
@@ -453,19 +453,19 @@ class Scenario:
     section: str
     """The part of the contract's text that it is from, as the text calls it."""
     steps: tuple[Step, ...]
-    """What is done for each target and each case: a turn."""
+    """The steps for each target and each case: a turn."""
     after: tuple[str, ...] = ()
     """Rules without which this one cannot be tried."""
     needs: tuple[str, ...] = ()
     environment: str = "usual"
-    """`usual`: what a login gives a program; `manifest`: exactly what the manifest names."""
+    """`usual`: the environment of a login; `manifest`: exactly the variables of the manifest."""
     host: str | None = None
-    """Which host answers what the plugin asks on its own; None for the usual one of the contract."""
+    """The host that answers requests of the plugin; None: the default one of the contract."""
     for_each: str | None = None
     cases: tuple[Mapping[str, Any], ...] = ({},)
     """The steps are carried out once per case, with the case's named values."""
     opening: tuple[Step, ...] | None = None
-    """What a process is told before its first turn; it then has turn after turn. None: it has one turn."""
+    """Steps before the first turn of a process, which then has several turns. None: it has one turn."""
     skip_when: str = "any"
     """The rule counts as untried when `any` or only when `all` of its conversations were."""
     learn: Mapping[str, str] = field(default_factory=dict)
@@ -494,7 +494,7 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
             if name not in known
         ]
         if scenario.id in known:
-            problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file, too"))
+            problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file too"))
         prefix = f"{contract.replace('/', '.')}."
         if not scenario.id.startswith(prefix):
             problems.append(Problem("invalid_value", "id", f"must begin with {prefix!r}"))

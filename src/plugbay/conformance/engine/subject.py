@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.conformance.reports.report import GOT, SENT
-from plugbay.link.framings import Framing, Piece
+from plugbay.contracts.frames import Framing, Piece
 from plugbay.link.stream import PipeStream
 from plugbay.process import warden_main
 from plugbay.process.child import Child

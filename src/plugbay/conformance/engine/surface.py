@@ -204,7 +204,7 @@ class Surface:
         named: dict[str, Any] = {
             "plugin_id": spec.id,
             "plugin_version": spec.version,
-            "protocol": self.dialect.protocol,
+            "protocol": self.dialect.contract.version,
             "tool": "" if tool is None else tool.name,
             "tools": [export.name for export in _declared(spec, "tool")],
             "namespaces": [f"{spec.id}_", f"ext_{spec.id}_"],

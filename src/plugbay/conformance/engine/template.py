@@ -1,12 +1,10 @@
-"""What a scenario sends: JSON with holes, filled for the plugin under test.
+"""The messages that a scenario sends: JSON with placeholders, filled for the plugin under test.
 
-Owns the holes. Pure: values and generators come in. Refuses to know messages.
-
-    "$tool"                          the named value of the run
-    {"$text": 70000}                 what a generator makes of its argument
-    {"$joined": ["$plugin_id", "."]}
-    {"$listed": ["$init", "$tour"]}
-    "$$text"                         the text `$text`
+"$tool"                          the named value of the run
+{"$text": 70000}                 the value that a generator makes from its argument
+{"$joined": ["$plugin_id", "."]}
+{"$listed": ["$init", "$tour"]}
+"$$text"                         the text `$text`
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ def joined(parts: list[str]) -> str:
 
 
 def merged(parts: list[Any]) -> dict[str, Any]:
-    """These objects as one, later ones laid over earlier ones; what is no object adds nothing."""
+    """These objects merged, later ones over earlier ones; other values add nothing."""
     return {key: value for part in parts if isinstance(part, dict) for key, value in part.items()}
 
 
@@ -48,11 +46,11 @@ def sized(parts: list[Any]) -> dict[str, Any]:
 
 
 PURE: dict[str, Generator] = {"text": text, "joined": joined, "merged": merged, "listed": listed, "sized": sized}
-"""The generators that need to know nothing but their argument."""
+"""The generators that need only their argument."""
 
 
 def fill(template: Any, named: Mapping[str, Any], generators: Mapping[str, Generator]) -> Any:
-    """The template with every hole filled. It must have passed `template_problems` with the same names."""
+    """The template with every placeholder filled. It must have passed `template_problems` with the same names."""
     if isinstance(template, str):
         return _word(template, named)
     if isinstance(template, list):
@@ -66,7 +64,7 @@ def fill(template: Any, named: Mapping[str, Any], generators: Mapping[str, Gener
 
 
 def template_problems(template: Any, names: Collection[str], generators: Collection[str]) -> list[str]:
-    """Holes that nothing can fill."""
+    """Placeholders that cannot be filled."""
     if isinstance(template, str):
         known = not template.startswith("$") or template.startswith("$$") or template[1:] in names
         return [] if known else [f"{template!r} is not a named value"]
@@ -81,7 +79,7 @@ def template_problems(template: Any, names: Collection[str], generators: Collect
 
 
 def at(value: Any, path: str) -> Any:
-    """What is in a JSON value under these dotted keys; None when nothing is."""
+    """The value under these dotted keys; None when there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -218,7 +218,7 @@ class _Process:
         return None
 
     def _rule(self, what: str) -> Finding:
-        return build_finding(self._scenario, self._surface.dialect.text, what)
+        return build_finding(self._scenario, self._surface.dialect.contract.title, what)
 
 
 def build_launch(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:

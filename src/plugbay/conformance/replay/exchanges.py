@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from plugbay.conformance.replay.frame_rules import ANSWER, CANCEL, FRAME_RULES, NOTICE, PIECE, REQUEST, FrameRules, Turn
 from plugbay.contracts.base import Role
-from plugbay.link.recording import EXIT, Frame, Happening, Item, Recording, StderrLine
+from plugbay.contracts.contract import Contract
+from plugbay.contracts.frames import ANSWER, CANCEL, NOTICE, PIECE, REQUEST, FrameRules, Turn
+from plugbay.contracts.registry import CONTRACTS
+from plugbay.link.recording import EXIT, BadRecording, Frame, Happening, Item, Recording, StderrLine
 
 ALLOW = "--allow-redacted goes on with placeholders"
 
@@ -101,23 +103,32 @@ class Exchange:
         return next((said for said in says if said.turn.kind == ANSWER), None)
 
 
+def contract_of(recording: Recording) -> Contract:
+    """The contract of a recording; raises `BadRecording` when it is none of ours."""
+    name = recording.header.contract
+    if name not in CONTRACTS:
+        raise BadRecording(f"it is of the contract {name!r}, which is none of {', '.join(CONTRACTS)}")
+    return CONTRACTS[name]
+
+
 def exchanges(recording: Recording) -> list[Exchange]:
     """Every exchange, conversation after conversation."""
     found: list[Exchange] = []
+    rules = contract_of(recording).frame_rules
     for number in dict.fromkeys(item.link for item in recording.items):
-        talk = _Talk(FRAME_RULES[recording.header.contract])
+        conversation = _Conversation(rules)
         for line, item in zip(recording.lines, recording.items, strict=True):
             if item.link == number:
-                talk.take(line, item)
-        found += talk.found
+                conversation.take(line, item)
+        found += conversation.found
     return found
 
 
-class _Talk:
+class _Conversation:
     """One conversation while it is read."""
 
-    def __init__(self, speech: FrameRules) -> None:
-        self._speech = speech
+    def __init__(self, rules: FrameRules) -> None:
+        self._rules = rules
         self._open: dict[object, Exchange] = {}
         self._asked: dict[object, Exchange] = {}
         """The exchange of each open request of the plugin, by its id."""
@@ -131,7 +142,7 @@ class _Talk:
         elif isinstance(item, Happening):
             self._take_event(item, owner)
         else:
-            said = RecordedFrame(line, item, self._speech.turn(item.direction, item.value))
+            said = RecordedFrame(line, item, self._rules.turn(item.direction, item.value))
             self._host_says(said) if item.direction == Role.HOST else self._plugin_says(said, owner)
 
     def _owner(self) -> Exchange:

@@ -21,12 +21,11 @@ from plugbay.conformance.engine.conversation import GONE_SECONDS
 from plugbay.conformance.engine.subject import Ended, Frame, Late, Subject, Until
 from plugbay.conformance.engine.trial import build_launch
 from plugbay.conformance.replay.differences import Difference, IgnoredPaths, differences
-from plugbay.conformance.replay.exchanges import RecordedFrame, UnusableFrame, check
-from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, GREETING, PIECE, REQUEST, FrameRules, Turn
+from plugbay.conformance.replay.exchanges import RecordedFrame, UnusableFrame, check, contract_of
 from plugbay.conformance.replay.volatile import RENEWALS, PlayContext, apply_swaps, find_swaps, renew_frame
 from plugbay.contracts.base import Role
+from plugbay.contracts.frames import ANSWER, GREETING, PIECE, REQUEST, FrameRules, Turn
 from plugbay.contracts.registry import CONTRACTS
-from plugbay.link.framings import framing_of
 from plugbay.link.recording import EXIT, JOINED, Happening, Item, Recording
 from plugbay.link.recording import Frame as Recorded
 from plugbay.model.spec import PluginSpec
@@ -34,7 +33,7 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import LaunchFailed
 from plugbay.wire.fast_json import MsgspecCodec
 
-_Talk = list[tuple[int, Item]]
+_Conversation = list[tuple[int, Item]]
 """The items of one conversation with their lines."""
 
 FRAME_SECONDS = 10.0
@@ -87,65 +86,72 @@ class PlayOptions:
     clock: Callable[[], float] = time.time
 
 
-async def play(recording: Recording, spec: PluginSpec, manner: PlayOptions) -> Outcome:
+async def play(recording: Recording, spec: PluginSpec, options: PlayOptions) -> Outcome:
     """Play every recorded conversation, each with a process of its own; raise `UnusableFrame` before any starts."""
-    talks = list(_conversations(recording))
+    rules, conversations = contract_of(recording).frame_rules, list(_conversations(recording))
     if not any(isinstance(item, Recorded) for item in recording.items):
         raise UnusableFrame("nothing was said when this was recorded, so there is nothing to play")
-    for talk in talks:
-        _check(talk, FRAME_RULES[spec.contract], manner)
+    for conversation in conversations:
+        _check(conversation, rules, options)
     outcome, spawner = Outcome(), Spawner()
     try:
-        for talk in talks:
+        for conversation in conversations:
             with TemporaryDirectory(prefix="plugbay-replay-", ignore_cleanup_errors=True) as place:
-                setting = _setting(recording, talk, spec, place, manner.clock())
-                await _play_one(talk, spec, manner, setting, spawner, outcome)
+                context = _build_context(recording, conversation, spec, place, options.clock())
+                await _play_one(conversation, spec, options, context, spawner, outcome)
             outcome.conversations += 1
     finally:
         await spawner.close()
     return outcome
 
 
-def _conversations(recording: Recording) -> Iterator[_Talk]:
+def _conversations(recording: Recording) -> Iterator[_Conversation]:
     items = list(zip(recording.lines, recording.items, strict=True))
     for number in dict.fromkeys(item.link for item in recording.items):
         yield [(line, item) for line, item in items if item.link == number]
 
 
-def _check(talk: _Talk, speech: FrameRules, manner: PlayOptions) -> None:
-    for line, item in talk:
+def _check(conversation: _Conversation, rules: FrameRules, options: PlayOptions) -> None:
+    for line, item in conversation:
         if isinstance(item, Happening) and item.event == JOINED:
             raise UnusableFrame(
                 f"the conversation of line {line} was tapped while it was under way; its beginning is missing"
             )
         if isinstance(item, Recorded):
-            said = RecordedFrame(line, item, speech.turn(item.direction, item.value))
-            check(said, manner.allow_redacted, manner.complain)
+            said = RecordedFrame(line, item, rules.turn(item.direction, item.value))
+            check(said, options.allow_redacted, options.complain)
 
 
-def _setting(recording: Recording, talk: _Talk, spec: PluginSpec, place: str, now: float) -> PlayContext:
+def _build_context(
+    recording: Recording, conversation: _Conversation, spec: PluginSpec, place: str, now: float
+) -> PlayContext:
     manifests = (spec.root / name for name in CONTRACTS[spec.contract].manifest_files)
     manifest = next((str(path) for path in manifests if path.is_file()), "")
     try:
-        began = datetime.fromisoformat(recording.header.began_at) + timedelta(seconds=talk[0][1].t)
+        began = datetime.fromisoformat(recording.header.began_at) + timedelta(seconds=conversation[0][1].t)
     except ValueError:
         began = None
     return PlayContext(manifest, place, os.getpid(), began, datetime.fromtimestamp(now, UTC))
 
 
 async def _play_one(
-    talk: _Talk, spec: PluginSpec, manner: PlayOptions, setting: PlayContext, spawner: Spawner, outcome: Outcome
+    conversation: _Conversation,
+    spec: PluginSpec,
+    options: PlayOptions,
+    context: PlayContext,
+    spawner: Spawner,
+    outcome: Outcome,
 ) -> None:
     try:
-        child = await spawner.spawn(build_launch(spec, place=Path(setting.place)), spec.timeouts.launch)
+        child = await spawner.spawn(build_launch(spec, place=Path(context.place)), spec.timeouts.launch)
     except LaunchFailed as error:
         hint = f"; {error.hint}" if error.hint else ""
-        outcome.findings.append(Finding(talk[0][0], f"it cannot be started: {error.message}{hint}"))
+        outcome.findings.append(Finding(conversation[0][0], f"it cannot be started: {error.message}{hint}"))
         return
-    subject = Subject(child, framing_of(spec.contract, Role.PLUGIN))
-    played = _Player(subject, FRAME_RULES[spec.contract], manner, setting, outcome)
+    subject = Subject(child, CONTRACTS[spec.contract].framing_of(Role.PLUGIN))
+    played = _Player(subject, CONTRACTS[spec.contract].frame_rules, options, context, outcome)
     try:
-        await played.carry_out(talk)
+        await played.carry_out(conversation)
     except _ConversationEnded as over:
         outcome.findings.append(over.finding)
     finally:
@@ -165,12 +171,12 @@ class _Player:
     """One conversation with one process."""
 
     def __init__(
-        self, subject: Subject, speech: FrameRules, manner: PlayOptions, setting: PlayContext, outcome: Outcome
+        self, subject: Subject, rules: FrameRules, options: PlayOptions, context: PlayContext, outcome: Outcome
     ) -> None:
         self._subject = subject
-        self._speech = speech
-        self._manner = manner
-        self._setting = setting
+        self._rules = rules
+        self._options = options
+        self._context = context
         self._outcome = outcome
         self._codec = MsgspecCodec()
         self._came: list[tuple[Turn, Frame]] = []
@@ -182,8 +188,8 @@ class _Player:
         self._swaps: dict[str, str] = {}
         self._at: float | None = None
 
-    async def carry_out(self, talk: _Talk) -> None:
-        said = [self._said(line, item) for line, item in talk if isinstance(item, Recorded)]
+    async def carry_out(self, conversation: _Conversation) -> None:
+        said = [self._said(line, item) for line, item in conversation if isinstance(item, Recorded)]
         asks = (each.turn for each in said if each.frame.direction == Role.PLUGIN)
         self._awaited.update(turn.name for turn in asks if turn.kind == REQUEST)
         for each in said:
@@ -192,16 +198,16 @@ class _Player:
                 self._send(each)
             else:
                 self._compare(each, await self._next_like(each))
-        for line, item in talk:
+        for line, item in conversation:
             if isinstance(item, Happening) and item.event == EXIT:
                 await self._await_exit(line, item)
 
     def _said(self, line: int, frame: Recorded) -> RecordedFrame:
-        return RecordedFrame(line, frame, self._speech.turn(frame.direction, frame.value))
+        return RecordedFrame(line, frame, self._rules.turn(frame.direction, frame.value))
 
     async def _wait_until(self, t: float) -> None:
-        if self._manner.speed and self._at is not None:
-            await asyncio.sleep(max(0.0, t - self._at) / self._manner.speed)
+        if self._options.speed and self._at is not None:
+            await asyncio.sleep(max(0.0, t - self._at) / self._options.speed)
         self._at = t
 
     # Frames of the host.
@@ -209,17 +215,17 @@ class _Player:
     def _send(self, said: RecordedFrame) -> None:
         if said.frame.raw is not None:
             return  # no host of ours writes what is no message
-        value = renew_frame(said.frame.value, self._setting)
+        value = renew_frame(said.frame.value, self._context)
         self._swaps |= find_swaps(said.frame.value, value, tuple(RENEWALS))
         if said.turn.kind in (ANSWER, PIECE) and said.turn.id in self._ids:
-            value = self._speech.with_id(value, self._ids[said.turn.id])
-        self._subject.send(self._subject.framing.marked(self._codec.encode(value)))
+            value = self._rules.with_id(value, self._ids[said.turn.id])
+        self._subject.send(self._subject.framing.wrap(self._codec.encode(value)))
         self._outcome.sent += 1
 
     # Frames of the plugin.
 
     async def _next_like(self, said: RecordedFrame) -> Frame:
-        until = Until(self._manner.seconds)
+        until = Until(self._options.seconds)
         while True:
             for at, (turn, frame) in enumerate(self._came):
                 if _is_alike(turn, frame, said):
@@ -231,7 +237,7 @@ class _Player:
             self._keep(came, said)
 
     def _keep(self, came: Frame, awaited: RecordedFrame) -> None:
-        turn = self._speech.turn(Role.PLUGIN, came.value)
+        turn = self._rules.turn(Role.PLUGIN, came.value)
         if turn.kind == REQUEST:
             self._awaited[turn.name] -= 1
             if self._awaited[turn.name] < 0:
@@ -247,7 +253,7 @@ class _Player:
         return frame
 
     async def _missing(self, said: RecordedFrame, came: Ended | Late) -> str:
-        why = f"did not come within {self._manner.seconds:g} s"
+        why = f"did not come within {self._options.seconds:g} s"
         if isinstance(came, Ended):
             status = await self._subject.exited(GONE_SECONDS)
             why = "did not come: its output ended" + (f" ({status.describe()})" if status else "")
@@ -260,7 +266,7 @@ class _Player:
             return  # neither was a message
         wanted = apply_swaps(said.frame.value, self._swaps)
         own = ("/id",) if said.turn.kind == REQUEST else ()
-        passed = IgnoredPaths((*own, *said.frame.redacted, *self._manner.ignore), shapes=True)
+        passed = IgnoredPaths((*own, *said.frame.redacted, *self._options.ignore), shapes=True)
         found = differences(wanted, came.value, passed)
         if found:
             self._outcome.findings.append(Finding(said.line, f"{_describe_frame(said)} is different", tuple(found)))
@@ -273,7 +279,7 @@ class _Player:
         if status is None:
             raise _ConversationEnded(line, f"it was still running {EXIT_SECONDS:g} s after the end of its input")
         if not status.clean:
-            raise _ConversationEnded(line, f"it left with {status.describe()}, not with exit code 0")
+            raise _ConversationEnded(line, f"it ended with {status.describe()}, not with exit code 0")
 
 
 def _is_alike(turn: Turn, frame: Frame, said: RecordedFrame) -> bool:

@@ -30,12 +30,12 @@ from plugbay.conformance.replay.exchanges import (
     UnusableFrame,
     WriteStderr,
     check,
+    contract_of,
     exchanges,
 )
-from plugbay.conformance.replay.frame_rules import ANSWER, CANCEL, FRAME_RULES, GREETING, NOTICE, PIECE, REQUEST, Turn
 from plugbay.conformance.replay.volatile import apply_swaps, find_swaps
 from plugbay.contracts.base import Role
-from plugbay.link.framings import framing_of
+from plugbay.contracts.frames import ANSWER, CANCEL, GREETING, NOTICE, PIECE, REQUEST, Turn
 from plugbay.link.recording import Recording
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Malformed
@@ -52,8 +52,8 @@ class _Playing:
         self.turn = turn
         self.swaps = swaps
         self.next = 0
-        self.heard: set[Any] = set()
-        self.called_off = False
+        self.answered_ids: set[Any] = set()
+        self.is_cancelled = False
         self.played_at = now
         self.recorded_at = 0.0 if exchange.cause is None else exchange.cause.frame.t
 
@@ -71,9 +71,9 @@ class MockPlugin:
         speed: float = 0.0,
     ) -> None:
         """`complain`: given lines for stderr, the plugin's and ours. `speed`: 1 as it was, 2 twice as fast, 0 now."""
-        contract = recording.header.contract
-        self._speech = FRAME_RULES[contract]
-        self._framing = framing_of(contract, Role.HOST)
+        contract = contract_of(recording)
+        self._rules = contract.frame_rules
+        self._framing = contract.framing_of(Role.HOST)
         self._codec = MsgspecCodec()
         self._exchanges = exchanges(recording)
         self._complain = complain
@@ -134,11 +134,11 @@ class MockPlugin:
     # Frames of the host.
 
     def _take(self, frame: Any, now: float) -> None:
-        turn = self._speech.turn(Role.HOST, frame)
+        turn = self._rules.turn(Role.HOST, frame)
         if turn.kind == ANSWER:
             self._was_answered(turn, frame, now)
         elif turn.kind == CANCEL:
-            self._was_called_off(turn, now)
+            self._cancel(turn, now)
         elif turn.kind in (REQUEST, NOTICE):
             self._was_told(turn, frame, now)
 
@@ -150,7 +150,7 @@ class MockPlugin:
             self._refuse(turn, str(why))
             return
         assert exchange.cause is not None
-        swaps = find_swaps(exchange.cause.frame.value, frame, self._speech.volatile)
+        swaps = find_swaps(exchange.cause.frame.value, frame, self._rules.volatile)
         playing = _Playing(exchange, turn, swaps, now)
         if turn.kind == REQUEST:
             self._playing[turn.id] = playing
@@ -162,17 +162,17 @@ class MockPlugin:
             return
         recorded = _reply_to(playing.exchange, said.turn.id)
         if recorded is not None:
-            passed = IgnoredPaths((*self._speech.volatile, *recorded.frame.redacted), shapes=True)
+            passed = IgnoredPaths((*self._rules.volatile, *recorded.frame.redacted), shapes=True)
             found = differences(recorded.frame.value, frame, passed)
             if found:
                 self._note(f"the host answers {said.turn.name} otherwise than in line {recorded.line}: {found[0]}")
-        playing.heard.add(said.turn.id)
+        playing.answered_ids.add(said.turn.id)
         self._go_on(playing, now)
 
-    def _was_called_off(self, turn: Turn, now: float) -> None:
+    def _cancel(self, turn: Turn, now: float) -> None:
         playing = self._playing.get(turn.id)
         if playing is not None:
-            playing.called_off = True
+            playing.is_cancelled = True
             self._go_on(playing, now)
 
     # Matching a live request with a recorded one.
@@ -194,7 +194,7 @@ class MockPlugin:
     def _fits(self, cause: RecordedFrame, frame: Any) -> bool:
         if cause.frame.raw is not None or (cause.frame.redacted and not self._allow_redacted):
             return False
-        return not differences(cause.frame.value, frame, IgnoredPaths((*self._speech.volatile, *cause.frame.redacted)))
+        return not differences(cause.frame.value, frame, IgnoredPaths((*self._rules.volatile, *cause.frame.redacted)))
 
     def _why_not(self, turn: Turn, frame: Any, same_name: list[RecordedFrame], causes: list[RecordedFrame]) -> str:
         if not same_name:
@@ -202,7 +202,7 @@ class MockPlugin:
             near = difflib.get_close_matches(turn.name, names, n=1)
             nearest = f"the nearest is {near[0]}" if near else f"there is {', '.join(names) or 'nothing'}"
             return f"{turn.name} was not recorded; {nearest}"
-        passed = IgnoredPaths(self._speech.volatile)
+        passed = IgnoredPaths(self._rules.volatile)
         gaps = [differences(cause.frame.value, frame, passed) for cause in same_name]
         found, cause = min(zip(gaps, same_name, strict=True), key=lambda pair: len(pair[0]))
         if cause.frame.cut:
@@ -225,7 +225,7 @@ class MockPlugin:
         if turn.id == GREETING:
             self.left = 1  # these contracts have no word for a greeting that is refused
         else:
-            self._send(self._speech.refusal(turn, f"replay: {why}"))
+            self._send(self._rules.refusal(turn, f"replay: {why}"))
 
     # Reactions.
 
@@ -258,26 +258,26 @@ class MockPlugin:
     def _say(self, said: RecordedFrame, playing: _Playing) -> None:
         frame, turn = said.frame, said.turn
         if frame.raw is not None:
-            self._out.append(self._framing.marked(frame.raw))
+            self._out.append(self._framing.wrap(frame.raw))
             return
         value = apply_swaps(frame.value, playing.swaps)
         if turn.kind == REQUEST:
             own = next(self._own_ids)
             self._asked[own] = (playing, said)
-            value = self._speech.with_id(value, own)
+            value = self._rules.with_id(value, own)
         elif turn.kind in (ANSWER, PIECE) and playing.turn is not None and turn.id != GREETING:
-            value = self._speech.with_id(value, playing.turn.id)
+            value = self._rules.with_id(value, playing.turn.id)
         self._send(value)
 
     def _send(self, value: Any) -> None:
-        self._out.append(self._framing.marked(self._codec.encode(value)))
+        self._out.append(self._framing.wrap(self._codec.encode(value)))
 
 
 def _may(reaction: Reaction, playing: _Playing) -> bool:
     """Whether the condition of a reaction is met."""
     if isinstance(reaction, AwaitFrame):
-        return reaction.said.turn.id in playing.heard
-    return playing.called_off or not isinstance(reaction, CancelRequest)
+        return reaction.said.turn.id in playing.answered_ids
+    return playing.is_cancelled or not isinstance(reaction, CancelRequest)
 
 
 def _time_of(reaction: Reaction) -> float:

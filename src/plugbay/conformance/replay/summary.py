@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, REQUEST
+from plugbay.conformance.replay.exchanges import contract_of
+from plugbay.contracts.frames import ANSWER, REQUEST
 from plugbay.link.recording import Frame, Recording
 
 
@@ -58,13 +59,13 @@ def _missing(frame: Frame) -> list[str]:
 
 
 def _questions(recording: Recording) -> Iterable[Question]:
-    speech = FRAME_RULES[recording.header.contract]
+    rules = contract_of(recording).frame_rules
     asked: dict[tuple[int, str, str], tuple[tuple[str, str], float]] = {}
     counts: dict[tuple[str, str], int] = {}
     took: dict[tuple[str, str], list[float]] = {}
     failed: dict[tuple[str, str], int] = {}
     for _, frame in recording.frames():
-        turn = speech.turn(frame.direction, frame.value)
+        turn = rules.turn(frame.direction, frame.value)
         if turn.kind == REQUEST:
             what = (frame.direction, turn.name)
             counts[what] = counts.get(what, 0) + 1

@@ -41,20 +41,20 @@ class PlayContext:
 
 
 RENEWALS: dict[str, Callable[[PlayContext, Any], Any]] = {
-    "/params/manifest_path": lambda setting, old: setting.manifest or old,
-    "/params/host/pid": lambda setting, old: setting.pid,
-    "/body/context/scratch_dir": lambda setting, old: old and setting.place,
-    "/body/context/deadline_at": lambda setting, old: setting.later(str(old)),
+    "/params/manifest_path": lambda context, old: context.manifest or old,
+    "/params/host/pid": lambda context, old: context.pid,
+    "/body/context/scratch_dir": lambda context, old: old and context.place,
+    "/body/context/deadline_at": lambda context, old: context.later(str(old)),
 }
 """The replacement for each volatile value, by its JSON pointer."""
 
 
-def renew_frame(frame: Any, setting: PlayContext) -> Any:
+def renew_frame(frame: Any, context: PlayContext) -> Any:
     """A recorded frame of the host with its volatile values replaced."""
     for place, renew in RENEWALS.items():
         old = _at(frame, place)
         if old is not None:
-            frame = _with(frame, place.split("/")[1:], renew(setting, old))
+            frame = _with(frame, place.split("/")[1:], renew(context, old))
     return frame
 
 

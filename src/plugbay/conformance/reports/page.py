@@ -1,7 +1,7 @@
 """Renders a report as one HTML page that can be published: no script, no second file, nothing fetched.
 
 Text from the plugin is untrusted: it is made printable, escaped and bounded, and a content security policy in the page
-blocks scripts and fetches all the same. The style is in `page.css`.
+also blocks scripts and fetches. The style is in `page.css`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class About:
     command: tuple[str, ...]
     """The command that reproduces the run."""
     program: tuple[str, ...]
-    """What stands behind the options of the command, after `--`."""
+    """The arguments after `--`."""
     date: str
     made_by: str
 
     def again(self, *options: str) -> str:
-        """What to type."""
+        """The command line."""
         return shlex.join([*self.command, *options, *(["--", *self.program] if self.program else [])])
 
 

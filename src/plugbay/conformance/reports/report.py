@@ -43,7 +43,7 @@ class Finding:
     check: str = ""
     """The id of the check that found it."""
     title: str = ""
-    """What that check wanted, as a verb: `it …`. Empty where the axis says so itself."""
+    """The title of the check, after `it …`; empty where the axis has the same."""
     step: str = ""
     case: str = ""
     frame: bytes | None = None

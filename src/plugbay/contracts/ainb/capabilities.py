@@ -2,7 +2,7 @@
 
 A grant is `true`, or a list of the only things it is asked for; `false` and `[]` ask for nothing. What is asked for
 becomes strings that an operator grants: `event_bus` for `true`, `network=api.openai.com` for each entry of a list.
-Owns what the grant of each capability may say. One that nobody knows is never granted, so asking for it is ignored with
+Owns the valid values of each capability. An unknown one is never granted, so asking for it is ignored with
 a warning. Textual: whether a path or a host exists is asked elsewhere, and whether the operator grants anything is not
 asked at all.
 """
@@ -27,7 +27,7 @@ READ_FOLDERS = {
     "read_claude_logs": ("~/.claude/projects",),
     "read_codex_logs": ("~/.codex/sessions",),
 }
-"""What `true` lets a plugin read, below the home of whoever runs the host."""
+"""The paths that `true` lets a plugin read, below the home of the host's user."""
 
 DATA_FOLDER = "~/.agents-in-a-box/plugins/"
 """The plugin's own folder for data is here, under its name."""
@@ -43,7 +43,7 @@ _ONLY_LISTS = {
 """Capabilities that `true` grants nothing of, and what their lists name."""
 
 _ONLY_TRUE = (*READ_FOLDERS, "write_plugin_data", "workspace:write")
-"""Capabilities of which nobody has said what a list means; reading all into it would be more than was asked for."""
+"""Capabilities for which a list has no defined meaning; treating it as `true` would grant more than was requested."""
 
 _HOST = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[1-9][0-9]{0,4}))?")
 _MAX_PORT = 65_535
@@ -59,7 +59,7 @@ def check(draft: Draft) -> None:
 
 
 def requested(grants: Mapping[str, Any]) -> tuple[str, ...]:
-    """What grants without a problem ask for, in the contract's order and each once."""
+    """The requested capabilities without problems, in the contract's order and each once."""
     asked: dict[str, None] = {}
     for name in CAPABILITIES:
         grant = grants.get(name, False)
@@ -69,7 +69,7 @@ def requested(grants: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def access(plugin: str, capabilities: Iterable[str]) -> tuple[Access, ...]:
-    """What these capabilities of `plugin` allow, in their order. Some allow nothing that the host could guard."""
+    """The access that these capabilities of `plugin` allow, in their order. Some need no guard in the host."""
     return tuple(replace(item, capability=text) for text in capabilities for item in _allowed(plugin, text))
 
 

@@ -25,7 +25,7 @@ MAX_DATA = 65_536
 """Characters of an error's `data` as Python writes it: failures are remembered, a thousand of them at a time."""
 
 WIRE_CODES = range(-(2**31), 2**31)
-"""What fits the error code of the contract."""
+"""The range of the contract's error codes."""
 
 _FROM_PLUGIN = {
     METHOD_NOT_FOUND: Code.NOT_FOUND,
@@ -42,7 +42,7 @@ _NUMBERS = {
     Code.NOT_FOUND: INVALID_PARAMS,
     Code.CAPABILITY_NOT_ALLOWED: CAPABILITY_DENIED,
 }
-"""What a failure becomes; all others are `INTERNAL_ERROR`."""
+"""The number of a failure; all others are `INTERNAL_ERROR`."""
 
 _HANDLERS_NUMBERS = {**_NUMBERS, Code.TIMEOUT: ACTION_TIMEOUT}
 

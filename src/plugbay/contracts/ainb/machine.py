@@ -1,6 +1,6 @@
 """`AinbMachine`: a greeting during which the plugin may already ask, then both directions at once. Both roles.
 
-Owns what each frame is and what is allowed in which state; `messages.py` has the shapes.
+Owns the classification of frames and the states; `messages.py` has the shapes.
 
 A body that cannot be read is skipped, because the next frame begins where the header says. If such a body certainly
 answers a call, the call fails at once. A header that cannot be read ends the conversation.
@@ -149,7 +149,7 @@ class AinbMachine(RpcMachine):
         return "" if isinstance(method, str) else "its method is not a string"
 
     def _skip_unreadable(self, id: Any, body: bytes, why: str) -> list[Event]:
-        """A body that cannot be used is skipped, and whoever waits for exactly this one learns it at once."""
+        """Skip a body that cannot be used; a call that waits for exactly this one fails at once."""
         events = noise(body, why)
         if type(id) is not int:
             return events
@@ -189,7 +189,7 @@ class AinbMachine(RpcMachine):
         return self._accept_request(IncomingRequest(id, op))
 
     def _served(self, name: str) -> Method | None:
-        """The method that is asked for. A plugin takes what it is told with an id, too; real hosts refuse that."""
+        """The requested method. A plugin accepts a notification with an id too; real hosts refuse that."""
         method = _IS_ASKED[self.role].get(name)
         if self.role == Role.HOST:
             return method
@@ -210,7 +210,7 @@ class AinbMachine(RpcMachine):
     # PLUGIN: its host greets it, and asks it to leave.
 
     def _answer_greeting(self, id: int, params: Any) -> list[Event]:
-        """Say who we are, however often the host asks."""
+        """Answer the greeting, however often the host sends it."""
         hello = messages.read_greeting(params)
         if isinstance(hello, tuple):
             self._write_error(id, *hello)
@@ -224,7 +224,7 @@ class AinbMachine(RpcMachine):
         return [Ready(hello)]
 
     def _take_shutdown(self, asked: IncomingRequest | None) -> list[Event]:
-        """The answer, where one is wanted, is for whoever does the leaving."""
+        """Report the shutdown; the code that exits sends the answer, where one is expected."""
         self._step("shutdown")
         return [Notified(Shutdown())] if asked is None else self._accept_request(asked)
 

@@ -38,7 +38,7 @@ class _Section(BaseModel):
 
 
 class Plugin(_Section):
-    """Who it is."""
+    """Its identity."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class Plugin(_Section):
 
 
 class Provides(_Section):
-    """What a host can show, offer and route to."""
+    """The exports that a host can show, offer and route to."""
 
     screens: list[str] = []
     commands: list[str] = []
@@ -56,7 +56,7 @@ class Provides(_Section):
 
 
 class Subscribes(_Section):
-    """Topics the plugin is told about without asking."""
+    """Topics that the plugin receives without a subscription."""
 
     snapshots: list[str] = []
     latest_state: list[str] = []
@@ -332,7 +332,7 @@ def check_settings(draft: Draft) -> None:
 
 
 def build_settings(entries: Iterable[Setting]) -> SettingsSpec:
-    """What settings without a problem come to; none at all when there are none."""
+    """The settings of a manifest without problems; empty when there are none."""
     known = list(entries)
     if not known:
         return SettingsSpec()

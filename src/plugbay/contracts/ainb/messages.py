@@ -248,13 +248,13 @@ READS = ("jsonrpc", "id", "method", "error")
 READS_RAW = ("params", "result")
 
 MAX_BODY = STRICT_HEADERS.max_body
-"""Bytes of a frame's body. Whoever reads a larger one gives up the conversation, so none is sent."""
+"""Bytes of a frame's body. A larger one ends the conversation, so none is sent."""
 MAX_EVENTS = 4_096
 """Snapshots that wait for such a plugin; the oldest give way, so one that was stuck hears of the latest first."""
 MAX_QUEUED = 64 << 20
 """Bytes of snapshots that wait for a plugin that does not read: a publish of thirty chunks of the usual 2 MiB."""
 HOST_KIND = "plugbay"
-"""What the host calls itself in `plugin/init`."""
+"""The host's name in `plugin/init`."""
 INIT, SHUTDOWN = "plugin/init", "plugin/shutdown"
 CAPABILITIES = (
     "read_sessions",
@@ -275,7 +275,7 @@ CAPABILITIES = (
 
 
 class Identity(Value):
-    """What a plugin answers to `plugin/init`, which operations it has handlers for, and its command-line namespaces."""
+    """The answer of a plugin to `plugin/init`, the operations with handlers, and its command-line namespaces."""
 
     __slots__ = ("manifest", "name", "namespaces", "serves", "version")
 
@@ -327,7 +327,7 @@ PLUGIN_REQUESTS = (
     Method("plugin/cli_dispatch", DispatchCli, Field("namespace", "text"), Field("argv", "texts")),
     INVOKE_ACTION,
 )
-"""What a host asks of a plugin, besides `plugin/init` and `plugin/shutdown`."""
+"""Requests of the host, besides `plugin/init` and `plugin/shutdown`."""
 PLUGIN_NOTIFICATIONS = (
     Method("plugin/handle_event", DeliverSnapshot, _TOPIC, Field("payload", "bytes", "data")),
     Method("plugin/handle_key", PressKey, _SCREEN, Field("key", "key"), _GENERATION),
@@ -339,7 +339,7 @@ PLUGIN_NOTIFICATIONS = (
         Field("payload", "any", default=None),
     ),
 )
-"""What a host tells a plugin."""
+"""Notifications of the host."""
 HOST_REQUESTS = (
     Method("host/snapshot/get", GetSnapshot, _TOPIC),
     Method("host/snapshot/subscribe", SubscribeSnapshot, _TOPIC),
@@ -355,18 +355,18 @@ HOST_REQUESTS = (
         Field("headers", "pairs", default=()),
     ),
 )
-"""What a plugin asks of the host. Whatever else real hosts offer is unknown to this one."""
+"""Requests of a plugin. Other methods of real hosts are unknown to this one."""
 HOST_NOTIFICATIONS = (
     Method("host/snapshot/publish", PublishSnapshot, _TOPIC, Field("payload", "bytes", "data")),
     Method(
         "host/log", WriteLog, Field("level", "level"), Field("message", "text"), Field("fields", "any", default=None)
     ),
 )
-"""What a plugin tells the host."""
+"""Notifications of a plugin."""
 
 
 def granted_names(granted: tuple[str, ...]) -> list[str]:
-    """The names of granted capabilities, without what they are narrowed to; those nobody knows come last."""
+    """The names of granted capabilities, without their targets; unknown ones come last."""
     names = dict.fromkeys(capability.partition("=")[0] for capability in granted)
     return [*(name for name in CAPABILITIES if name in names), *(name for name in names if name not in CAPABILITIES)]
 
@@ -394,7 +394,7 @@ def check_greeting(result: Any, name: str, version: str) -> dict[str, Any] | Fai
         detail = {"expected": ABI_VERSION, "got": abi if type(abi) is int else None}
         return Failure(Code.PROTOCOL_VERSION_MISMATCH, what, origin=Origin.PLUGIN, detail=detail)
     warnings = [
-        *(["answered plugin/init without saying who it is"] if not said else ()),
+        *(["answered plugin/init without its identity"] if not said else ()),
         *_check_identity("is called", said.get("name"), name),
         *_check_identity("is version", said.get("version"), version),
     ]
@@ -407,7 +407,7 @@ def check_greeting(result: Any, name: str, version: str) -> dict[str, Any] | Fai
 
 
 def _read_identity(result: Any) -> dict[str, Any]:
-    """What is said of the plugin, in whichever of the known places; the answer itself counts before its manifest."""
+    """The identity in an answer, from all known places; the answer itself has priority over its manifest."""
     answer = result if isinstance(result, dict) else {}
     manifest = answer.get("manifest")
     table = manifest if isinstance(manifest, dict) else {}
@@ -483,7 +483,7 @@ def _fetch(url: str, method: str, body: bytes | None, headers: list[list[str]]) 
 _MADE: dict[type, Callable[..., Operation]] = {Render: _render, FetchUrl: _fetch}
 
 NOTHING = b"{}"
-"""Of requests that only want to be heard. Never null: peers refuse that."""
+"""The result of requests without a value. Never null: peers refuse that."""
 UNKNOWN_NAMESPACE = 2
 """The exit code of a command line whose namespace the plugin does not have."""
 _SHAPES: dict[type, tuple[Field, ...]] = {
@@ -500,7 +500,7 @@ _HEARD = frozenset({SubscribeSnapshot, Shutdown})
 
 
 def write_result(op: type, value: Any, codec: Codec) -> bytes | Failure:
-    """What a handler answered `op` with, as a result; a `Failure` when it has no form there."""
+    """A handler's value for `op` as a result; a `Failure` when it has no form there."""
     if op in _HEARD:
         return NOTHING
     shape = _SHAPES.get(op, ())

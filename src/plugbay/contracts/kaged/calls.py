@@ -52,7 +52,7 @@ def write_call(op: InvokeTool | CallMethod | RunHook, promise: Promise, codec: C
 
 
 def _method(op: InvokeTool | CallMethod | RunHook, promise: Promise) -> str | Failure:
-    """What is called; a plugin knows its hooks best, everything else must be in its manifest."""
+    """The called export; hooks are the plugin's own matter, all others must be in its manifest."""
     if isinstance(op, RunHook):
         return HOOK + op.hook
     if isinstance(op, CallMethod):

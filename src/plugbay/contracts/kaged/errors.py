@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 DEFINED = -32000
-"""What a plugin, or its host, could not do for a reason that JSON-RPC has no number for; `data` says more."""
+"""A failure for which JSON-RPC has no code; `data` has the details."""
 
 MAX_DATA = 65_536
 """Characters of an error's `data` as Python writes it: failures are remembered, a thousand of them at a time."""
 
 WIRE_CODES = range(-(2**31), 2**31)
-"""What a peer in another language certainly holds as an error code."""
+"""The range of error codes that peers in all languages can hold."""
 
 STORAGE = frozenset({GetStored, SetStored, DeleteStored, ListStored})
-"""What the host is asked; everything else is asked of a plugin."""
+"""The requests of plugins; all other operations are requests of the host."""
 
 _MEANINGS = {METHOD_NOT_FOUND: Code.NOT_FOUND, INVALID_PARAMS: Code.INVALID_INPUT}
 
@@ -44,7 +44,7 @@ _NUMBERS = {
     Code.INVALID_INPUT: INVALID_PARAMS,
     Code.INTERNAL: INTERNAL_ERROR,
 }
-"""What a failure becomes when it does not say a number itself; all others are `DEFINED`."""
+"""The number of a failure without a number of its own; all others are `DEFINED`."""
 
 
 def from_wire(op: type, method: str, error: Any) -> Failure:
@@ -92,7 +92,7 @@ def _number(op: type, failure: Failure) -> int:
 
 
 def _data(op: type, failure: Failure, given: Any) -> dict[str, Any] | None:
-    """What the failure knows besides its number; a code that is a word goes where the contract's plugins put it."""
+    """The details of a failure beside its number; a code in words goes where plugins of the contract put it."""
     if op in STORAGE:
         return {"code": failure.code}
     own = failure.detail.get("data")

@@ -20,7 +20,7 @@ from plugbay.model.knobs import broken_rule, shown
 from plugbay.model.spec import Knob
 
 BINDING = "config."
-"""What `binds_to` begins with; a single field of `config_schema` follows."""
+"""The prefix of `binds_to`; a single field of `config_schema` follows."""
 
 COMMON_KEYS = ("type", "label", "description", "binds_to", "default")
 
@@ -35,10 +35,10 @@ OWN_KEYS: dict[str, tuple[str, ...]] = {
     "model_alias": (),
     "path": ("prefixes",),
 }
-"""What each type may say beyond the common keys."""
+"""The keys of each type beside the common ones."""
 
 NEEDED_KEYS = {"range": ("min", "max"), "int_range": ("min", "max"), "enum": ("values",)}
-"""What a control cannot be drawn without. The contract demands none of them; the published plugin has them all."""
+"""The keys that a control needs to be drawn. The contract requires none of them; the published plugin has them all."""
 
 
 def check(draft: Draft) -> None:
@@ -128,7 +128,7 @@ def _sense(draft: Draft, path: KeyPath, entry: KnobEntry, validator: Any) -> Non
 
 
 def _bounds(entry: KnobEntry) -> Iterator[tuple[str, str]]:
-    """What is wrong with the numbers of a range: the key, and why."""
+    """The problem with the numbers of a range: the key, and why."""
     if entry.type not in ("range", "int_range"):
         return
     if entry.type == "int_range":
@@ -142,7 +142,7 @@ def _bounds(entry: KnobEntry) -> Iterator[tuple[str, str]]:
 
 
 def _labels(entry: KnobEntry) -> Iterator[tuple[str, str]]:
-    """What is wrong with the values and labels of an enum: the key, and why."""
+    """The problem with the values and labels of an enum: the key, and why."""
     if entry.type != "enum" or entry.values is None:
         return
     names = [shown(value) for value in entry.values]

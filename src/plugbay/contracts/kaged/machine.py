@@ -1,6 +1,6 @@
 """`KagedMachine`: greeting, calls to the plugin and storage requests in parallel, shutdown. Both roles.
 
-Owns what each frame is and what is allowed in which state. `messages.py` has the greeting, `calls.py` and `storage.py`
+Owns the classification of frames and the states. `messages.py` has the greeting, `calls.py` and `storage.py`
 the parameters and results.
 """
 
@@ -208,7 +208,7 @@ class KagedMachine(RpcMachine):
         return self._accept_request(IncomingRequest(id, op))
 
     def _answer_greeting(self, id: Id, params: Any) -> list[Event]:
-        """Say who we are, however often the host asks."""
+        """Answer the greeting, however often the host sends it."""
         failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
             self._write_error(id, errors.INTERNAL_ERROR, f"Internal error: {failure.message}")

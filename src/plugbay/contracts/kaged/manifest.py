@@ -43,7 +43,7 @@ from plugbay.model.spec import (
 )
 
 FILE_NAMES = ("kaged-plugin.yaml", "manifest.yaml")
-"""What published plugins call the file, and what the contract calls it."""
+"""The file name of published plugins, and that of the contract."""
 USUAL_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 ENV_FACTS = (
@@ -389,7 +389,7 @@ _MAX_PORT = 65_535
 
 
 def parse_capability(text: str) -> Access | str:
-    """What `text` asks for; or what is wrong with it, in words that name it."""
+    """The access that `text` requests; or its problem, in words that name it."""
     if text in _FIXED:
         return _FIXED[text]
     for prefix, kind in _PATHS.items():
@@ -403,7 +403,7 @@ def parse_capability(text: str) -> Access | str:
 
 
 def conflicts(capabilities: Iterable[str]) -> list[str]:
-    """What is wrong with these strings beside each other."""
+    """The problem with these strings together."""
     network = [text for text in dict.fromkeys(capabilities) if text.startswith("net:")]
     if NO_NETWORK not in network or len(network) == 1:
         return []

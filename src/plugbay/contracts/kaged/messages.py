@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 API_VERSION = 1
 """The only version of the plugin API there is."""
 DAEMON_VERSION = "0.1.0"
-"""What the host says it is in `initialize`."""
+"""The host's version in `initialize`."""
 MAX_READ = 4 << 20
 """Bytes of a line that are read. The contract says 4 MB and not which; this is the larger of the two readings."""
 MAX_SENT = 4_000_000
@@ -33,14 +33,14 @@ INITIALIZE, INITIALIZED, SHUTDOWN = "initialize", "initialized", "shutdown"
 HEALTH_CHECK, PING = "health.check", "ping"
 """The contract's probe, and the one its only published plugin knows instead."""
 HOOK = "kaged.hook."
-"""What the name of a hook follows on the wire."""
+"""The prefix of a hook's name on the wire."""
 NO_ID = 0
 """The id of an answer to what had none that could be read, or one that is no number."""
 STATUS_OK = {"status": "ok"}
 
 
 class Identity(Value):
-    """What a plugin answers to `initialize`, and which operations it has handlers for. Tools by their bare names."""
+    """The answer of a plugin to `initialize`, and the operations with handlers. Tools by their bare names."""
 
     __slots__ = (
         "api_version",
@@ -104,7 +104,7 @@ LISTS = ("methods", "notifications", "capabilities_used")
 
 
 class Promise(Value):
-    """What the manifest says of the plugin; an empty `version` is compared with nothing."""
+    """The plugin according to its manifest; an empty `version` is not compared."""
 
     __slots__ = ("api_version", "capabilities", "methods", "name", "notifications", "tools", "version")
 
@@ -152,7 +152,7 @@ def build_greeting(
 
 
 def check_greeting(result: Any, promise: Promise) -> dict[str, Any] | Failure:
-    """What the plugin said about itself, as `Ready` carries it, or why it must go."""
+    """The identity from the greeting, as `Ready` carries it, or the reason to refuse the plugin."""
     refusal = (
         _check_identity(result, promise)
         or _check_shape(result)

@@ -125,7 +125,7 @@ OTHER_KEYS = tuple(
     "author long_description repository homepage documentation support icon icons screenshots tools_generated prompts "
     "prompts_generated keywords license privacy_policies localization _meta $schema".split()
 )
-"""What a manifest says to people and to other clients."""
+"""Keys for people and for other clients."""
 
 
 def is_bundle(text: str) -> bool:
@@ -171,7 +171,7 @@ def _cross_field(document: Document) -> list[Problem]:
     arguments = _USER.findall(json.dumps(_args(_table(value.get("server"))), ensure_ascii=False))
     for name, option in options.items():
         if _table(option).get("sensitive") is True and name in arguments:
-            text = "a secret must not be an argument, which everybody on this machine can read; use env"
+            text = "a secret must not be an argument, which every process of this machine can read; use env"
             problems.append(_at(document, "secret_in_arguments", ("user_config", name), text))
     return problems
 
@@ -229,7 +229,7 @@ def _place(name: str, root: Path, environ: Mapping[str, str]) -> str:
 
 
 def _settings(options: Mapping[str, _Option], placed: Any) -> SettingsSpec:
-    """What a person sets: secrets apart from the rest, as everywhere."""
+    """The settings for people; secrets have a schema of their own."""
 
     def schema(names: list[str]) -> dict[str, Any] | None:
         if not names:
@@ -279,7 +279,7 @@ def is_setting(text: str) -> bool:
 def fill(spec: PluginSpec, settings: Mapping[str, Any]) -> PluginSpec:
     """The spec with what was set in its command and variables; a default stands in for what was not.
 
-    A setting with several values becomes several arguments; one that nobody set leaves no argument, and no variable.
+    A setting with several values becomes several arguments; one that is not set leaves no argument, and no variable.
     """
     known = {**_defaults(spec), **{name: value for name, value in settings.items() if value is not None}}
     argv = [part for text in spec.command for part in _arguments(text, known)]

@@ -124,7 +124,7 @@ def _write_elicitation(op: AskUser, fresh: str, modern: bool) -> dict[str, Any]:
 
 
 def find_missing(op: Any, capabilities: dict[str, Any]) -> dict[str, Any] | None:
-    """What a client would have to be capable of to be asked this, and is not; None when it is."""
+    """The capability that this question needs and the client lacks; None when it has it."""
     needed = CAPABILITIES[METHODS[type(op)]]
     settings = capabilities.get(needed)
     if isinstance(op, AskUser) and isinstance(settings, dict):
@@ -138,7 +138,7 @@ def find_missing(op: Any, capabilities: dict[str, Any]) -> dict[str, Any] | None
 
 
 def build_result(op: Any, value: Any) -> dict[str, Any] | Failure:
-    """What was answered to `op`, as its result."""
+    """The answer to `op`, as its result."""
     if isinstance(op, ListRoots):
         return {"roots": list(value or ())}
     if not isinstance(value, dict):
@@ -157,12 +157,12 @@ def build_result(op: Any, value: Any) -> dict[str, Any] | Failure:
 
 
 def build_refusal(op: Any) -> dict[str, Any] | None:
-    """What answers a question nobody could answer, in an era without errors; None: there is no such word."""
+    """The answer to a question that was not answered, in an era without errors; None: there is none."""
     return {"action": "cancel"} if isinstance(op, AskUser) else None
 
 
 def read_result(op: Any, said: Any) -> Any:
-    """What a client answered to `op`; a text says what is wrong with it."""
+    """The answer of a client to `op`; a text describes the problem with it."""
     if not isinstance(said, dict):
         return "it must be an object"
     if isinstance(op, ListRoots):

@@ -51,7 +51,7 @@ PROTOCOL = frozenset({Code.TOOL_NOT_EXPOSED, Code.NOT_FOUND})
 """Failures of a tool call that are no tool's doing, so that no model reads them: there is no such tool."""
 
 WIRE_CODES = range(-(2**31), 2**31)
-"""What a peer in another language certainly holds as an error code."""
+"""The range of error codes that peers in all languages can hold."""
 
 _HOST_SERVICES = frozenset({AskUser, CompleteChat, ListRoots})
 
@@ -104,7 +104,7 @@ def content_text(result: dict[str, Any]) -> str:
 def _told(said: Any, *, by_host: bool) -> Failure | None:
     """A failure that travelled whole; None when that is not one.
 
-    A host says who decided. A server is always the one who did: it must not pass its word off as the operator's.
+    A host reports who decided. A server always reports itself: it must not claim a decision of the operator.
     """
     if not isinstance(said, dict):
         return None
@@ -169,7 +169,7 @@ def _number(op: type, failure: Failure, modern: bool) -> int:
 
 
 def _same(one: Failure, other: Failure) -> bool:
-    """Whether nobody could tell the two apart; whose plugin it was is the host's to say."""
+    """Whether the two are indistinguishable on the wire; the plugin of a failure is the host's to report."""
     return _whole(one) == _whole(other)
 
 

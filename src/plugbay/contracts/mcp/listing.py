@@ -25,7 +25,7 @@ MAX_ENTRIES = 10_000
 
 MAX_LIST_BYTES = 16 << 20
 """Bytes of the answers that make one list, as many as a line has: what is offered takes five seconds to look at then,
-and nobody else is heard meanwhile. The largest real catalogues have some hundred thousand."""
+and no other plugin is served meanwhile. The largest real catalogues have some hundred thousand."""
 
 MAX_WARNINGS = 100
 """Warnings kept; the odd entries of a list are usually odd in the same way."""
@@ -87,7 +87,7 @@ class Listing:
         self._begin_next()
 
     def skip_list(self, failure: Failure, *, expected: bool) -> None:
-        """The list could not be had: what was known of it before stays. `expected`: nobody need be told."""
+        """The list could not be read: the previous one stays. `expected`: no warning."""
         if not expected:
             self.warn(f"{self._todo[0].method} failed: {failure.message}")
         self._begin_next()
@@ -124,7 +124,7 @@ class Listing:
     def _keep_entry(self, listed: List, entry: Any) -> None:
         identity = entry.get(listed.identity) if isinstance(entry, dict) else None
         if not (isinstance(identity, str) and identity):
-            self.warn(f"{listed.method} lists something without {listed.identity}, which nobody can use")
+            self.warn(f"{listed.method} lists something without {listed.identity}, which cannot be used")
             return
         if identity in self._known:
             self.warn(f"{listed.method} lists {identity[:MAX_NAME]!r} twice; the first one counts")

@@ -266,7 +266,7 @@ class McpMachine(RpcMachine):
         call = self._cancelled.pop(id, None)
         if call is not None:
             return [CallFinished(call)]  # late: the caller has given up
-        return noise(frame, "an answer to a call nobody made")
+        return noise(frame, "an answer to an unknown call")
 
     def _take_progress(self, params: dict[str, Any], line: bytes) -> list[Event]:
         token, progress = params.get(messages.TOKEN), params.get("progress")
@@ -274,7 +274,7 @@ class McpMachine(RpcMachine):
             return noise(line, "progress needs the token of a request and a number")
         sent = self._outstanding.get(token)
         if sent is None or sent.call is None:
-            return noise(line, "progress of a call that nobody waits for")
+            return noise(line, "progress of an unknown call")
         item: dict[str, Any] = {"progress": progress}
         if type(params.get("total")) in _NUMBERS:
             item["total"] = params["total"]

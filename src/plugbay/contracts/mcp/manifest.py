@@ -2,7 +2,7 @@
 
     {"mcpServers": {"files": {"command": "npx", "args": ["-y", "…"], "env": {"TOKEN": "secret://files/token"}}}}
 
-Owns what an entry may say, and turns each into a `PluginSpec`. What a server offers is not in the file: it is learned
+Owns the rules of an entry, and turns each into a `PluginSpec`. The offer of a server is not in the file: it is read
 when the server is approved. `${VAR}` in the command is filled in here; values of `env` may be references, which are
 resolved when the server is started and stay as they are. Pure: it takes text.
 """
@@ -27,7 +27,7 @@ FILE_NAME = ".mcp.json"
 SERVERS = "mcpServers"
 
 LOCAL = ("stdio", "local")
-"""What a server is called that is a program of this machine; so is one that does not say."""
+"""The types of a server that is a program of this machine; the default."""
 
 KNOWN = ("command", "args", "env", "cwd", "type", "transport", "url", "description")
 CLIENTS_OWN = frozenset(
@@ -179,7 +179,7 @@ class _Entry:
         ]
 
     def _unset(self, where: tuple[str | int, ...], text: str) -> list[Problem]:
-        """A problem for each variable that the command needs and nobody has set."""
+        """A problem for each variable that the command needs and that is not set."""
         names = [match[1] for match in _REFERENCE.finditer(text) if match[2] is None]
         return [
             self._problem("unset_variable", where, f"needs the variable {name}, which is not set")

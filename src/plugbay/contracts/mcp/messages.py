@@ -49,7 +49,7 @@ NOTIFICATION = "notifications/"
 """How every notification begins."""
 
 IDS = (int, float, str, type(None))
-"""What the id of a request may be."""
+"""The types of a request id."""
 
 LIST_CHANGED = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 """The notification that a list is out of date → whose."""
@@ -60,7 +60,7 @@ UNREMARKABLE = frozenset(
 """Notifications that say nothing to us and are no reason to wonder."""
 
 ANSWERS_LATER = frozenset({CALL_TOOL, READ_RESOURCE, GET_PROMPT})
-"""What a server of the modern era may end with `input_required`."""
+"""The methods that a server of the modern era may answer with `input_required`."""
 
 OURS = "io.modelcontextprotocol/"
 """The beginning of the keys in `_meta` that belong to the protocol."""
@@ -82,7 +82,7 @@ _LOG_KEYS = frozenset({"logger", "data"})
 
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")
-"""`jsonrpc` is not among them: everybody writes it, and nothing depends on it."""
+"""`jsonrpc` is not among them: it is always written, and nothing depends on it."""
 
 
 class List(Value):
@@ -97,7 +97,7 @@ class List(Value):
         self.capability = capability
         """The server's capability that announces it."""
         self.identity = identity
-        """What tells the entries of the list apart."""
+        """The key that identifies an entry of the list."""
 
 
 LISTS = (
@@ -114,7 +114,7 @@ def empty_offer() -> dict[str, list[dict[str, Any]]]:
 
 
 class Server(Value):
-    """Who a server is and what it offers.
+    """The identity of a server and its offer.
 
     `capabilities` is what it announces, in MCP's words; None: what follows from the offer, with lists that may change.
     """
@@ -155,7 +155,7 @@ def announced(offer: Offer) -> dict[str, Any]:
 
 
 def client_capabilities(offers: frozenset[str]) -> dict[str, Any]:
-    """What a host says it can be asked, by what the operator granted."""
+    """The capabilities of a host, from the operator's grants."""
     granted: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
     return {name: settings for name, settings in granted.items() if name in offers}
 
@@ -186,7 +186,7 @@ def call_prefixes(tools: Iterable[Mapping[str, Any]], codec: Codec) -> dict[str,
 
 
 def own_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a `_meta` is not the protocol's: that travels on."""
+    """The keys of a `_meta` that are not the protocol's: they are passed on."""
     return {key: value for key, value in meta.items() if key != TOKEN and not key.startswith(OURS)}
 
 
@@ -225,5 +225,5 @@ def write_log(op: WriteLog) -> dict[str, Any]:
 
 
 def is_log_wanted(level: str, lowest: str) -> bool:
-    """Whether a line of this level is to be heard by who wants `lowest` and above."""
+    """Whether a line of this level passes the filter `lowest`."""
     return LEVELS.index(level) >= LEVELS.index(lowest)

@@ -38,7 +38,7 @@ _EXPRESSION_KINDS = {
 """The sign of an expression → what stands before it, between its values, and whether each value has its name."""
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
-"""What `{+x}` and `{#x}` leave alone, because it means something in an address."""
+"""Characters that `{+x}` and `{#x}` do not escape, because they have a meaning in an address."""
 
 NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -64,7 +64,7 @@ def exports_of(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[E
         taken.add(chosen)
         exports.append(_export(name, chosen, dict(entry), preview, warnings))
     if preview.passed_over:
-        warnings.append(f"{preview.passed_over} of its schemas, too many or too large, are judged at their first use")
+        warnings.append(f"{preview.passed_over} of its schemas, too many or too large, are checked at their first use")
     return exports, warnings
 
 
@@ -86,7 +86,7 @@ def address(export: Export, given: Mapping[str, Any]) -> str | None:
 
 
 def wished_name(name: str, entry: Mapping[str, Any]) -> str:
-    """What an entry of the list `name` is called where that is clear; a resource without a name has its address."""
+    """The preferred name of an entry of the list `name`; a resource without a name has its address."""
     return as_text(entry.get("name")) or _identity(name, entry)
 
 

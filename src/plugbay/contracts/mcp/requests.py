@@ -62,7 +62,7 @@ CONTEXT = "_meta"
 COMPLETE, INPUT_REQUIRED = "complete", "input_required"
 
 MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
-"""What only results of the modern era have."""
+"""Keys that only results of the modern era have."""
 
 NO_ANSWER = frozenset({CheckHealth, SetLogLevel, WatchResource})
 """Answered with nothing: that there is an answer is all."""
@@ -231,7 +231,7 @@ def _inspect_result(
         questions, state = value.get("inputRequests"), value.get("requestState")
         return InputRequired(as_object(questions), state if isinstance(state, str) else None), None
     if kind not in (COMPLETE, None):
-        return None, malformed(f"the answer to {method} is of the kind {kind!r}, which nobody asked for", frame)
+        return None, malformed(f"the answer to {method} is of the kind {kind!r}, which was not requested", frame)
     plain = strip_modern_fields(value)
     if type(op) is InvokeTool and plain.get("isError") is True:
         return None, errors.from_result(plain)
@@ -274,7 +274,7 @@ def strip_modern_fields(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_result(op: Any, value: Any, codec: Codec) -> dict[str, Any]:
-    """What a handler answered `op` with, as a result."""
+    """A handler's value for `op`, as a result."""
     if type(op) in NO_ANSWER:
         return {}
     given = value if isinstance(value, _PLAIN) else codec.load(value)
@@ -284,7 +284,7 @@ def build_result(op: Any, value: Any, codec: Codec) -> dict[str, Any]:
 
 
 def build_tool_result(value: Any, codec: Codec) -> dict[str, Any]:
-    """What a tool returned, as its result: one that is a result already stays as it is.
+    """The result of a tool; a value that already is a result stays unchanged.
 
     Text is text; everything else is text in JSON, and an object is structured content as well.
     """

@@ -128,7 +128,7 @@ class ServerMachine(McpMachine):
         self._subscribed: set[str] = set()
         self._lowest = "debug"
         self._listeners: dict[Any, dict[str, Any]] = {}
-        """Subscriptions of the modern era, by the id of their request: what each is told."""
+        """Subscriptions of the modern era, by the id of their request: the changes that each receives."""
         self._generation = 0
         """Counts the offers, so that a cursor of an older one is recognised."""
         self._entropy = entropy
@@ -162,7 +162,7 @@ class ServerMachine(McpMachine):
         return met
 
     def _identify_caller(self, id: Id, name: str, params: dict[str, Any]) -> Caller | None:
-        """Who asks; None when that is not said as it has to be, which the answer says then."""
+        """The client of a request; None when it is missing or invalid, which is answered here."""
         meta = as_object(params.get("_meta"))
         if name == messages.INITIALIZE:
             return self._read_session(params)
@@ -235,7 +235,7 @@ class ServerMachine(McpMachine):
     # What the machine answers itself.
 
     def _answer_initialize(self, id: Id, params: dict[str, Any], caller: Caller) -> None:
-        """Say who we are, however often we are asked."""
+        """Answer the greeting, however often the client sends it."""
         self._session = caller
         self._subscribed.clear()
         instructions = {"instructions": self.server.instructions} if self.server.instructions else {}
@@ -277,7 +277,7 @@ class ServerMachine(McpMachine):
         if failure is not None:
             self._write_error(id, errors.INTERNAL_ERROR, f"the answer cannot be sent: {failure.message}")
 
-    # Who hears of changes.
+    # Subscriptions to changes.
 
     def _add_listener(self, id: Id, params: dict[str, Any]) -> list[Event]:
         wanted = as_object(params.get("notifications"))
@@ -305,7 +305,7 @@ class ServerMachine(McpMachine):
         return {uri for agreed in self._listeners.values() for uri in agreed.get("resourceSubscriptions", ())}
 
     def _watch_changes(self, before: set[str]) -> list[Event]:
-        """Which resources somebody listens to now and nobody did before, and the other way round."""
+        """Resources with a first subscriber, and resources without subscribers since."""
         now = self._watched_uris()
         gone_uris, new_uris = sorted(before - now), sorted(now - before)
         return [
@@ -326,7 +326,7 @@ class ServerMachine(McpMachine):
         return self._cancel_incoming(params)
 
     def _drop(self, number: CallId, asked: IncomingRequest) -> list[Event]:
-        """With a call its questions are over, which nobody will answer."""
+        """The questions of a call end with it."""
         return [CancelArrived(number), *(_abandon_questions(asked) if isinstance(asked, ClientRequest) else ())]
 
     # What we tell.
@@ -346,7 +346,7 @@ class ServerMachine(McpMachine):
         return self._log(op)
 
     def _replace_offer(self, offer: Mapping[str, Any]) -> Failure | None:
-        """The lists are others from now on; whoever wants to know is told which."""
+        """Replace the lists, and notify subscribed clients of those that changed."""
         before, after = self.offer, {**messages.empty_offer(), **offer}
         self.offer = after
         self._tools = frozenset(tool["name"] for tool in after["tools"])
@@ -418,7 +418,7 @@ class ServerMachine(McpMachine):
         return self._put(SentRequest(CALL, method, members[1:-1], call=id, op=op))
 
     def _choose_call(self) -> CallId | None:
-        """The call during which something is asked, where nobody says which: the latest that may be interrupted.
+        """The call that a question belongs to, if none is named: the latest that may be interrupted.
 
         An answer finds its question whichever call carries it.
         """
@@ -509,7 +509,7 @@ class ServerMachine(McpMachine):
             self._apply(request.op)
 
     def _apply(self, op: Any) -> None:
-        """A request of the handshake era succeeded that changes what the session is told."""
+        """A request of the handshake era succeeded that changes the notifications of the session."""
         if isinstance(op, SetLogLevel):
             self._lowest = op.level
         elif isinstance(op, WatchResource):

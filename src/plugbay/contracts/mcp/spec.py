@@ -1,6 +1,6 @@
 """The facts that every MCP server shares as a plugin, wherever it was declared.
 
-Owns its lifetime, its timeouts and what it may ask for. Knows no file.
+Owns its lifetime, its timeouts and its optional capabilities.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ TIMEOUTS = Timeouts(handshake=30.0, call=60.0, teardown=2.0, term=2.0, kill=2.0)
 out: its input closes, two seconds later comes SIGTERM, two seconds later SIGKILL."""
 
 IDLE_SECONDS = 600.0
-"""A server nobody has used for this long is stopped; the next call starts it again."""
+"""A server without calls for this long is stopped; the next call starts it again."""
 
 OPTIONAL = ("sampling", "elicitation", "roots")
-"""What a server may ask of its host once the operator has granted it."""
+"""Requests that a server may send once the operator has granted them."""
 
 USUAL_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LOGNAME", "USER", "SHELL", "TERM")
-"""Taken from the host: what the usual clients give a server, and what its interpreter needs to be found."""
+"""Variables of the host that usual clients pass to a server, and that its interpreter needs."""
 
 UNKNOWN_VERSION = "0"
-"""A server says its version when it is greeted, and not before."""
+"""The version is known only after the greeting."""
 
 
 def resident(
@@ -39,7 +39,7 @@ def resident(
     exports: tuple[Export, ...] = (),
     settings: SettingsSpec | None = None,
 ) -> PluginSpec:
-    """A server as a plugin: started with its first call, stopped when nobody uses it."""
+    """A server as a plugin: started with its first call, stopped when idle."""
     return PluginSpec(
         id=id,
         version=version,

@@ -35,14 +35,14 @@ METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, SHUTDOWN_FAILED = -32601, -326
 TOOL_NOT_FOUND, TOOL_FAILED = -33401, -33403
 
 MAX_WAIT = 2**53
-"""What a `retry_after` may say and still be a number of anything; a larger one is no advice."""
+"""The largest `retry_after` that is used; a larger one is ignored."""
 
 WIRE_CODES = range(-(2**31), 2**31)
-"""What a peer in another language certainly holds as an error code."""
+"""The range of error codes that peers in all languages can hold."""
 
 
 class _Meaning(Value):
-    """What one number of the contract says: our code, its own name, and what `data` may hold."""
+    """One number of the contract: our code, its own name, and the keys of `data`."""
 
     __slots__ = ("code", "data", "kind", "retryable")
 
@@ -104,7 +104,7 @@ _MODEL = {
 }
 _VECTORS = {Code.OVERLOADED: -33303, Code.NOT_FOUND: -33301, Code.INVALID_INPUT: INVALID_PARAMS}
 _PLAIN = {Code.NOT_FOUND: METHOD_NOT_FOUND, Code.INVALID_INPUT: INVALID_PARAMS}
-"""What a handler's failure becomes when it does not say a number itself."""
+"""The number of a handler's failure without a number of its own."""
 
 _CHANNELS = frozenset({StartChannel, StopChannel, SendOutbound})
 _GENERAL = 326
@@ -153,7 +153,7 @@ def _detail(number: int | None, meaning: _Meaning, data: dict[str, Any]) -> dict
 
 
 def _complete(detail: dict[str, Any], op: type, method: str, message: str) -> None:
-    """What the contract says in the place of missing data."""
+    """The contract's default for missing data."""
     match detail.get("kind"):
         case "recipient_invalid":
             detail.setdefault("recipient", "")
@@ -192,7 +192,7 @@ def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None
 def _number(op: type, failure: Failure) -> int:
     """The number a failure brings, else that of its kind, else that of our code.
 
-    Where the host answers, the first two are some other plugin's: who asks the host hears of no band but its own.
+    Where the host answers, the first two belong to another plugin: a caller of the host sees no band but its own.
     """
     band, codes, otherwise = _BANDS[op]
     detail = failure.detail

@@ -127,7 +127,7 @@ class NexoMachine(RpcMachine):
         return events
 
     def _take(self, message: Any, line: bytes) -> list[Event]:
-        """What a frame is: a method makes it a request or a notification; else a number makes it an answer."""
+        """Classify a frame: with a method it is a request or a notification; else, with a number, an answer."""
         method, id = message.method, message.id
         if not (isinstance(method, str) and method):
             if type(id) is int:
@@ -183,7 +183,7 @@ class NexoMachine(RpcMachine):
         return noise(line, "a delta to a call that asked for none")
 
     def _answer_greeting(self, id: Any, params: Any) -> list[Event]:
-        """PLUGIN: say who we are, however often the host asks."""
+        """PLUGIN: answer the greeting, however often the host sends it."""
         if id is not ABSENT:
             failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
             if failure is not None:
@@ -195,7 +195,7 @@ class NexoMachine(RpcMachine):
         return [Ready({"nexo_version": version if isinstance(version, str) else ""})]
 
     def _take_shutdown(self, id: Any, params: Any) -> list[Event]:
-        """PLUGIN: the host wants us to leave; the answer is for whoever does the leaving."""
+        """PLUGIN: report the shutdown; the code that exits sends the answer."""
         self._step("shutdown")
         op = messages.read_shutdown(params)
         return [Notified(op)] if id is ABSENT else self._accept_request(StreamedRequest(id, op))

@@ -309,7 +309,7 @@ def _namespace(draft: Draft, path: KeyPath, name: str) -> bool:
         return True
     text = f"{name!r} must begin with '{id}_' or 'ext_{id}_'"
     if name == id:
-        # A shipped plugin does this. The name is the plugin's own, so it takes nobody else's.
+        # A shipped plugin does this. The name begins with the plugin's id, so it cannot collide.
         draft.warn("tool_namespace_violation", path, f"{text}; other hosts refuse it")
         return True
     draft.error("tool_namespace_violation", path, text)
@@ -433,7 +433,7 @@ INBOUND = "plugin.inbound"
 
 
 def subscribes(plugin: Plugin) -> tuple[str, ...]:
-    """The patterns of what the plugin is told."""
+    """The patterns of the topics that the plugin receives."""
     return _patterns(plugin, OUTBOUND, plugin.capabilities.broker.subscribe)
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 CONTRACT_VERSION = "1.10.0"
 """The version of the contract text this package implements."""
 NEXO_VERSION = "0.2.0"
-"""What the host says it is in `initialize`, and what a manifest's `min_nexo_version` is held against."""
+"""The host's version in `initialize`, and the version that a manifest's `min_nexo_version` is compared with."""
 MAX_HOST_LINE = 1 << 20
 """Bytes a child reads in one line, without the newline. Some count the newline too, so the host stays below: a line of
 this size would be dropped over there without a word, and its call would time out."""
@@ -57,13 +57,13 @@ MAX_EARLY_PUBLISHES = 64
 """Events kept of a child that publishes before its greeting was accepted; as many as the host queues the other way."""
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")
-"""`jsonrpc` is not among them: nobody checks it, everybody writes it."""
+"""`jsonrpc` is not among them: it is always written and never checked."""
 INITIALIZE, SHUTDOWN = "initialize", "shutdown"
 CHAT_DELTA, COMPLETE_DELTA = "llm.chat.delta", "llm.complete.delta"
 
 
 class Identity(Value):
-    """What a plugin answers to `initialize`, and which operations it has handlers for."""
+    """The answer of a plugin to `initialize`, and the operations that it has handlers for."""
 
     __slots__ = ("manifest", "server_version", "serves", "tools")
 
@@ -140,7 +140,7 @@ TO_CHILD = (
         ("ids", "ids", "array"),
     ),
 )
-"""What a host says to its child, besides `initialize`, `read_shutdown` and the deltas of an answer."""
+"""Messages of the host, besides `initialize`, `shutdown` and the deltas of an answer."""
 TO_HOST = (
     Method("broker.publish", Publish, ("topic", "topic", "text"), ("event", "event", "object")),
     Method(
@@ -162,9 +162,9 @@ TO_HOST = (
         ("stream", "stream", "any"),
     ),
 )
-"""What a child says to its host, besides the deltas of an answer."""
+"""Messages of a child, besides the deltas of an answer."""
 NOTIFICATIONS = frozenset({DeliverEvent, Publish})
-"""What may be said without wanting an answer."""
+"""Messages that may come without an id."""
 TAKES_PLUGIN_ID = frozenset({InvokeTool, RunHook})
 """Operations whose parameters begin with the id of the plugin they go to."""
 
@@ -301,7 +301,7 @@ _DEFAULTS: dict[type, Callable[[Any], Any]] = {
     CompleteChat: lambda result: {"content": None, **result},
     Publish: lambda result: result,
 }
-"""What a plugin gets: the host may leave out the tags of a memory, and the text of a streamed answer."""
+"""Results that a plugin receives: the host may omit the tags of a memory, and the text of a streamed answer."""
 
 
 # Results, built by the peer that was asked.
@@ -319,7 +319,7 @@ class StreamedRequest(IncomingRequest):
 
 
 def build_result(op: type, value: Any, stream: bool = False, said: bool = False) -> Any:
-    """What a handler answered `op` with as the contract's result; a `Failure` when it has no form there."""
+    """A handler's value for `op` as the contract's result; a `Failure` when it has no form there."""
     if op in _ACKNOWLEDGED:
         return OK
     if op is RecallMemory:
@@ -348,7 +348,7 @@ TOOL_KEYS = ("name", "description", "input_schema")
 
 
 def check_greeting(result: Any, expected_id: str, declared: Iterable[str]) -> dict[str, Any] | Failure:
-    """What the child said about itself, as `Ready` carries it, or why it must go."""
+    """The identity from the greeting, as `Ready` carries it, or the reason to refuse the plugin."""
     if not isinstance(result, dict):
         return _failed("the answer to initialize is not an object")
     manifest = result.get("manifest")
@@ -443,7 +443,7 @@ def read_request(method: Method, params: Any, plugin_id: str) -> Operation | str
 
 
 def read_shutdown(params: Any) -> Shutdown:
-    """A good-bye is one whatever it says."""
+    """A shutdown, whatever its params."""
     reason = params.get("reason") if isinstance(params, dict) else None
     return Shutdown(reason if isinstance(reason, str) else "")
 
@@ -497,7 +497,7 @@ def _messages_problem(messages: list[Any]) -> str | None:
 
 
 def _is_count(value: Any) -> bool:
-    """What other hosts read as u64: no bool, no float, nothing negative."""
+    """A number that other hosts read as u64: no bool, no float, not negative."""
     return type(value) is int and value >= 0
 
 

@@ -1,7 +1,7 @@
 """`[plugin.sandbox]`: what a manifest may ask to see of the machine it runs on.
 
-Owns the list of paths nobody gets and the rules of the section. Textual: a path is normalised and judged as written.
-Following symbolic links needs the machine, so it is done again by whoever starts the plugin.
+Owns the list of forbidden paths and the rules of the section. Textual: a path is normalised and checked as written.
+Symbolic links are followed when the plugin starts, and the check is repeated then.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from plugbay.contracts.nexo.sections import Sandbox
 from plugbay.model.spec import STATE_DIR, SandboxRequest
 
 REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
-"""Set by an operator who runs nothing unconfined."""
+"""Set by an operator to forbid unconfined plugins."""
 
 HOST_NET_ALLOW = "NEXO_PLUGIN_SANDBOX_HOST_NET_ALLOW"
-"""Set by an operator who lets manifests ask for the host's network."""
+"""Set by an operator to let manifests request the host's network."""
 
 DENIED = tuple(
     "/etc/shadow /etc/sudoers /etc/sudoers.d /proc/sys /proc/kcore /proc/kallsyms /sys/firmware /sys/kernel "
@@ -31,7 +31,7 @@ DENIED_AT_HOME = tuple(
     ".aws .ssh .gnupg .netrc .docker .kube .cargo/credentials .cargo/credentials.toml .npmrc .config/gh "
     ".config/git".split()
 )
-"""The same for credentials, in the home of whoever runs the host and in every folder of /home."""
+"""The same for credentials, in the home of the host's user and in every folder of /home."""
 
 _Violation = tuple[str, str]
 """The name of a broken rule, and what is wrong."""
@@ -53,7 +53,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
         for where, path in draft.texts("sandbox", key):
             _report(draft, where, _path_violation(path, environ, writable=writable))
     if draft.value("sandbox", "drop_user") is False:
-        text = "nobody is confined with the rights of the host's user; it is dropped all the same"
+        text = "a confined plugin never has the rights of the host's user; they are dropped anyway"
         draft.warn("sandbox_user_dropped", ("sandbox", "drop_user"), text)
     command = draft.text("entrypoint", "command") or ""
     if command.startswith("/"):
@@ -63,7 +63,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
 
 
 def request(section: Sandbox, environ: Mapping[str, str]) -> SandboxRequest | None:
-    """What a section without problems asks for. `drop_user` asks for nothing: no plugin has its host's user."""
+    """The policy of a section without problems. `drop_user` has no effect: no plugin has its host's user."""
     if not section.enabled:
         return None
     return SandboxRequest(

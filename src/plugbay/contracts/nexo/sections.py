@@ -1,6 +1,6 @@
 """The shape of `nexo-plugin.toml`: every section, every field, its type and its default.
 
-Owns what may be written where. A key that is not listed is refused, as the contract does; which values make sense is
+Owns the shape of each section. A key that is not listed is refused, as the contract does; which values make sense is
 said in `rules`, `topics` and `sandbox`. The contract text describes a part of the file only: the sections from
 `capabilities` on are what its real host reads.
 """
@@ -29,7 +29,7 @@ class _Section(BaseModel):
 
 
 class Requires(_Section):
-    """What the plugin needs around it."""
+    """The requirements of the plugin."""
 
     nexo_capabilities: list[str] = []
     bins: list[str] = []
@@ -38,7 +38,7 @@ class Requires(_Section):
 
 
 class Entrypoint(_Section):
-    """What to start."""
+    """The program to start."""
 
     command: str = ""
     args: list[str] = []
@@ -79,7 +79,7 @@ class Sandbox(_Section):
 
 
 class Supervisor(_Section):
-    """What happens after a crash."""
+    """The restart policy."""
 
     respawn: bool = False
     max_attempts: Count = 3
@@ -108,7 +108,7 @@ class Broker(_Section):
 
 
 class Capabilities(_Section):
-    """What the plugin says it is about."""
+    """The description of the plugin for people."""
 
     provides: list[
         Literal[

@@ -1,7 +1,7 @@
 """Versions as Cargo reads them: strict three-part ones, and requirements such as `>=0.1.0, <0.3`.
 
 Owns their grammar and meaning. Every comparator is one half-open range of versions, so there is nothing to interpret
-when a version is held against it. Knows no manifest.
+when a version is compared with it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def version_problem(text: str) -> str | None:
 
 
 class Requirement:
-    """What `min_nexo_version` may say. Raises ValueError for text that is no requirement."""
+    """The requirement of `min_nexo_version`. Raises ValueError for text that is no requirement."""
 
     def __init__(self, text: str) -> None:
         self._ranges: list[tuple[Bound, Bound]] = []
@@ -65,7 +65,7 @@ def _range(text: str) -> tuple[Bound, Bound]:
         raise ValueError(f"{text!r} is not a version requirement such as '>=0.1.0'")
     given = _given(found)
     low = _padded(given)
-    # A pre-release comes before its release, and the version held against it is always a release.
+    # A pre-release comes before its release, and the compared version is always a release.
     after = low if found["pre"] else _next(given, len(given))
     wildcard = bool(_WILDCARDS & {found["minor"], found["patch"]})
     match found["op"] or ("=" if wildcard else "^"):

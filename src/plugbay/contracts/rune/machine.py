@@ -3,8 +3,8 @@
 Owns the order of validation (first failure wins) and which code each breach has. That a good answer only
 counts once the child has exited with status 0 is a fact of the spec; the supervisor checks it.
 
-The tool and capability checks belong to the call, not to the greeting, so a child that was greeted before anybody knew
-what it would be asked is judged exactly like a fresh one: tool first, then capabilities.
+The tool and capability checks belong to the call, not to the greeting, so a child that was greeted before
+its call was known is checked exactly like a fresh one: tool first, then capabilities.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class RuneMachine(Machine):
         raise Misuse("rune has no notifications")
 
     def cancel(self, id: CallId, reason: str) -> None:
-        """rune has no word for it: the child is killed, and whatever it still says is ignored."""
+        """rune has no message for it: the child is killed, and its output is ignored."""
         if self._may("violation"):
             self._step("violation")
 
@@ -272,10 +272,10 @@ class RuneMachine(Machine):
         return body
 
     def progress(self, id: CallId, item: Any) -> None:
-        """rune carries none; what a handler reports on the way is dropped."""
+        """rune has no progress; reports of a handler are dropped."""
 
     def close(self, reason: str) -> None:
-        """rune's good-bye is a closed stdin; there is nothing to write."""
+        """rune has no shutdown message: the host closes stdin."""
         self._step("close")
 
     @property
@@ -309,7 +309,7 @@ def _is_text_list(value: Any) -> bool:
 
 
 def _response_problem(message: Any, request_id: str) -> str | None:
-    """What is wrong with a response, in the published order; None when it is good."""
+    """The first problem of a response, in the published order; None when it is valid."""
     error = None if message.error in (ABSENT, None) else message.error
     if message.type != "response":
         return f"type {message.type!r} where a response was expected"

@@ -6,7 +6,7 @@
     ← {"type":"response","request_id":…,"status":"ok","output":…}
     ← {"type":"response","request_id":…,"status":"error","error":{"code":…,"message":…}}
 
-Keys are matched exactly. Knows no states: what may be said when is `machine.py`'s.
+Keys are matched exactly. `machine.py` has the states.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONTEXT_KEYS = ("workspace_id", "widget_id", "repo_root", "role_id", "mode_id")
 
 
 class Identity(Value):
-    """What a plugin says about itself in its handshake."""
+    """The identity of a plugin in its handshake."""
 
     __slots__ = ("capabilities", "plugin_id", "plugin_version", "tools")
 

@@ -33,7 +33,7 @@ _FROM_PLUGIN = {
     FRAME_TOO_LARGE: Code.FRAME_TOO_LARGE,
     UNSUPPORTED_VERSION: Code.PROTOCOL_VERSION_MISMATCH,
 }
-"""What `ok=false` means to us; with any other code it is a plugin error."""
+"""Our codes for `ok=false`; any other code is a plugin error."""
 
 _OUTCOMES = {"invalid_input": Code.INVALID_INPUT, "not_found": Code.NOT_FOUND}
 """The two codes of failed work with a meaning of their own; with every other one it is a plugin error."""

@@ -1,6 +1,6 @@
-"""The vai conversation: two hellos, then requests with events before their responses, then a shutdown nobody answers.
+"""The vai conversation: two hellos, then requests with events and responses, then a shutdown without an answer.
 
-Owns what each frame is and what may be said when, for both roles. `messages.py` has the
+Owns the classification of frames and the states, for both roles. `messages.py` has the
 bodies of requests and responses, and the check of a plugin's identity.
 
 Only a host asks, so it alone judges: what it cannot place ends the conversation, unless it plainly belongs to one
@@ -240,7 +240,7 @@ class VaiMachine(Machine):
     def _settle(self, id: str, value: Any, failure: Failure | None, frame: bytes) -> list[Event]:
         asked = self._open.pop(id, None)
         if asked is None:
-            return noise(frame, f"a response to {id!r:.100}, which nobody waits for")
+            return noise(frame, f"a response to {id!r:.100}, which is not awaited")
         if failure is not None and failure.code == Code.MALFORMED_RESPONSE:
             failure = failure.with_detail(line=printable(frame[:HEAD_BYTES]))
         return [CallFinished(asked.number, value, failure)]
@@ -248,7 +248,7 @@ class VaiMachine(Machine):
     def _progressed(self, id: str, message: Any, frame: bytes) -> list[Event]:
         asked = self._open.get(id)
         if asked is None:
-            return noise(frame, f"an event of {id!r:.100}, which nobody waits for")
+            return noise(frame, f"an event of {id!r:.100}, which is not awaited")
         event = None if message.event is ABSENT else self.codec.load(message.event)
         if not (isinstance(event, dict) and isinstance(event.get("type"), str)):
             return noise(frame, f"an event of {id} that is no object with a type")
@@ -394,6 +394,6 @@ class VaiMachine(Machine):
 
 
 def _unsent(problem: Failure) -> Failure:
-    """Why a result did not go out: the fault of whoever made it."""
+    """Why a result was not sent: the fault of its maker."""
     code = problem.code if problem.code == Code.FRAME_TOO_LARGE else Code.INTERNAL
     return Failure(code, f"the result cannot be sent: {problem.message}", origin=Origin.PLUGIN)

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.document import Document, parse_toml
+from plugbay.contracts.contract import Site
+from plugbay.contracts.document import Document, parse_json, parse_toml
 from plugbay.contracts.draft import Draft
+from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.vai import permissions, platforms
-from plugbay.contracts.vai.files import Schemas, Site, path_problem
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.contracts.vai.sections import Entry, Manifest, Part
 from plugbay.contracts.validation import suggestion, validate
@@ -25,11 +26,11 @@ from plugbay.model.spec import Export, Lifetime, PluginSpec, SandboxRequest, Tim
 
 FILE_NAME = "vai-plugin.toml"
 FOREIGN = "x-"
-"""Keys that begin so mean something to somebody else."""
+"""The prefix of keys for other programs."""
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 ENV_FACTS = (("PATH", "search.path"),)
-"""What the package starts is a program of its own, and `#!/usr/bin/env python3` in it finds the Python with plugbay."""
+"""A package starts a program of its own, and `#!/usr/bin/env python3` in it finds the Python with plugbay."""
 
 
 def parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> tuple[PluginSpec | None, list[Problem]]:
@@ -51,7 +52,7 @@ def parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> tupl
 
 
 def _ours(value: Any) -> Any:
-    """The document without what is somebody else's."""
+    """The document without the keys of other programs."""
     if isinstance(value, dict):
         return {key: _ours(item) for key, item in value.items() if not key.startswith(FOREIGN)}
     return [_ours(item) for item in value] if isinstance(value, list) else value
@@ -106,7 +107,7 @@ def _export(entry: Entry, schemas: Schemas, unsupported: str) -> Export:
 
 
 def _timeouts(exports: Iterable[Export]) -> Timeouts:
-    """The contract has times for calls only, each export its own. `shutdown` has no answer, so nobody waits for one."""
+    """The contract has times for calls only, each export its own. `shutdown` has no answer, so none is awaited."""
     longest = max(export.facts["timeout_ms"] for export in exports) / 1000
     return Timeouts(handshake=10.0, call=longest, grace=5.0, farewell=0.0, teardown=5.0, term=2.0)
 
@@ -118,7 +119,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 API_VERSION = "vai.plugin.v1"
 TRANSPORT = "stdio"
 LONGEST_MS = 3_600_000
-"""An hour: nothing may ask for more time, and who does gets this much."""
+"""An hour: a longer request is reduced to this."""
 INTERPRETERS = ("python3", "python", "node", "deno", "bun", "ruby", "java")
 """Programs of the host that may start a package; any other program has to be in it."""
 _PART = r"[a-z0-9][a-z0-9._-]{0,63}"
@@ -260,7 +261,7 @@ SUPPORTS = ("continue", "branch_session", "compact", "tool")
 EVENTS = ("run.completed", "run.failed", "run.cancelled", "chain.compacted")
 """The words that the contract shows where it gives no list; and two more ways in which a run may end."""
 _SCOPE_FOR = {"compact": "compactions:write", "branch_session": "chains:write"}
-"""What a harness cannot do without."""
+"""The required scope of each feature of a harness."""
 _FILES = {"input_schema", "output_schema"}
 """Fields that say where something else is, which is read and kept in their place."""
 
@@ -283,7 +284,7 @@ def check_export(export: Part) -> None:
 
 
 def build_facts(entry: Entry) -> dict[str, Any]:
-    """What the table of its kind says."""
+    """The facts in the table of the export's kind."""
     own = getattr(entry, entry.kind).model_dump()
     return {name: _duplicates(value) for name, value in own.items() if name not in _FILES}
 
@@ -335,3 +336,75 @@ def _compactor(export: Part, own: Part) -> None:
 
 
 _CHECKS = {"harness": _harness, "tool": _tool, "hook": _hook, "compactor": _compactor}
+
+
+# The files that a manifest names: JSON Schemas, and the program. The `Site` reads them.
+
+MAX_SCHEMA = 256 << 10
+"""Bytes of a schema. Reading one of this size takes half a second."""
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+def path_problem(path: str) -> str | None:
+    """Why a path may lead out of the plugin's folder; None when only a link could."""
+    if not path.strip() or not path.isprintable():
+        return "names no file"
+    if path.startswith("/") or _DRIVE.match(path):
+        return "must be relative to the plugin's folder"
+    if "\\" in path:
+        return "must have '/' between its parts"
+    return "must not contain '..'" if ".." in path.split("/") else None
+
+
+class Schemas:
+    """The schemas of one manifest, each read and checked once, however many exports name it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[str, dict[str, Any] | Problem] = {}
+
+    def check(self, part: Part, key: str) -> None:
+        """Report why the file that `key` names is no schema."""
+        path = part.text(key)
+        found = None if path is None else self._of(path)
+        if isinstance(found, Problem):
+            part.error(found.code, f"{path!r:.100} {found.message}", key)
+
+    def get(self, path: str | None) -> dict[str, Any] | None:
+        """A schema that has no problem; None for no path."""
+        found = None if path is None else self._of(path)
+        return None if isinstance(found, Problem) else found
+
+    def _of(self, path: str) -> dict[str, Any] | Problem:
+        if path not in self._known:
+            self._known[path] = self._load(path)
+        return self._known[path]
+
+    def _load(self, path: str) -> dict[str, Any] | Problem:
+        problem = path_problem(path)
+        if problem is not None:
+            return Problem("path_escape", "", problem)
+        data = self._site.read(path, MAX_SCHEMA)
+        return data if isinstance(data, Problem) else _schema(data)
+
+
+def _schema(data: bytes) -> dict[str, Any] | Problem:
+    try:
+        document = parse_json(data.decode())
+    except UnicodeDecodeError as error:
+        return _invalid(f"not UTF-8: {error.reason} at byte {error.start}")
+    if isinstance(document, Problem):
+        return _invalid(str(document))
+    schema = document.value
+    if not isinstance(schema, dict):
+        return _invalid("a schema is an object")
+    kinds = schema.get("type", "object")
+    if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
+        return _invalid(f"must describe an object, not {kinds!r:.60}")
+    problem = schema_problem(schema)
+    return schema if problem is None else _invalid(problem)
+
+
+def _invalid(why: str) -> Problem:
+    return Problem("invalid_schema", "", f"cannot be used: {why}")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PROTOCOL = "vai.rpc.v1"
 """The only version of the contract that is spoken here."""
 MAX_BODY = OPEN_HEADERS.max_body
-"""Bytes of a frame. Whoever reads a larger one gives up the conversation, so none is sent."""
+"""Bytes of a frame. A larger one ends the conversation, so none is sent."""
 MAX_ID = 256
 """Characters of an id: every answer repeats it, and has to fit a frame whatever was asked."""
 HELLO, REQUEST, EVENT, RESPONSE, CANCEL, SHUTDOWN = "hello request event response cancel shutdown".split()
@@ -45,11 +45,11 @@ HOST_READS_RAW = ("event",)
 PLUGIN_READS = ("protocol", "type", "role", "host", "id", "request_id", "op", "body")
 USER_CANCELLED = "user_cancelled"
 CANCEL_REASONS = ("deadline_exceeded", USER_CANCELLED, "run_cancelled", "host_shutdown", "binding_disabled")
-"""What a plugin may be told about why it is cancelled."""
+"""The reasons of a cancellation in the contract."""
 
 
 class Identity(Value):
-    """Who a plugin says it is, and the kind of each export it has handlers for."""
+    """The identity of a plugin, and the kind of each export that it has a handler for."""
 
     __slots__ = ("exports", "package_id", "version")
 
@@ -137,7 +137,7 @@ SHUTDOWN_FRAME = _START + b'"shutdown"}'
 
 
 def hello(role: str, who: bytes) -> bytes:
-    """`who`: what the sender says about itself, under the name of its role."""
+    """`who`: the identity of the sender, under the name of its role."""
     return _START + b'"hello","role":"%b","%b":%b}' % (role.encode(), role.encode(), who)
 
 
@@ -158,7 +158,7 @@ def refusal(id: bytes, error: bytes) -> bytes:
 
 
 def cancel(id: bytes, reason: str) -> bytes:
-    """What is no word of the contract means that somebody no longer wants the answer."""
+    """A reason outside of the contract becomes `user_cancelled`."""
     known = reason if reason in CANCEL_REASONS else USER_CANCELLED
     return _START + b'"cancel","request_id":%b,"reason":"%b"}' % (id, known.encode())
 
@@ -166,7 +166,7 @@ def cancel(id: bytes, reason: str) -> bytes:
 def check_greeting(plugin: Any, package_id: str, version: str) -> dict[str, Any] | Failure:
     """HOST: the plugin as `Ready` carries it, or why it must go."""
     if not isinstance(plugin, dict):
-        return _unwelcome(INVALID_FRAME, "its hello does not say who it is")
+        return _unwelcome(INVALID_FRAME, "its hello does not identify the plugin")
     expected = {"package_id": package_id, "version": version}
     got = {name: plugin.get(name) for name in expected}
     if got != expected:

@@ -1,6 +1,6 @@
-"""What an export asks for: `[exports.permissions]`, its rules, and its words for the operator who grants.
+"""The permissions of an export: `[exports.permissions]`, its rules, and its texts for the operator.
 
-Owns the enums and the catalogue of scopes. A manifest only requests; who grants is asked elsewhere.
+Owns the enums and the catalogue of scopes. A manifest only requests; grants are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FILESYSTEM = ("none", "scratch", "assets_ro")
 SCOPES = tuple(
     f"{resource}:{verb}" for resource in ("sessions", "chains", "runs", "compactions") for verb in ("read", "write")
 )
-"""What a gateway lets a delegated token do."""
+"""The scopes of a delegated token."""
 
 CAPABILITY = "network"
-"""What an operator grants for `network = "egress"`."""
+"""The capability that an operator grants for `network = "egress"`."""
 
 _ACCESS = {CAPABILITY: "network", "filesystem=scratch": "scratch"}
-"""What stands for something that the operating system knows, and the kind of it."""
+"""Capabilities that the operating system enforces, and the kind of access of each."""
 
 _SCOPE = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
 _SLOT = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -44,7 +44,7 @@ def check(export: Part) -> None:
 
 
 def capabilities(asked: Permissions) -> tuple[str, ...]:
-    """What an operator can grant of it, each in one word."""
+    """The capabilities that an operator can grant, each in one word."""
     words = [CAPABILITY] if asked.network == "egress" else []
     words += [f"filesystem={asked.filesystem}"] if asked.filesystem != "none" else []
     words += [f"scope={scope}" for scope in asked.gateway_api_scopes]
@@ -53,7 +53,7 @@ def capabilities(asked: Permissions) -> tuple[str, ...]:
 
 
 def access(words: tuple[str, ...]) -> tuple[Access, ...]:
-    """What these words allow that the operating system knows. A package can always read what lies in it."""
+    """The access of these capabilities that the operating system enforces. A package can always read its own files."""
     return tuple(Access(_ACCESS[word], capability=word) for word in words if word in _ACCESS)
 
 

@@ -15,7 +15,7 @@ from plugbay.contracts.draft import Draft
 
 Words = Annotated[str, Field(min_length=1)]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
-"""What people read."""
+"""Fields for people."""
 
 
 class _Section(BaseModel):
@@ -23,7 +23,7 @@ class _Section(BaseModel):
 
 
 class Runtime(_Section):
-    """What to start, and where it can run."""
+    """The program to start, and its platforms."""
 
     protocol: str
     transport: str
@@ -33,7 +33,7 @@ class Runtime(_Section):
 
 
 class Permissions(_Section):
-    """What an export asks for. Nothing, when it says nothing."""
+    """The permissions that an export requests; none by default."""
 
     network: str = "none"
     filesystem: str = "none"
@@ -46,7 +46,7 @@ class Harness(_Section):
 
     mode: str = "composite"
     fidelity: str
-    """Required: nobody can guess what of a run survives."""
+    """Required: it cannot be inferred which part of a run survives."""
     supports: list[str] = []
 
 
@@ -116,7 +116,7 @@ class Part:
         return key in self._table
 
     def value(self, key: str) -> Any:
-        """What stands there; None when nothing does."""
+        """The value; None when there is none."""
         return self._table.get(key)
 
     def text(self, key: str) -> str | None:

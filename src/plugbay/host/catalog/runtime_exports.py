@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from plugbay.contracts.mcp.offers import exports_of, wished_name
+from plugbay.contracts.mcp.offers import wished_name
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.catalog.approvals import (
     PARTS,
     Approval,
@@ -29,7 +30,9 @@ from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
 from plugbay.model.spec import Export, PluginSpec
 
-RUNTIME_CONTRACTS = {"mcp": exports_of}
+RUNTIME_CONTRACTS = {
+    name: contract.runtime_exports for name, contract in CONTRACTS.items() if contract.runtime_exports is not None
+}
 """Contracts whose plugins declare their exports at run time: how each makes exports and warnings of an offer."""
 
 CHANGED = "plugin.catalog.changed"

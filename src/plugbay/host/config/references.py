@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from plugbay.contracts.mcp.bundle import fill, is_setting
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
 from plugbay.process.command import LaunchFailed
 
-REFERRING = frozenset({"mcp"})
+REFERRING = frozenset(name for name, contract in CONTRACTS.items() if contract.has_references)
 """Contracts whose manifests may contain references."""
 
 SECRET = "secret://"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plugbay.contracts.mcp import manifest as mcp_manifest
-from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
+from plugbay.contracts.contract import Contract
+from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.contracts.vai.platforms import Platform, named
 from plugbay.host.config.references import declare_secrets
 from plugbay.host.disk.open_beneath import open_beneath
@@ -26,7 +26,9 @@ from plugbay.process.command import LaunchFailed, host_search_path, resolve
 MAX_MANIFEST = 1 << 20
 """Maximum bytes of a manifest; a larger one is not read."""
 
-MULTI_PLUGIN_MANIFESTS = {mcp_manifest.FILE_NAME: mcp_manifest.parse_servers}
+MULTI_PLUGIN_MANIFESTS = {
+    name: parse for contract in CONTRACTS.values() for name, parse in contract.parse_several.items()
+}
 """Manifests that may declare several plugins, and their parsers."""
 
 MAX_FOLDERS = 10_000

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from plugbay.contracts.base import Role
+from plugbay.contracts.frames import Piece
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.recording.recordings import Recorder, record_file, record_in
 from plugbay.host.recording.redaction import FrameRedactor, Redactor
-from plugbay.link.framings import Piece, framing_of
 from plugbay.link.link import Link
 from plugbay.link.recording import EXIT, JOINED, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
@@ -270,7 +271,7 @@ class LinkTap:
         self._emit = emit
         self._codec = MsgspecCodec()
         self._loop = asyncio.get_running_loop()
-        self._framings = {role: framing_of(contract, role) for role in (Role.HOST, Role.PLUGIN)}
+        self._framings = {role: CONTRACTS[contract].framing_of(role) for role in (Role.HOST, Role.PLUGIN)}
         self._backlog: list[tuple[float, str, bytes]] = []
         self._scheduled = False
         self._in_step = False

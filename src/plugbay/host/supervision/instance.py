@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.contracts.contract import HostSide
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.references import resolve_references
 from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import Confinement, proxy_variables, sandbox_environ

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from plugbay.contracts.document import parse_json
 from plugbay.contracts.mcp.messages import ERAS, HANDSHAKE
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
 
 FILE_NAME = "mcp-eras.json"
 
-WITH_ERAS = frozenset({"mcp"})
+WITH_ERAS = frozenset(name for name, contract in CONTRACTS.items() if contract.has_eras)
 """Contracts with several eras."""
 
 USUAL = HANDSHAKE

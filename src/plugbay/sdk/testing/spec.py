@@ -12,8 +12,9 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from plugbay.contracts.contract import HostSide
 from plugbay.contracts.mcp.offers import exports_of
-from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.platforms import named
 from plugbay.model.addresses import covered
@@ -67,8 +68,8 @@ class Site:
 
 def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None = None) -> PluginSpec:
     """The plugin as a host sees it, by the manifest in a folder if one is given; raises `ManifestInvalid`."""
-    if contract not in CONTRACTS:
-        raise ValueError(f"there is no contract {contract!r}; there is {', '.join(CONTRACTS)}")
+    if contract not in _WRITERS:
+        raise ValueError(f"there is no contract {contract!r}; there is {', '.join(_WRITERS)}")
     files = manifests.vai_files(plugin) if contract == "vai" and folder is None else {}
     root = Path.cwd() / ainb_name(plugin.id) if folder is None else Path(folder).resolve()
     text = _WRITERS[contract](plugin) if folder is None else _read(contract, root, files)

@@ -1,4 +1,4 @@
-"""Messages are cut out of bytes by lines or by lengths, and what breaks the rules is told."""
+"""Framings cut messages out of bytes; frame rules tell requests, answers and notices apart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.ainb.messages import MAX_BODY
 from plugbay.contracts.base import Role
-from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.contracts.contract import HostSide
+from plugbay.contracts.frames import (
+    ANSWER,
+    MAX_NAME,
+    NOTICE,
+    REQUEST,
+    Lengths,
+    Lines,
+    OpenLengths,
+    Piece,
+    Turn,
+    error_message,
+    rpc_rules,
+)
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE
 from plugbay.contracts.vai.messages import MAX_BODY as MAX_OPEN_BODY
-from plugbay.link.framings import Lengths, Lines, OpenLengths, Piece, framing_of
 from plugbay.model.spec import PluginSpec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.wire.chunks import cut, places
@@ -33,8 +46,8 @@ def test_a_line_that_is_too_long_is_a_problem() -> None:
 
 
 def test_a_line_is_marked_by_its_end() -> None:
-    assert Lines(10).marked(b"a") == b"a\n"
-    assert Lines(10).marked(b"a", "\r\n") == b"a\r\n"
+    assert Lines(10).wrap(b"a") == b"a\n"
+    assert Lines(10).wrap(b"a", "\r\n") == b"a\r\n"
 
 
 def test_a_frame_is_as_long_as_its_header_says_however_it_is_cut() -> None:
@@ -58,8 +71,14 @@ def test_output_that_ends_inside_a_frame_is_a_problem() -> None:
 
 
 def test_a_frame_is_marked_by_its_length_in_any_spelling() -> None:
-    assert Lengths(MAX_BODY).marked(b"ab") == b"Content-Length: 2\r\n\r\nab"
-    assert Lengths(MAX_BODY).marked(b"ab", "CONTENT-LENGTH:+0{}\r\n\r\n") == b"CONTENT-LENGTH:+02\r\n\r\nab"
+    assert Lengths(MAX_BODY).wrap(b"ab") == b"Content-Length: 2\r\n\r\nab"
+    assert Lengths(MAX_BODY).wrap(b"ab", "CONTENT-LENGTH:+0{}\r\n\r\n") == b"CONTENT-LENGTH:+02\r\n\r\nab"
+
+
+def test_a_contract_may_have_another_limit_than_its_headers() -> None:
+    (piece,) = Lengths(10).feed(b"Content-Length: 11\r\n\r\n")
+    assert piece.problem
+    assert Lengths(10).feed(Lengths(10).wrap(b"x" * 10)) == [Piece(b"x" * 10)]
 
 
 def test_open_headers_may_stand_beside_the_length() -> None:
@@ -78,8 +97,8 @@ def test_what_is_cut_is_what_was_marked_however_the_bytes_come(
     contract: str, speaker: str, bodies: list[dict[str, int]], at: list[int]
 ) -> None:
     said = [json.dumps(body).encode() for body in bodies]
-    framing = framing_of(contract, speaker)
-    wire = b"".join(framing.marked(body) for body in said)
+    framing = CONTRACTS[contract].framing_of(speaker)
+    wire = b"".join(framing.wrap(body) for body in said)
     assert [piece for chunk in cut(wire, at) for piece in framing.feed(chunk)] == [Piece(body) for body in said]
     assert framing.eof() is None
 
@@ -89,11 +108,51 @@ def test_the_framing_of_a_contract_is_that_of_its_machine(contract: str) -> None
     spec = PluginSpec("p", "1", contract, Path("/p"), ("run",))
     machine = CONTRACTS[contract].host_machine(spec, HostSide(), stdlib_codec())
     machine.greet()
-    (piece,) = framing_of(contract, Role.HOST).feed(machine.outgoing())
+    (piece,) = CONTRACTS[contract].framing_of(Role.HOST).feed(machine.outgoing())
     assert piece.problem == "" and isinstance(json.loads(piece.body), dict)
 
 
 def test_the_two_ends_of_a_conversation_have_limits_of_their_own() -> None:
     line = b"x" * (MAX_PLUGIN_LINE + 1) + b"\n"
-    assert framing_of("rune", Role.PLUGIN).feed(line)[0].problem
-    assert not framing_of("rune", Role.HOST).feed(line)[0].problem
+    assert CONTRACTS["rune"].framing_of(Role.PLUGIN).feed(line)[0].problem
+    assert not CONTRACTS["rune"].framing_of(Role.HOST).feed(line)[0].problem
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_first_frame_of_every_host_is_a_request(contract: str) -> None:
+    spec = PluginSpec("p", "1", contract, Path("/p"), ("run",))
+    machine = CONTRACTS[contract].host_machine(spec, HostSide(), stdlib_codec())
+    machine.greet()
+    (piece,) = CONTRACTS[contract].framing_of(Role.HOST).feed(machine.outgoing())
+    assert CONTRACTS[contract].frame_rules.turn(Role.HOST, json.loads(piece.body)).kind == REQUEST
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_refusal_is_an_answer_that_failed(contract: str) -> None:
+    rules = CONTRACTS[contract].frame_rules
+    refusal = rules.refusal(Turn(REQUEST, "tool.invoke", "a"), "not recorded")
+    assert rules.turn(Role.PLUGIN, refusal) == Turn(ANSWER, "", "a", "not recorded")
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_frame_that_is_no_object_is_a_notice_without_a_name(contract: str) -> None:
+    assert CONTRACTS[contract].frame_rules.turn(Role.PLUGIN, ["no", "object"]) == Turn(NOTICE, "")
+
+
+def test_a_name_that_a_plugin_chose_is_cut() -> None:
+    assert len(rpc_rules(-1).turn(Role.PLUGIN, {"method": "x" * 1000}).name) == MAX_NAME
+
+
+def test_an_error_has_a_message_or_a_code() -> None:
+    assert error_message(None) == ""
+    assert error_message({"code": -1, "message": " "}) == "-1"
+    assert error_message({"code": -1, "message": "no"}) == "no"
+    assert error_message("odd") == "an error"
+
+
+def test_json_rpc_numbers_requests_and_answers() -> None:
+    rules = rpc_rules(-32000, "/params/version")
+    assert rules.volatile == ("/id", "/params/version")
+    assert rules.with_id({"id": 1, "result": 5}, 7) == {"id": 7, "result": 5}
+    assert rules.with_id({"method": "changed"}, 7) == {"method": "changed"}
+    assert rules.refusal(Turn(REQUEST, "m", 3), "no")["error"] == {"code": -32000, "message": "no"}

@@ -1,0 +1,51 @@
+"""kaged as one value: `CONTRACT`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugbay.contracts.base import Role
+from plugbay.contracts.contract import Contract, HostSide, text_only
+from plugbay.contracts.frames import Lines, rpc_rules
+from plugbay.contracts.kaged import manifest
+from plugbay.contracts.kaged.errors import DEFINED
+from plugbay.contracts.kaged.machine import KagedMachine
+from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
+from plugbay.model.spec import PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.wire.strict_json import Codec
+
+
+def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> KagedMachine:
+    prefix = f"plugin.{spec.id}."
+    return KagedMachine(
+        Role.HOST,
+        codec,
+        plugin_name=spec.id,
+        version=spec.version,
+        methods=tuple(export.name for export in spec.exports if export.kind == "method"),
+        tools=tuple(export.name for export in spec.exports if export.kind == "tool"),
+        capabilities=spec.capabilities,
+        notifications=tuple(topic.removeprefix(prefix) for topic in spec.publishes),
+        granted=side.granted,
+        storage=side.storage,
+        projects=side.projects,
+        config=None if side.config is None else dict(side.config),
+        system_config=None if side.secrets is None else dict(side.secrets),
+    )
+
+
+CONTRACT = Contract(
+    name="kaged",
+    title="kaged Plugin Interface Reference",
+    version=API_VERSION,
+    machine=KagedMachine,
+    host_machine=_host_machine,
+    manifest_files=manifest.FILE_NAMES,
+    parse_manifest=text_only(manifest.parse),
+    framing=Lines,
+    max_host_message=MAX_READ,
+    max_plugin_message=MAX_READ,
+    frame_rules=rpc_rules(DEFINED, "/params/daemon_version"),
+)

@@ -1,0 +1,70 @@
+"""MCP as one value: `CONTRACT`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plugbay.contracts.contract import HOST_VERSION, Contract, HostSide, text_only
+from plugbay.contracts.frames import CANCEL, PIECE, FrameRules, Lines, Turn, read_rpc, rpc_refusal
+from plugbay.contracts.mcp import bundle, manifest
+from plugbay.contracts.mcp.client import ClientMachine
+from plugbay.contracts.mcp.errors import INTERNAL_ERROR
+from plugbay.contracts.mcp.machine import McpMachine
+from plugbay.contracts.mcp.messages import CANCELLED, HANDSHAKE, MAX_LINE, PROGRESS, REVISIONS, TOKEN
+from plugbay.contracts.mcp.offers import exports_of
+from plugbay.model.spec import PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.wire.strict_json import Codec
+
+
+def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> ClientMachine:
+    client = {"name": "plugbay", "version": HOST_VERSION}
+    granted = frozenset(side.granted).intersection(spec.optional_capabilities)
+    return ClientMachine(codec, era=side.era or HANDSHAKE, client=client, offers=granted)
+
+
+def _read_frame(speaker: str, frame: dict[str, Any]) -> Turn:
+    """Cancellations and progress are notifications that name the request."""
+    method, params = frame.get("method"), frame.get("params")
+    if method == CANCELLED and isinstance(params, dict):
+        return Turn(CANCEL, CANCELLED, params.get("requestId"))
+    if method == PROGRESS and isinstance(params, dict):
+        return Turn(PIECE, PROGRESS, params.get(TOKEN))
+    return read_rpc(speaker, frame)
+
+
+def _with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
+    if "id" in frame:
+        return {**frame, "id": id}
+    key = "requestId" if frame["method"] == CANCELLED else TOKEN
+    return {**frame, "params": {**frame["params"], key: id}}
+
+
+def _refusal(turn: Turn, message: str) -> dict[str, Any]:
+    return rpc_refusal(turn.id, INTERNAL_ERROR, message)
+
+
+CONTRACT = Contract(
+    name="mcp",
+    title=f"Model Context Protocol specification, {REVISIONS[0]}",
+    version=REVISIONS[0],
+    machine=McpMachine,
+    host_machine=_host_machine,
+    manifest_files=(manifest.FILE_NAME, bundle.FILE_NAME),
+    parse_manifest=text_only(manifest.parse),
+    parse_several={manifest.FILE_NAME: manifest.parse_servers},
+    not_ours=manifest.not_ours,
+    has_references=True,
+    framing=Lines,
+    max_host_message=MAX_LINE,
+    max_plugin_message=MAX_LINE,
+    frame_rules=FrameRules(
+        _read_frame,
+        _with_id,
+        _refusal,
+        ("/id", "/params/requestId", f"/params/_meta/{TOKEN}", "/params/clientInfo/version"),
+    ),
+    runtime_exports=exports_of,
+    has_eras=True,
+)
