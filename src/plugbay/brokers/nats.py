@@ -32,12 +32,12 @@ from nats.aio.client import Client
 from plugbay.brokers.relay import HOST, Relay
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
-from plugbay.host.events.subjects import matches
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus
 from plugbay.host.stamps import new_uuid
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.text import printable
+from plugbay.model.topics import matches
 
 MAX_FILE = 64 << 10
 """Size limit of a credentials file; a JWT with many permissions has a few thousand bytes."""

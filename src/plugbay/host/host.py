@@ -32,7 +32,6 @@ from plugbay.host.discovery.folders import Found, discover, reject_duplicates
 from plugbay.host.discovery.servers import declared
 from plugbay.host.events.bus import Stream
 from plugbay.host.events.snapshots import Snapshots
-from plugbay.host.events.subjects import subject_problem
 from plugbay.host.inbound.questions import Questions
 from plugbay.host.invocations.context import InvocationRequest
 from plugbay.host.invocations.invocations import Invocations
@@ -59,6 +58,7 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.protected import Entry
 from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.topics import subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:

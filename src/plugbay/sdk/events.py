@@ -1,9 +1,4 @@
-"""`Event`: one event of the host's bus, and how patterns match topics.
-
-`a.*.c`    `*` matches exactly one whole segment
-`a.>`      matches `a.b` and `a.b.c`, not `a`
-`a..b`     an empty segment matches nothing and is matched by nothing
-"""
+"""`Event`: one event of the host's bus, as plugins receive and publish it."""
 
 from __future__ import annotations
 
@@ -65,18 +60,3 @@ def _uuid4(entropy: bytes) -> str:
     marked = entropy[:6] + bytes([entropy[6] & 0x0F | 0x40, entropy[7], entropy[8] & 0x3F | 0x80]) + entropy[9:]
     digits = marked.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
-def covers(pattern: str, topic: str) -> bool:
-    """Whether `pattern` covers `topic`. In a topic, `*` and `>` are plain text."""
-    wanted, given = pattern.split("."), topic.split(".")
-    if not all(wanted) or not all(given):
-        return False
-    for position, segment in enumerate(wanted):
-        if position == len(given):
-            return False
-        if segment == ">":
-            return True
-        if segment not in ("*", given[position]):
-            return False
-    return len(wanted) == len(given)

@@ -15,8 +15,8 @@ from plugbay.contracts.vai.platforms import named
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.config import settings
 from plugbay.host.discovery.folders import MAX_MANIFEST, PluginFiles, contracts_in, discover, inspect, inspect_all
-from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import Problem
+from plugbay.model.topics import subject_problem
 from plugbay.packages.package import folder_name
 from plugbay.process.stderr import log_name
 from tests.contracts.vai.manifests import EXAMPLE, EXAMPLE_SCHEMAS, OBJECT

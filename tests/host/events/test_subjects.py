@@ -1,89 +1,14 @@
-"""Patterns cover subjects by whole segments, and the index of many patterns agrees with the single question."""
+"""The index of many patterns finds the patterns that match one by one."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.events.subjects import MAX_SUBJECT, SubjectIndex, matches, subject_problem
-from tests.support.requirements import requirement
+from plugbay.host.events.subjects import SubjectIndex
+from plugbay.model.topics import matches
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "*", ">", "a*", ""]), max_size=5).map(".".join)
-
-
-@requirement("nexo:host-topic-wildcards")
-@pytest.mark.parametrize(
-    ("pattern", "subject"),
-    [
-        ("a", "a"),
-        ("plugin.outbound.slack", "plugin.outbound.slack"),
-        ("plugin.outbound.slack.>", "plugin.outbound.slack.team_a"),
-        ("plugin.outbound.slack.>", "plugin.outbound.slack.team_a.room"),
-        ("a.*.c", "a.b.c"),
-        ("*", "a"),
-        (">", "a"),
-        (">", "a.b.c"),
-        ("a.>.b", "a.x"),
-        ("a.>.b", "a.x.y"),
-        ("a.*b", "a.*b"),
-        ("a.*", "a.*"),
-        ("a.>", "a.>"),
-    ],
-)
-def test_a_pattern_covers_a_subject(pattern: str, subject: str) -> None:
-    assert matches(pattern, subject)
-
-
-@requirement("nexo:host-topic-wildcards")
-@pytest.mark.parametrize(
-    ("pattern", "subject"),
-    [
-        ("a", "b"),
-        ("a", "A"),
-        ("a", "a.b"),
-        ("a.b", "a"),
-        ("a.>", "a"),
-        ("*", "a.b"),
-        ("a.*", "a"),
-        ("a.*", "a.b.c"),
-        ("sl*", "slack"),
-        ("", ""),
-        ("", "a"),
-        (">", ""),
-        (">", "a..b"),
-        (">", ".a"),
-        (">", "a."),
-        ("a..b", "a..b"),
-        (".a", ".a"),
-        ("a.>.", "a.b"),
-        ("a.", "a."),
-    ],
-)
-def test_a_pattern_does_not_cover_a_subject(pattern: str, subject: str) -> None:
-    assert not matches(pattern, subject)
-
-
-@requirement("nexo:host-topic-plain")
-@pytest.mark.parametrize("subject", ["", ".", "a.", ".a", "a..b", "*", "a.*", "a.>", ">.a", "a" * (MAX_SUBJECT + 1)])
-def test_nothing_is_published_under_a_subject_with_wildcards_or_holes(subject: str) -> None:
-    assert subject_problem(subject) is not None
-
-
-@pytest.mark.parametrize("subject", ["a.\0", "a.\n", "a.\x1b[31m", "a.b\u200b"])
-def test_a_subject_can_be_printed(subject: str) -> None:
-    assert "cannot be printed" in (subject_problem(subject) or "")
-
-
-@requirement("nexo:host-topic-plain")
-@pytest.mark.parametrize("subject", ["a", "a.größe", "plugin.inbound.slack.team_a", "a.b*", "a>.b", "a" * MAX_SUBJECT])
-def test_a_plain_subject_has_no_problem(subject: str) -> None:
-    assert subject_problem(subject) is None
-
-
-@given(TEXTS)
-def test_the_bare_wildcard_covers_every_subject_that_may_be_published(subject: str) -> None:
-    assert matches(">", subject) or subject_problem(subject) is not None
 
 
 @given(st.lists(TEXTS, max_size=8), TEXTS)

@@ -7,8 +7,9 @@ import gzip
 
 import pytest
 
-from plugbay.host.services.http_wire import MAX_BODY, MAX_HEAD, MAX_HEADERS, Reply, read_reply, written
+from plugbay.host.services.http_wire import MAX_HEAD, Reply, read_reply, written
 from plugbay.model.errors import CallFailed, Code
+from plugbay.model.fetch import MAX_BODY, MAX_HEADERS
 from tests.support.requirements import requirement
 
 

@@ -48,7 +48,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from plugbay.host.events.subjects import ANY, REST, matches, subject_problem
 from plugbay.host.services.llm.endpoint import base_url_problem
 from plugbay.host.services.llm.openai import (
     CHAT_SECONDS,
@@ -60,6 +59,7 @@ from plugbay.host.services.llm.openai import (
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.ids import id_problem
+from plugbay.model.topics import ANY, REST, matches, subject_problem
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Reach
 

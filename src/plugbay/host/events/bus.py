@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.events.subjects import SubjectIndex, subject_problem
+from plugbay.host.events.subjects import SubjectIndex
 from plugbay.host.stamps import as_utc, is_uuid
+from plugbay.model.topics import subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 

@@ -1,59 +1,13 @@
-"""Matching of subjects: dotted names, `*` for one segment, `>` for all that follow.
-
-Pure. The same rules twice: for one pattern (`matches`) and for many (`SubjectIndex`).
-
-    pattern `a.*.c`    covers `a.b.c`; `*` stands for exactly one whole segment, `a.b*` is plain text
-    pattern `a.>`      covers `a.b` and `a.b.c`, not `a`; what follows a `>` is ignored
-    `a..b`, `.a`, ``   cover nothing and are covered by nothing
-"""
+"""`SubjectIndex`: values by pattern of subjects. The rules of patterns are those of `model.topics.matches`."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-ANY = "*"
-REST = ">"
-
-MAX_SUBJECT = 1_024
-"""Characters of a subject. The bus caches subjects that plugins choose, so they must be bounded."""
+from plugbay.model.topics import ANY, REST, split_segments
 
 T = TypeVar("T", bound=Hashable)
-
-
-def subject_problem(subject: str) -> str | None:
-    """Why a subject is invalid; None when it is valid."""
-    if len(subject) > MAX_SUBJECT:
-        return f"a subject has at most {MAX_SUBJECT} characters, not {len(subject)}"
-    segments = subject.split(".")
-    if not all(segments):
-        return f"{subject!r} has an empty segment"
-    if ANY in segments or REST in segments:
-        return f"{subject!r} has a wildcard; only patterns have those"
-    if not subject.isprintable():
-        return f"{subject!r} has a character that cannot be printed"
-    return None
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether `pattern` covers `subject`. In a subject, `*` and `>` are plain text."""
-    wanted, given = _segments(pattern), _segments(subject)
-    if not wanted or not given:
-        return False
-    for position, segment in enumerate(wanted):
-        if position == len(given):
-            return False
-        if segment == REST:
-            return True
-        if segment not in (ANY, given[position]):
-            return False
-    return len(wanted) == len(given)
-
-
-def _segments(text: str) -> list[str]:
-    """The segments of a pattern or subject; none when one of them is empty."""
-    segments = text.split(".")
-    return segments if all(segments) else []
 
 
 class _Node(Generic[T]):
@@ -81,7 +35,7 @@ class SubjectIndex(Generic[T]):
     def add(self, pattern: str, value: T) -> None:
         """Add `value` under `pattern`. Adding it twice has no effect."""
         node = self._root
-        for segment in _segments(pattern):
+        for segment in split_segments(pattern):
             if segment == REST:
                 node.rests.add(value)
                 return
@@ -93,7 +47,7 @@ class SubjectIndex(Generic[T]):
         """Remove `value` from `pattern`, if it is there."""
         path: list[tuple[_Node[T], str]] = []
         node = self._root
-        for segment in _segments(pattern):
+        for segment in split_segments(pattern):
             if segment == REST:
                 node.rests.discard(value)
                 break
@@ -112,7 +66,7 @@ class SubjectIndex(Generic[T]):
         """Every value with a pattern that matches `subject`."""
         found: set[T] = set()
         nodes = [self._root]
-        for segment in _segments(subject):
+        for segment in split_segments(subject):
             keys = {segment, ANY}
             for node in nodes:
                 found |= node.rests

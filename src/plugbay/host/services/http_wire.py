@@ -11,28 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.model.sizes import MAX_PAYLOAD
+from plugbay.model.fetch import MAX_BODY, MAX_HEADERS
 
 MAX_HEAD = 32 << 10
 """Bytes of an answer's status and headers, and of one line between chunks; browsers allow 8 to 256 KiB."""
-
-MAX_HEADERS = 100
-"""Headers of one answer or request."""
-
-MAX_BODY = MAX_PAYLOAD
-"""Bytes of one body."""
 
 MAX_FRAMING = 64 << 10
 """Bytes between chunks, beyond as many as there is content: ten million chunks of one byte are an attack."""
 
 MAX_INTERIM = 5
 """Answers of the 1xx kind before the real one."""
-
-HOP_BY_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    "upgrade".split()
-)
-"""Headers of one connection, which are not passed on."""
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")

@@ -23,8 +23,9 @@ from plugbay.model.operations import (
     StopChannel,
     UpsertVectors,
 )
+from plugbay.model.topics import matches
 from plugbay.sdk.errors import MethodMissing, failure_of
-from plugbay.sdk.events import Event, covers
+from plugbay.sdk.events import Event
 from plugbay.sdk.services.cancellation import Cancellation
 from plugbay.sdk.types.handlers import Handler, Pieces, join_pieces
 
@@ -253,7 +254,7 @@ class Dispatcher:
         return [
             Task(handler, event, label=op.topic)
             for pattern, handler in self._offers.events
-            if pattern is None or covers(pattern, op.topic)
+            if pattern is None or matches(pattern, op.topic)
         ]
 
     def _tool(self, op: InvokeTool) -> Task | Failure:

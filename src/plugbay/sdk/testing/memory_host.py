@@ -31,6 +31,7 @@ from plugbay.model.operations import (
     UpsertVectors,
     UseMouse,
 )
+from plugbay.model.topics import matches
 from plugbay.model.values import Value
 from plugbay.sdk.contract_support import CONTRACTS, unsupported_reason
 from plugbay.sdk.contracts.ainb import tool_namespaces
@@ -38,13 +39,12 @@ from plugbay.sdk.contracts.mcp import tool_name
 from plugbay.sdk.contracts.nexo import nexo_tool_name
 from plugbay.sdk.contracts.vai import export_id, offers
 from plugbay.sdk.declarations import seconds
-from plugbay.sdk.events import covers
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.results import RESULT
 from plugbay.sdk.screens.canvas import width
 from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
 from plugbay.sdk.services.brokered import as_bytes
-from plugbay.sdk.testing.services import HostServices
+from plugbay.sdk.testing.services import HostServices, bus_event
 from plugbay.sdk.testing.session import Pending, Session
 from plugbay.sdk.testing.spec import OperatorSettings, check, spec_of, with_greeting
 from plugbay.sdk.testing.vai import VaiRequest, tool_value
@@ -116,7 +116,7 @@ class BaseHost(HostServices):
         self.contract = contract
         self.spec = spec_of(plugin, contract, folder)
         self.terms = OperatorSettings(self.spec, grants, config, secrets)
-        super().__init__(self.spec, self.terms)
+        super().__init__(self.spec, self.terms.gate)
         self.progress: list[Any] = []
         """Progress of the last call."""
         self._session: Session | None = None
@@ -441,9 +441,8 @@ class MemoryHost(BaseHost):
             data = as_bytes(payload)
             self.keep(topic, data)
             self.tell(DeliverSnapshot(topic, data))
-        elif any(covers(pattern, topic) for pattern in self.spec.subscribes):
-            event = {"id": "00000000-0000-4000-8000-000000000000", "timestamp": "2001-02-03T04:05:06Z", "topic": topic}
-            self.tell(DeliverEvent(topic, {**event, "source": "test", "session_id": None, "payload": payload}))
+        elif any(matches(pattern, topic) for pattern in self.spec.subscribes):
+            self.tell(DeliverEvent(topic, bus_event(topic, "test", payload)))
         else:
             heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "nothing"
             raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")

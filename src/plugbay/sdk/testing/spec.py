@@ -16,8 +16,8 @@ from plugbay.contracts.mcp.offers import exports_of
 from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.platforms import named
-from plugbay.model.addresses import covered
-from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Problem
+from plugbay.model.gate import Gate, grant, refuse_call
 from plugbay.sdk import manifests
 from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.wire.strict_json import stdlib_codec
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.contracts.base import Machine
-    from plugbay.model.spec import Access, Export, PluginSpec
+    from plugbay.model.spec import Export, PluginSpec
     from plugbay.sdk.plugin import Plugin
 
 COMMAND = ("python3", "plugin.py")
@@ -105,12 +105,9 @@ class OperatorSettings:
         secrets: Mapping[str, Any] | None,
     ) -> None:
         """`grants` None: whatever the plugin asks for. Raises `ConfigInvalid` where settings break their schema."""
-        possible = dict.fromkeys((*spec.capabilities, *spec.optional_capabilities))
         named = None if grants is None else frozenset([grants] if isinstance(grants, str) else grants)
-        self.granted = tuple(
-            name for name in possible if named is None or name in named or name.partition("=")[0] in named
-        )
-        self.access: tuple[Access, ...] = tuple(item for item in spec.access if item.capability in self.granted)
+        self.granted = grant(spec, named)
+        self.gate = Gate(spec, self.granted)
         self.config = {**_defaults(spec), **(config or {})}
         self.secrets = dict(secrets or {})
         schemas = [spec.settings.config_schema, *(export.facts.get("config_schema") for export in spec.exports)]
@@ -126,21 +123,13 @@ class OperatorSettings:
             nonce=int.from_bytes(os.urandom(8)),
             config=self.config,
             secrets=self.secrets,
-            storage=any(item.kind in ("storage_read", "storage_write") for item in self.access),
+            storage=any(item.kind in ("storage_read", "storage_write") for item in self.gate.access),
         )
         return CONTRACTS[spec.contract].host_machine(spec, side, stdlib_codec())
 
     def missing(self, spec: PluginSpec, export: Export) -> Failure | None:
         """Why a call is not allowed; None when it is. Work in invocations goes on with less than it asked for."""
-        missing = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
-        if not missing or "execution_class" in export.facts:
-            return None
-        text = f"{export.name} needs {', '.join(missing)}, which is not granted"
-        return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, plugin=spec.id)
-
-    def reaches(self, host: str, port: int) -> bool:
-        """Whether the network is granted as far as there."""
-        return covered(self.access, host, port)
+        return None if "execution_class" in export.facts else refuse_call(spec, export, self.granted)
 
 
 def _defaults(spec: PluginSpec) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from plugbay.host.calls.calls import LONGEST_CALL
-from plugbay.host.events.subjects import subject_problem
+from plugbay.model.topics import subject_problem
 from plugbay.server.api.models import MOST, listing, parse_page
 from plugbay.server.api.sse import Event, event_stream
 from plugbay.server.dashboard import forms

@@ -23,12 +23,12 @@ from plugbay.host.admin.operating import Applied
 from plugbay.host.config import config as configuration
 from plugbay.host.config.config import Config
 from plugbay.host.events.bus import BusEvent
-from plugbay.host.events.subjects import matches
 from plugbay.host.host import Host
 from plugbay.host.journal import OWN_LINE, Journal, Note
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, ConfigInvalid
+from plugbay.model.topics import matches
 from plugbay.packages.durable import rewrite
 from plugbay.process.stderr import log_name
 from plugbay.server.domain.audit import Audit

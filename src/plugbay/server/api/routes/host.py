@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from plugbay.host.calls.calls import LONGEST_CALL, CallResult
 from plugbay.host.calls.streaming import CallStream
-from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import CallFailed
+from plugbay.model.topics import subject_problem
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.models import Answer, Body, Listing, Paging, listing
