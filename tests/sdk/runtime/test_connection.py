@@ -13,7 +13,7 @@ import pytest
 from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import Identity
-from plugbay.model.errors import Code
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, GetStored, Publish, RecallMemory
 from plugbay.sdk.errors import ServiceError
@@ -145,7 +145,7 @@ def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -
 @requirement("nexo:sdk-abandon")
 def test_who_waits_when_the_host_leaves_fails_at_once_and_so_does_who_asks_later(host: Host) -> None:
     stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
-    host.connection.abandon("the host asked us to leave")
+    host.connection.abandon(Failure("unavailable", "the host asked us to leave"))
     for ask in (lambda: next(stream), lambda: BlockingClient(host.connection).ask(RECALL, list, 60)):
         with pytest.raises(ServiceError, match="the host asked us to leave") as caught:
             ask()

@@ -108,7 +108,7 @@ class McpConnection(Connection):
         streams = isinstance(op, CompleteChat) and op.stream
         return super().ask(op, _split_once(sink) if streams else sink, within)
 
-    def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
+    def _call(self, id: int, op: Operation, within: CallId | None) -> Failure | None:
         return self._machine.call(id, op, within)
 
 

@@ -308,7 +308,7 @@ class Resident:
         self._connection.leave_after(LAST_SECONDS * self._pace)
         try:
             drain, deadline = DRAIN_SECONDS * self._pace, monotonic() + LEAVE_SECONDS * self._pace
-            self._connection.abandon(why)
+            self._connection.abandon(unavailable(why))
             unfinished = self._drain(drain)
             if unfinished:
                 note(f"{self._plugin_id}: {unfinished} handlers did not finish within {drain:g} s")

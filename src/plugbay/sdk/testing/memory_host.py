@@ -169,7 +169,7 @@ class BaseHost(HostServices):
         """Send a notification, and wait until it is processed."""
         if self._session is None:
             raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
-        refusal = self._session.conversation.tell(op)
+        refusal = self._session.connection.notify(op)
         if refusal is not None:
             raise CallFailed(refusal)
         self.settle()
@@ -184,7 +184,7 @@ class BaseHost(HostServices):
         patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
         allowed = patience if timeout is None else seconds("timeout", timeout)
         talk = session or self._begin_session()
-        pending = Pending(talk.conversation, op, allowed, self.spec.timeouts.grace)
+        pending = Pending(talk.connection, op, allowed, self.spec.timeouts.grace)
         call = StartedCall(pending, read, self.spec.id)
         return call if session is not None else call.then(lambda: self._end_session(talk))
 
@@ -231,7 +231,7 @@ class BaseHost(HostServices):
             check(schema, given, export.name, self.spec.id)
 
     def _hello(self) -> Mapping[str, Any]:
-        return {} if self._session is None else self._session.conversation.hello
+        return {} if self._session is None else self._session.connection.hello
 
     def _json(self, value: Any) -> Any:
         """A copy of the value through JSON, as on the wire."""

@@ -1,4 +1,4 @@
-"""One session with a plugin in memory: two pipes, the host's conversation, and the thread that serves the plugin.
+"""One session with a plugin in memory: two pipes, the host's connection, and the thread that serves the plugin.
 
 While a session lasts, the plugin's prints are captured and its services outside of handlers are connected; both are
 restored at the end. For tests only.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from queue import Empty, SimpleQueue
-from threading import Condition, Lock, Thread
+from threading import Condition, Thread
 from threading import Event as Flag
 from time import monotonic
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, CallProgress, Closed, Fault, Noise, Notified, Ready
 from plugbay.model.operations import InvokeAction
+from plugbay.sdk.io.stdio import Wire
+from plugbay.sdk.runtime.connection import Connection
 from plugbay.sdk.serving import begin, serve_rune
 from plugbay.wire.strict_json import stdlib_codec
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
         def answer(self, op: Any, progress: Callable[[Any], None]) -> Any: ...
         def notified(self, op: Any) -> None: ...
 
-    Sink = Callable[[CallFinished | CallProgress], None]
 
 END_SECONDS = 6.0
 """Seconds for a plugin to exit; more than any contract gives its handlers."""
@@ -61,7 +62,7 @@ class CapturedStderr:
 
 
 class Session:
-    """A plugin and its conversation with the host."""
+    """A plugin and the host's connection with it."""
 
     def __init__(self, plugin: Plugin, machine: Machine, services: HostServices, seconds: float) -> None:
         """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
@@ -73,10 +74,10 @@ class Session:
         self._left = False
         self._overheard = CapturedStderr(sys.stderr)
         sys.stderr = self._overheard
-        self.conversation = Conversation(machine, self._wire, services)
+        self.connection = HostConnection(machine, self._wire, services)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
-        failure = self.conversation.open(seconds)
+        failure = self.connection.open(seconds)
         if failure is not None:
             self.close()
             raise CallFailed(failure)
@@ -102,8 +103,8 @@ class Session:
             return
         self._left = True
         try:
-            self.conversation.close(END_SECONDS)
-            self.conversation.end()
+            self.connection.close(END_SECONDS)
+            self.connection.end()
             self._thread.join(END_SECONDS)
         finally:
             self._put_back()
@@ -151,107 +152,66 @@ CANCELLED = "user_cancelled"
 """The reason of a cancelled call; a contract may send it."""
 
 
-class Conversation:
-    """A HOST machine and its peer. Starts to read at once."""
+class HostConnection(Connection):
+    """The host's end: a HOST machine over the pipes of a plugin in memory. Starts to read at once."""
 
     def __init__(self, machine: Machine, wire: MemoryWire, services: HostServices) -> None:
+        super().__init__(machine, HostWire(wire))
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
-        """Output of the peer that was no message."""
+        """Output of the plugin that was no message."""
         self.fault: Failure | None = None
-        """Why the conversation ended; None while it is open."""
+        """Why the connection ended; None while it is open."""
         self.over = Flag()
-        self._machine = machine
-        self._wire = wire
+        self._pipes = wire
         self._services = services
-        self._lock = Lock()
         self._greeted = Flag()
-        self._waiting: dict[CallId, Sink] = {}
-        self._last_id = 0
-        self._reader = Thread(target=self._read, name="plugbay-testing-host", daemon=True)
+        self._reader = Thread(target=self._read_loop, name="plugbay-testing-host", daemon=True)
         self._reader.start()
 
-    # What we say.
-
     def open(self, seconds: float) -> Failure | None:
-        """Greet and wait until the peer is ready; a failure if it is not."""
+        """Greet and wait until the plugin is ready; a failure if it is not."""
         with self._lock:
             self._machine.greet()
-            self._flush()
+        self.flush()
         if not self._greeted.wait(seconds):
             return Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time")
         return self.fault
 
-    def ask(self, op: PluginOp, sink: Sink) -> CallId | Failure:
-        """Ask; `sink` gets what comes before the answer, and the answer, on the reader's thread."""
-        with self._lock:
-            if self.fault is not None:
-                return self.fault
-            self._last_id = id = self._last_id + 1
-            refusal = self._machine.call(id, op)
-            if refusal is not None:
-                return refusal
-            self._waiting[id] = sink
-            self._flush()
-        return id
-
-    def tell(self, op: PluginOp) -> Failure | None:
-        with self._lock:
-            refusal = self.fault or self._machine.notify(op)
-            self._flush()
-        return refusal
-
-    def cancel_call(self, id: CallId, reason: str, *, wait: bool) -> None:
-        """Tell the peer, where there is a word for it, that nobody wants the answer; with `wait` it still counts."""
-        with self._lock:
-            if id in self._waiting and self.fault is None:
-                self._machine.cancel(id, reason)
-                self._flush()
-            if not wait:
-                self._waiting.pop(id, None)
+    def notify(self, op: Operation) -> Failure | None:
+        return self.fault or super().notify(op)
 
     def close(self, seconds: float) -> None:
-        """Say good-bye, by the end of its input where there is no word for it, and wait until the peer has left."""
+        """Send the shutdown message, or else end the plugin's input, and wait until the plugin has left."""
         with self._lock:
             if self.fault is None:
                 self._machine.close("host requested")
             in_words = self._machine.has_outgoing
-            self._flush()
+        self.flush()
         if not in_words:
-            self._wire.heard.close()
-        self._wire.said.wait_until_closed(seconds)
+            self._pipes.heard.close()
+        self._pipes.said.wait_until_closed(seconds)
 
     def end(self) -> None:
         """Close both directions."""
-        self._wire.heard.close()
-        self._wire.said.close()
+        self._pipes.heard.close()
+        self._pipes.said.close()
         self._reader.join()
 
-    def _flush(self) -> None:
-        data = self._machine.outgoing()
-        if data:
-            try:
-                self._wire.heard.write(data)
-            except BrokenPipeError:
-                pass  # it has left; the reader will see that
+    # Input.
 
-    # What the peer says.
-
-    def _read(self) -> None:
+    def _read_loop(self) -> None:
         data = b"first"
         while data and self.fault is None:
-            data = self._wire.said.read()
-            with self._lock:
-                events = self._machine.receive(data) if data else self._machine.receive_eof()
-                self._flush()
-            for event in events:
-                self._take(event)
-        self._end(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+            data = self.read()
+            for event in self.receive(data):
+                self._react(event)
+        self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
 
-    def _take(self, event: Event) -> None:
+    def _react(self, event: Event) -> None:
         match event:
             case CallFinished() | CallProgress():
-                self._heard(event)
+                self.deliver_reply(event)
             case Ready():
                 self.hello = event.hello
                 self._greeted.set()
@@ -265,37 +225,21 @@ class Conversation:
             case Noise():
                 self.noise.append(event.why)
             case Fault():
-                self._end(event.failure)
+                self._fail(event.failure)
             case Closed():
-                self._end(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
-
-    def _heard(self, event: CallFinished | CallProgress) -> None:
-        with self._lock:
-            last = isinstance(event, CallFinished)
-            sink = self._waiting.pop(event.id, None) if last else self._waiting.get(event.id)
-        if sink is not None:
-            sink(event)
+                self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
 
     def _answer(self, id: CallId, op: Operation) -> None:
-        def progress(item: Any) -> None:
-            with self._lock:
-                self._machine.progress(id, item)
-                self._flush()
-
-        value = self._services.answer(op, progress)
+        value = self._services.answer(op, lambda item: self.progress(id, item))
         failure = value if isinstance(value, Failure) else None
-        with self._lock:
-            if self.fault is None:
-                self._machine.finish(id, None if failure else value, failure)
-                self._flush()
+        if self.fault is None:
+            self.finish(id, None if failure else value, failure)
+            self.flush()
 
-    def _end(self, failure: Failure) -> None:
-        with self._lock:
-            if self.fault is None:
-                self.fault = failure
-            waiting, self._waiting = self._waiting, {}
-        for id, sink in waiting.items():
-            sink(CallFinished(id, failure=self.fault))
+    def _fail(self, failure: Failure) -> None:
+        if self.fault is None:
+            self.fault = failure
+            self.abandon(failure)
         self._greeted.set()
         self.over.set()
 
@@ -303,15 +247,15 @@ class Conversation:
 class Pending:
     """A started call. `progress` collects what arrives before its answer."""
 
-    def __init__(self, conversation: Conversation, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
+    def __init__(self, connection: HostConnection, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
         """`grace`: how long the answer to a call that was called off is waited for."""
         self.progress: list[Any] = []
-        self._conversation = conversation
+        self._connection = connection
         self._answers: SimpleQueue[CallFinished] = SimpleQueue()
         self._until = monotonic() + seconds
         self._grace = grace
         self._reason = ""
-        id = conversation.ask(op, self._hear)
+        id = connection.call(op, self._hear)
         self._id: CallId = 0
         if isinstance(id, Failure):
             self._answers.put(CallFinished(0, failure=id))
@@ -345,7 +289,7 @@ class Pending:
 
     def _cancel_call(self, reason: str, failure: Failure) -> None:
         self._reason = self._reason or reason
-        self._conversation.cancel_call(self._id, reason, wait=self._grace > 0)
+        self._connection.cancel(self._id, reason, wait=self._grace > 0)
         if not self._grace:
             self._answers.put(CallFinished(self._id, failure=failure))
         self._until = min(self._until, monotonic() + self._grace)
@@ -457,3 +401,24 @@ class MemoryWire:
 
     def _report(self, what: str, failure: Failure) -> None:
         self.missed.append((what, failure))
+
+
+class HostWire(Wire):
+    """The other end of a `MemoryWire`."""
+
+    __slots__ = ("_pipes",)
+
+    def __init__(self, pipes: MemoryWire) -> None:
+        self._pipes = pipes
+
+    def read(self) -> bytes:
+        return self._pipes.said.read()
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._pipes.heard.write(data)
+        except BrokenPipeError:
+            pass  # the plugin has left; the reading thread will see that
+
+    def exit_if_forked(self) -> None:
+        """Not needed: forks belong to the test."""
