@@ -270,6 +270,15 @@ def test_both_sides_ask_at_once_with_the_same_ids(run: Run) -> None:
     run(main)
 
 
+def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        failure = (await pair.plugin.call(WriteLog("info", "y"), 5)).failure
+        assert failure is not None and failure.message == "nobody here answers requests"
+
+    run(main)
+
+
 # Faults.
 
 

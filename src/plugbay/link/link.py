@@ -10,7 +10,8 @@ waiter. A peer's fault becomes the result of every waiting call, never an except
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from plugbay.link.in_flight import InFlight
 from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream, Tap
-from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
     CallFinished,
@@ -36,9 +37,11 @@ from plugbay.model.events import (
 )
 
 if TYPE_CHECKING:
-    from plugbay.link.answers import Handler
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
+
+    Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
+    """(operation, send progress) → value or Failure."""
 
 
 class Hooks:
@@ -101,7 +104,7 @@ class Link:
         self._incoming = Incoming(stream, deadlines, self.fail)
         self._sender = Sender(machine, stream, self._incoming, self._untold, self._trace)
         self._send = self._sender.send
-        self._answers = Answers(machine, self._hooks.handler, self._send, self._sender.has_room)
+        self._answers = Answers(machine)
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
         self._parting: asyncio.Future[Failure | None] | None = None
@@ -262,7 +265,7 @@ class Link:
     def _abandon(self, id: CallId, reason: str) -> None:
         if self._in_flight.take(id) is not None and self.fault is None:
             self.machine.cancel(id, reason)
-            self._answers.abandoned(id)
+            self._answers.abandon(id)
             self._send()
 
     def _expire(self, id: CallId) -> None:
@@ -360,9 +363,9 @@ class Link:
             case Ready():
                 self._ready(event)
             case CallArrived():
-                self._answers.arrived(event)
+                self._answer(event)
             case CancelArrived():
-                self._answers.cancelled(event)
+                self._answers.cancel(event.id)
             case Notified() if self._hooks.notified is not None:
                 self._hooks.notified(event.op)
             case Noise():
@@ -372,6 +375,26 @@ class Link:
             case Closed():
                 self._part(None)
                 self.fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+
+    def _answer(self, event: CallArrived) -> None:
+        """Start answering a request of the peer."""
+
+        def send() -> None:
+            self._send(len(self._answers))
+
+        def progress(item: Any) -> None:
+            if not self._sender.has_room():
+                why = "the plugin does not read the pieces it asked for"
+                raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
+            self.machine.progress(event.id, item)
+            send()
+
+        if self._hooks.handler is None:
+            self.machine.finish(event.id, None, Failure(Code.NOT_FOUND, "nobody here answers requests"))
+            send()
+        else:
+            # An empty context: the current one belongs to the caller who made the peer start.
+            self._answers.start(event, send, self._hooks.handler, event.op, progress, context=Context())
 
     def _ready(self, event: Ready) -> None:
         self.hello = event
