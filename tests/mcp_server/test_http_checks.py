@@ -248,3 +248,35 @@ def test_header_or_body_decide_whether_a_request_is_stateless() -> None:
     assert http_checks.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
     assert not http_checks.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})
     assert not http_checks.is_modern({}, [request()])
+
+
+@pytest.mark.parametrize(
+    ("netloc", "accepted"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:", True),
+        ("[::1]:80", True),
+        ("::1", False),
+        ("", False),
+        ("localhost.evil.example", False),
+        ("evil.example:80@localhost", False),
+        ("localhost:80:80", False),
+        ("localhost/x", False),
+        ("*", False),
+    ],
+)
+def test_a_host_is_known_by_its_name_without_the_port(netloc: str, accepted: bool) -> None:
+    assert http_checks.accepts_host(netloc, http_checks.LOOPBACK) is accepted
+    assert http_checks.accepts_origin(f"http://{netloc}", http_checks.LOOPBACK) is accepted
+    assert http_checks.accepts_host(netloc, ("*",))
+
+
+@pytest.mark.parametrize("origin", ["null", "", "localhost", "file://localhost", "http://", "https://evil.example"])
+def test_a_page_without_a_known_host_is_no_known_origin(origin: str) -> None:
+    assert not http_checks.accepts_origin(origin, http_checks.LOOPBACK)
+
+
+def test_a_media_type_has_no_parameters() -> None:
+    assert http_checks.media_type(" Application/JSON ; charset=utf-8") == "application/json"
+    assert http_checks.media_type("") == ""
