@@ -185,7 +185,7 @@ def refused(message: Any, schema: Any = None, **changes: str | None) -> int | No
         ({"mcp-protocol-version": "2025-11-25"}, HEADER_MISMATCH),
     ],
 )
-def test_stateless_headers_must_match_the_body(changes: dict[str, str | None], expected: int | None) -> None:
+def test_modern_headers_must_match_the_body(changes: dict[str, str | None], expected: int | None) -> None:
     assert refused(request(), **changes) == expected
 
 
@@ -243,7 +243,7 @@ def test_arguments_that_a_schema_wants_in_headers_are_there(
     assert refused(request(arguments=arguments), SCHEMA, **headers) == expected
 
 
-def test_header_or_body_decide_whether_a_request_is_stateless() -> None:
+def test_header_or_body_decide_whether_a_request_is_modern() -> None:
     assert http_checks.is_modern({}, request())
     assert http_checks.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
     assert not http_checks.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})

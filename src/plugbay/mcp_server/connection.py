@@ -4,8 +4,8 @@ Drives the server side of the MCP machine from received bytes to sent bytes. Eve
 `origin` that its request came in with, because over HTTP each request has its own response.
 
 A `Link` does not fit here: it writes the frames of all calls of one tick to one stream, and over HTTP each frame has to
-go out on the response of its own request. It also holds notifications back until a greeting, which stateless clients do
-not send. The answering of requests is shared (`link.answers`).
+go out on the response of its own request. It also holds notifications back until a greeting, which clients of the
+modern era do not send. The answering of requests is shared (`link.answers`).
 """
 
 from __future__ import annotations

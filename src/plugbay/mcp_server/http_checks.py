@@ -32,7 +32,7 @@ PARAM = "x-mcp-header"
 _ENCODED = ("=?base64?", "?=")
 
 STATUSES = {errors.METHOD_NOT_FOUND: 404, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400}
-"""HTTP status by JSON-RPC error code, in stateless MCP."""
+"""HTTP status by JSON-RPC error code, in the modern era."""
 
 _NETLOC = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/\s]+)(:[0-9]*)?", re.IGNORECASE)
 
@@ -145,13 +145,13 @@ def count_requests(message: Any) -> int | Refusal:
 
 
 def is_modern(headers: Mapping[str, str], message: Any) -> bool:
-    """Whether a message is stateless MCP, by its header or its body."""
+    """Whether a message is of the modern era, by its header or its body."""
     meta = as_object(as_object(as_object(message).get("params")).get("_meta"))
     return messages.VERSION in meta or headers.get("mcp-protocol-version") in MODERN_REVISIONS
 
 
 def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) -> Refusal | None:
-    """Check a stateless request: headers must match the body."""
+    """Check a modern request: headers must match the body."""
     method = as_object(message).get("method")
     if not isinstance(method, str):
         return Refusal(400, "the body must be one request or one notification")

@@ -1,6 +1,6 @@
 """`QuestionRouter`: sends the question of a plugin to the client whose call the plugin is working on.
 
-In stateless MCP a question names its call. With a handshake it does not: if all open calls of the plugin come from one
+In the modern era a question names its call. With a handshake it does not: if all open calls of the plugin come from one
 client, that client is asked; if several clients have calls open, the question is declined, because a question must
 never reach the wrong person. A question is withdrawn when its client has no call open at the plugin.
 """

@@ -262,7 +262,7 @@ class McpServer:
         return Failure(Code.NOT_FOUND, f"nobody here answers {type(call.op).__name__}")
 
     def handle_notification(self, client: ClientConnection, op: Operation) -> None:
-        """Handle a notification: in the stateless revision of MCP, subscriptions arrive without a request id."""
+        """Handle a notification: in the modern era, subscriptions arrive without a request id."""
         if isinstance(op, WatchResource):
             self._spawn(self._subscriptions.change(client, op))
 

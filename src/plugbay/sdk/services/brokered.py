@@ -202,7 +202,7 @@ class Snapshots:
         """
         from time import time_ns
 
-        pieces = split(
+        pieces = split_chunks(
             items,
             aggregates,
             version=version,
@@ -289,7 +289,7 @@ MAX_CHUNKS = 1_024
 # Cutting.
 
 
-def split(
+def split_chunks(
     items: Sequence[Any] | Lists,
     aggregates: Mapping[str, Any] | None = None,
     *,
@@ -426,7 +426,7 @@ class ChunkCollector:
         """Whether the piece is the first, or the next."""
         index, data = envelope.get("chunk_index", 0), envelope["data"]
         if index == 0:
-            self._parts, self._published_ns = _start_call(data), envelope.get("published_ns")
+            self._parts, self._published_ns = _copy_lists(data), envelope.get("published_ns")
         elif self._parts is None or envelope.get("published_ns") != self._published_ns or index <= self._index:
             return False  # of another publish, or heard before: the one we collect may still be complete
         elif index > self._index + 1 or index >= MAX_CHUNKS:
@@ -456,13 +456,13 @@ def _is_usable(envelope: Mapping[str, Any]) -> bool:
     return "version" in envelope and isinstance(envelope.get("data"), dict) and type(index) is int and index >= 0
 
 
-def _start_call(data: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_lists(data: Mapping[str, Any]) -> dict[str, Any]:
     """The first piece, with lists that are ours to extend."""
     return {name: list(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def _append(parts: dict[str, Any], data: Mapping[str, Any]) -> None:
     """Every list goes on; whatever else a later piece says stands for nothing."""
-    for name, value in _start_call(data).items():
+    for name, value in _copy_lists(data).items():
         if isinstance(value, list) and isinstance(parts.setdefault(name, value), list) and parts[name] is not value:
             parts[name] += value
