@@ -11,7 +11,7 @@ import pytest
 from plugbay.contracts.base import Role
 from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.grace import Grace
+from plugbay.link.in_flight import Grace
 from plugbay.link.link import Hooks, Link
 from plugbay.link.memory import MemoryStream, memory_pair
 from plugbay.link.sender import BATCH

@@ -1,4 +1,4 @@
-"""`InFlight`: the calls of one link that wait for an answer; `Silence`: the facts about a mute peer.
+"""`InFlight`: the calls of one link that wait for an answer. `Silence`: facts about a mute peer. `Grace`: late answers.
 
 One entry in the loop's `Deadlines` stands for all calls and fires at the earliest deadline, so a call that is answered
 in time costs a dictionary entry and no timer. `Silence` holds facts only; `host/supervision/hung.py` decides. It reads
@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.operations import CheckHealth
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Call = tuple[asyncio.Future[CallFinished], float, Operation | None, float]
     """Who waits, until when on the loop's clock, for the answer to what, and when on ours that was sent."""
+
 
 MOST_SILENT = 2
 """Timed-out calls without one byte from their beginning that are remembered: the first ones tell everything."""
@@ -176,3 +178,48 @@ class InFlight:
             self._look_by(earliest)
         if self.silence.on_timeout is not None:
             self.silence.on_timeout()
+
+
+DEADLINE = "deadline_exceeded"
+"""The reason that the link itself gives."""
+
+
+class Grace:
+    """The calling off of one call. For one call only."""
+
+    __slots__ = ("_tell", "over", "reason", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._tell: Callable[[], None] | None = None
+        self.reason = ""
+        """What the peer was told; empty while the call is wanted."""
+        self.over = False
+        """Whether the time went by without an answer."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the peer has been asked and has not answered yet."""
+        return self._tell is not None
+
+    def cancel(self, reason: str) -> bool:
+        """Tell the peer; False when there is nobody to tell: not asked yet, answered, or told already."""
+        if self._tell is None or self.reason:
+            return False
+        self.reason = reason
+        self._tell()
+        return True
+
+    # For the link.
+
+    def begin(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def end(self) -> None:
+        self._tell = None
+
+    def ignored(self) -> Failure:
+        """The time went by without an answer."""
+        self.over = True
+        text = f"it was told to stop ({self.reason}) and did not answer within {self.seconds:g} s"
+        return Failure(Code.TIMEOUT if self.reason == DEADLINE else Code.CANCELLED, text)

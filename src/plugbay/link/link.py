@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.grace import DEADLINE, Grace
-from plugbay.link.in_flight import InFlight
+from plugbay.link.in_flight import DEADLINE, Grace, InFlight
 from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream, Tap
