@@ -1,6 +1,6 @@
 """`Answers`: answers the requests of one peer, each in its own task, up to a limit.
 
-A handler needs its own task: one that awaited the peer inside the reader would wait for bytes that nobody reads. The
+A handler needs its own task: one that awaited the peer inside the reader would wait for bytes that no task reads. The
 link uses it for plugins, `mcp_server` for its clients.
 """
 

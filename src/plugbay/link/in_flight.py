@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
     Call = tuple[asyncio.Future[CallFinished], float, Operation | None, float]
-    """Who waits, until when on the loop's clock, for the answer to what, and when on ours that was sent."""
+    """The future, its deadline on the loop's clock, the operation, and when it was sent on `monotonic`."""
 
 
 MOST_SILENT = 2
@@ -41,16 +41,16 @@ class Unanswered(NamedTuple):
 
 
 class Abandoned(NamedTuple):
-    """A call whose caller went away before its time was over."""
+    """A call whose caller left before its time was over."""
 
     sent: float
     at: float
     left: float
-    """When the caller went away."""
+    """When the caller left."""
 
 
 class Silence:
-    """What one link knows about a peer that says nothing. Probes are not calls here."""
+    """Facts about a peer that sends nothing. Probes do not count as calls."""
 
     __slots__ = ("_abandoned", "_calls", "_loop_time", "_timed_out", "heard", "now", "on_timeout")
 
@@ -87,7 +87,7 @@ class Silence:
         return min(waiting, default=None)
 
     def gave_up(self, call: Call) -> None:
-        """Nobody waits for this call any more, and it has no answer: its time is over, or its caller went away."""
+        """A call ended without an answer: its time is over, or its caller left."""
         _, at, op, sent = call
         if type(op) is CheckHealth:
             return
@@ -114,7 +114,7 @@ class InFlight:
     __slots__ = ("_deadlines", "_expired", "_look_at", "_now", "calls", "silence")
 
     def __init__(self, deadlines: Deadlines, expired: Callable[[CallId], None]) -> None:
-        """`expired`: told of a call that is due; it has to `take` or to `extend` it."""
+        """`expired` is called with each due call; it has to `take` or to `extend` it."""
         self._deadlines = deadlines
         self._now = deadlines.now
         self._expired = expired
@@ -155,7 +155,7 @@ class InFlight:
         return call[0]
 
     def end(self) -> list[tuple[CallId, asyncio.Future[CallFinished]]]:
-        """Nobody waits any more, and nothing expires; who waited."""
+        """End all calls, without expiry; returns the waiting futures."""
         left = [(id, future) for id, (future, *_) in self.calls.items()]
         self.calls.clear()
         self._look_at = NEVER
@@ -185,7 +185,7 @@ DEADLINE = "deadline_exceeded"
 
 
 class Grace:
-    """The calling off of one call. For one call only."""
+    """The cancellation of one call. For one call only."""
 
     __slots__ = ("_tell", "over", "reason", "seconds")
 
@@ -193,7 +193,7 @@ class Grace:
         self.seconds = seconds
         self._tell: Callable[[], None] | None = None
         self.reason = ""
-        """What the peer was told; empty while the call is wanted."""
+        """The reason sent to the peer; empty while the call is not cancelled."""
         self.over = False
         """Whether the time went by without an answer."""
 
@@ -203,7 +203,7 @@ class Grace:
         return self._tell is not None
 
     def cancel(self, reason: str) -> bool:
-        """Tell the peer; False when there is nobody to tell: not asked yet, answered, or told already."""
+        """Send the cancellation; False if there is none to send: not asked yet, answered, or sent already."""
         if self._tell is None or self.reason:
             return False
         self.reason = reason

@@ -107,7 +107,7 @@ class ResponseStream:
         """`expected`: number of answers after which the stream ends; 0: until `end`. `statuses`: HTTP status by error
         code.
 
-        A `lossy` stream drops its oldest messages when nobody reads.
+        A `lossy` stream drops its oldest messages if it is not read.
         """
         self._left = expected
         self._endless = expected == 0

@@ -129,7 +129,7 @@ def check_post(headers: Mapping[str, str]) -> Refusal | None:
 def count_requests(message: Any) -> int | Refusal:
     """Count the answers that a body waits for; a batch may hold several requests.
 
-    Messages that the machine would ignore are refused here, because nobody would answer them.
+    Messages that the machine would ignore are refused here, because they would get no answer.
     """
     items = message if isinstance(message, list) else [message]
     if not items or not all(isinstance(item, dict) for item in items):

@@ -85,7 +85,7 @@ class _Client:
         stream.open(self)
 
     async def close(self) -> None:
-        """Write what is left, as far as the client reads, and close."""
+        """Write the waiting frames, as far as the client reads, and close."""
         self._server.disconnect(self.connection)
         self.connection.close()
         await self.connection.finished()

@@ -322,5 +322,5 @@ def refuse_network(access: Iterable[Access], host: str, port: int) -> Failure | 
 
 
 def invalid(message: str) -> Failure:
-    """The failure of a request that is invalid whatever is granted."""
+    """The failure of a request that no grant makes valid."""
     return Failure(Code.INVALID_INPUT, message)

@@ -1,4 +1,4 @@
-"""Names that events and snapshots are published under: which are valid, what a pattern matches, what a grant covers.
+"""Names that events and snapshots are published under: validity, patterns, and the cover of grants.
 
 Pure. The manifest of a plugin, its process and the bus are checked with the same functions.
 

@@ -96,7 +96,7 @@ class Talk:
         self.connection = HostConnection(machine, self.wire, self.desk)
 
     def say(self, data: bytes) -> None:
-        self.wire.said.write(data)
+        self.wire.output.write(data)
 
 
 @pytest.fixture
@@ -148,14 +148,14 @@ def test_what_is_said_besides_is_kept(talk: Talk) -> None:
     greeted(talk)
     talk.say(b"printed\n")
     talk.say(b'{"jsonrpc":"2.0","method":"broker.publish","params":{"topic":"t","event":{}}}\n')
-    assert talk.wire.said.wait_until_read(5)
+    assert talk.wire.output.wait_until_read(5)
     assert len(talk.connection.noise) == 1 and talk.desk.told[0].topic == "t"
 
 
 def test_when_the_peer_is_gone_whoever_waits_is_told_and_so_is_whoever_asks_later(talk: Talk) -> None:
     greeted(talk)
     call = Pending(talk.connection, InvokeTool("p_t", {}), 5)
-    talk.wire.said.close()
+    talk.wire.output.close()
     failure = call.finished().failure
     assert failure is not None and failure.code == "crashed"
     assert talk.connection.over.wait(PATIENCE)
@@ -190,8 +190,8 @@ def test_to_leave_ends_the_conversation_and_not_the_process() -> None:
     gone: list[str] = []
     with pytest.raises(SystemExit):
         wire.leave(3, lambda: gone.append("workers"))
-    assert (wire.status, gone, wire.said.read()) == (3, ["workers"], b"")
-    assert not wire.has_reader() and wire.said.wait_until_closed(0)
+    assert (wire.status, gone, wire.output.read()) == (3, ["workers"], b"")
+    assert not wire.has_reader() and wire.output.wait_until_closed(0)
     with pytest.raises(SystemExit):
         wire.read()
 
@@ -202,5 +202,5 @@ def test_a_wire_without_a_resident_plugin_is_settled_when_it_is_read() -> None:
     reader = Thread(target=wire.read)
     reader.start()
     assert wire.settle(5)
-    wire.heard.close()
+    wire.input.close()
     reader.join()

@@ -73,7 +73,7 @@ class Connection:
             return b""
 
     def receive(self, data: bytes) -> list[Event]:
-        """The events of these bytes; b"" is the end of input. Sends only what the machine answers by itself.
+        """The events of these bytes; b"" is the end of input. Sends only the machine's own answers.
 
         Threads send their own messages: the reading thread must not wait for a peer that does not read.
         """

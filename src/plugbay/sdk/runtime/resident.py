@@ -109,9 +109,9 @@ class Resident:
         serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
-        """`greeted` hears what the host said of itself; `pace` is the share of the times above that it gives us.
+        """`greeted` gets the host's greeting; `pace` is the share of the times above that the contract allows.
 
-        With `serial`, handlers run one at a time. `busy` is the code of what is refused because too much is being done.
+        With `serial`, handlers run one at a time. `busy` is the code of a refusal because too many handlers run.
         """
         self._connection = connection
         self._dispatcher = dispatcher

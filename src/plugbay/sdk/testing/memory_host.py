@@ -96,15 +96,15 @@ def host(
 ) -> MemoryHost:
     """A host of this contract that serves this plugin, as a context manager.
 
-    `grants` None grants whatever the plugin asks for. The manifest follows from the code; with `folder`, it is the one
-    that lies there. Raises `ManifestInvalid` for a plugin that the contract would not take, and `ConfigInvalid` for
-    settings that break their schema.
+    `grants` None grants everything that the plugin requests. The manifest is generated from the code, or read from
+    `folder`. Raises `ManifestInvalid` for a plugin that the contract refuses, and `ConfigInvalid` for settings that
+    break their schema.
     """
     return MemoryHost(plugin, contract, config=config, secrets=secrets, grants=grants, folder=folder)
 
 
 class StartedCall:
-    """A started call. `progress` collects what arrives before its answer."""
+    """A started call. `progress` collects the progress before its answer."""
 
     def __init__(self, pending: Pending, read: Callable[[Any], Any], plugin_id: str) -> None:
         self.progress = pending.progress
@@ -115,7 +115,7 @@ class StartedCall:
         self._ends: list[Callable[[], None]] = []
 
     def then(self, end: Callable[[], None]) -> Self:
-        """Run `end` when the call is over, whatever its result."""
+        """Run `end` when the call is over, also after a failure."""
         self._ends.append(end)
         return self
 
@@ -178,7 +178,7 @@ class MemoryHost(HostServices):
 
     @property
     def stderr(self) -> list[str]:
-        """Lines on stderr while the plugin was served: logs and tracebacks, where the contract has no word for them."""
+        """Lines on stderr while the plugin was served: logs and tracebacks, if the contract has no message for them."""
         return self._stderr + (self._session.stderr if self._session else [])
 
     def settle(self, seconds: float = SETTLE_SECONDS) -> None:
@@ -194,7 +194,7 @@ class MemoryHost(HostServices):
                 raise AssertionError(f"it did not come true within {seconds:g} s")
             sleep(LOOK_SECONDS)
 
-    # Whatever a host can say.
+    # Any request and notification.
 
     def ask(self, op: PluginOp, timeout: float | None = None) -> Any:
         """The answer to any operation, as the contract has it; raises `CallFailed`."""
@@ -233,7 +233,7 @@ class MemoryHost(HostServices):
         self.progress = call.progress
         return call.result()
 
-    # What there is.
+    # Exports.
 
     def _export(self, name: str, *kinds: str) -> Export:
         """The export with the author's `name`, or its name in the contract."""
@@ -280,17 +280,17 @@ class MemoryHost(HostServices):
     def call(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> Any:
-        """What a tool or a method returns; raises `CallFailed`. Its name is the author's, or the contract's.
+        """The result of a tool or a method; raises `CallFailed`. Its name is the author's, or the contract's.
 
-        The value is the same under every contract: content and structured output are what made them, and under
-        ainb, which has no tools, it comes through the command line that tools are behind.
+        The value is the same under every contract: content and structured output are converted back, and under ainb,
+        which has no tools, it comes through the command line of the tools.
         """
         return self._result(self.begin(name, input, context=context, timeout=timeout))
 
     def begin(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> StartedCall:
-        """Make a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
+        """Start a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
         given = self._json({} if input is None else input)
         if self.contract == AINB:
             return self._begin_words(name, given, timeout)
@@ -326,7 +326,7 @@ class MemoryHost(HostServices):
     # Hooks, compactors and harnesses.
 
     def fire(self, hook: str, event: Mapping[str, Any], *, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a hook answers; `hook` is what happens, such as `before_message` or `run.completed`."""
+        """The answer of a hook; `hook` is an event, for example `before_message` or `run.completed`."""
         if self.contract == VAI:
             found = [offer.id for offer in offers(self.plugin).values() if hook in offer.by_event]
             export = self._export(found[0] if found else hook, "hook")
@@ -344,7 +344,7 @@ class MemoryHost(HostServices):
         pinned: Iterable[Any] = (),
         context: Mapping[str, Any] | None = None,
     ) -> list[Any] | None:
-        """What a compactor leaves of a conversation; None when it leaves that to the host."""
+        """The messages that a compactor keeps; None if it leaves compaction to the host."""
         if self.plugin.compaction is None or self.contract not in (KAGED, VAI):
             raise CallFailed(self._unknown("compactor", "the compactor", []))
         if self.contract == VAI:
@@ -366,9 +366,9 @@ class MemoryHost(HostServices):
         context: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """The result of a harness: summary, checkpoint, references. With a `checkpoint` it goes on from there.
+        """The result of a harness: summary, checkpoint, references. With a `checkpoint` it continues from there.
 
-        What it left in files is in `host.artifacts`, what it told on its way in `host.progress`.
+        Its files are in `host.artifacts`, its progress in `host.progress`.
         """
         export = self._export(harness, "harness")
         with self._vai_request(export, context, timeout) as vai_request:
@@ -388,7 +388,7 @@ class MemoryHost(HostServices):
         return dict(self.ask(Chat(name, model, self._json(asked), stream=stream)))
 
     def channel(self, kind: str) -> Channel:
-        """A channel that the plugin carries: `start`, `send`, `stop`."""
+        """A channel of the plugin: `start`, `send`, `stop`."""
         return Channel(self, self._export(kind, "channel").name)
 
     def vectors(self, name: str) -> VectorStore:
@@ -424,7 +424,7 @@ class MemoryHost(HostServices):
         return bytes(self.ask(InvokeAction(action, as_bytes(data)), timeout))
 
     def run_cli(self, namespace: str, argv: Sequence[str] = (), *, timeout: float | None = None) -> CliOutput:
-        """Run a command line: what it wrote, byte for byte, and its status."""
+        """Run a command line: its output, byte for byte, and its status."""
         name = self._export(namespace, "cli_namespace").name
         return CliOutput.read(self.ask(DispatchCli(name, list(argv)), timeout))
 
@@ -433,8 +433,8 @@ class MemoryHost(HostServices):
     def deliver(self, topic: str, payload: Any) -> None:
         """Deliver an event of the bus or a snapshot to the plugin.
 
-        Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not hear of that.
-        Raises `ValueError` for a topic that no host would tell this plugin of.
+        Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not notice.
+        Raises `ValueError` for a topic that the plugin is not subscribed to.
         """
         if self.contract == AINB and topic in self.topics:
             data = as_bytes(payload)
@@ -461,7 +461,7 @@ def called_value(result: Mapping[str, Any], tool: Export) -> Any:
 
 
 def _promises_more(tool: Export) -> bool:
-    """Whether `result` is a key of the author's: then its schema has another form than one of ours."""
+    """Whether `result` is a key of the author: then its schema has another form than a generated one."""
     schema = tool.output_schema
     return schema is not None and schema.get("required") != [RESULT]
 
@@ -477,7 +477,7 @@ class Channel:
         self._host.ask(StartChannel(self._kind, instance))
 
     def send(self, message: Mapping[str, Any] | str, to: str = "ada") -> dict[str, Any]:
-        """The receipt of a message, or of a text to somebody: `{message_id, sent_at_unix}`."""
+        """The receipt of a message, or of a text to a recipient: `{message_id, sent_at_unix}`."""
         whole = {"kind": "text", "to": to, "body": message} if isinstance(message, str) else dict(message)
         return dict(self._host.ask(SendOutbound(self._kind, whole)))
 
@@ -505,7 +505,7 @@ class VectorStore:
 
 
 class CliOutput(Value):
-    """What a command line wrote, byte for byte, and the status it left with."""
+    """The output of a command line, byte for byte, and its exit status."""
 
     __slots__ = ("exit_code", "stderr", "stdout")
 
@@ -547,7 +547,7 @@ class Drawing:
 
 
 def key_event(name: str) -> dict[str, Any]:
-    """What a host says of a key that is called so, as `on_key` has it: `space`, `ctrl+a`, `page_up`, `é`."""
+    """A host's description of a key, by its name in `on_key`: `space`, `ctrl+a`, `page_up`, `é`."""
     *held, last = canonical(name).split("+") if not name.endswith("+") else [*name[:-1].rstrip("+").split("+"), "+"]
     mods = sum(MODS[word] for word in held if word)
     return {"code": _code(last), "mods": mods | (SHIFT if len(last) == 1 and last.isupper() else 0), "kind": "press"}
@@ -562,16 +562,16 @@ def _code(last: str) -> dict[str, Any]:
 
 
 def mouse_event(kind: str, x: int, y: int, button: str | None = None, mods: int = 0) -> dict[str, Any]:
-    """What a host says of the mouse: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
+    """A host's description of a mouse event: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
     pressed = {} if button is None else {"button": {"type": button}}
     return {"kind": {"type": kind, **pressed}, "col": x, "row": y, "mods": mods}
 
 
 IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id")
-"""What a caller may say about a call."""
+"""Ids that a caller may set for a call."""
 
 ENOUGH_TOKENS = 100_000
-"""How long a conversation may be unless a test says otherwise."""
+"""Default of the tokens of a compacted conversation."""
 
 NONE = "none"
 
@@ -579,7 +579,7 @@ _numbers = count(1)
 
 
 class VaiRequest:
-    """One request: who it is for, until when, with what. Use it as a context manager: its folder goes with it."""
+    """One request: its context, deadline, settings, and scratch folder, which `close` removes."""
 
     def __init__(self, export: Export, terms: OperatorSettings, about: Mapping[str, Any], seconds: float) -> None:
         self._export = export
@@ -630,16 +630,16 @@ class VaiRequest:
         return Compact(self._export.name, request, self._beside())
 
     def harness(self, text: str, trigger: Mapping[str, Any] | None, checkpoint: Any) -> RunHarness:
-        said = {"type": "user_request", "input": [{"type": "text", "text": text}] if text else []}
+        default = {"type": "user_request", "input": [{"type": "text", "text": text}] if text else []}
         target = {"session_id": None, "chain_id": None, "execution_id": f"exec_{self.number}"}
-        request = {"mode": "start", "target": target, "trigger": dict(trigger or said), "policy": {}}
+        request = {"mode": "start", "target": target, "trigger": dict(trigger or default), "policy": {}}
         if checkpoint is not None:
             kept = {"kind": self._export.facts.get("fidelity", "checkpoint"), "data": checkpoint}
             request |= {"mode": "resume", "checkpoint": kept}
         return RunHarness(self._export.name, request, self._beside())
 
     def artifacts(self, result: Mapping[str, Any]) -> dict[str, bytes]:
-        """The files that a harness left, by their paths; they are gone afterwards."""
+        """The files of a harness, by path; they are removed with the scratch folder."""
         return {ref["path"]: read_artifact(self.scratch, ref) for ref in result.get("artifacts") or ()}
 
     def _beside(self) -> dict[str, Any]:
@@ -668,7 +668,7 @@ def block(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tool_value(result: Mapping[str, Any], schema: Any) -> Any:
-    """What a tool returned, which the contract has as content and structured output; `schema` is of what it returns."""
+    """The value of a tool, from content and structured output; `schema` is that of its results."""
     content, output = result.get("content") or [], result.get("structured_output")
     text = "".join(str(item.get("text", "")) for item in content)
     if result.get("is_error"):

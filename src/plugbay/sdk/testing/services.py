@@ -217,7 +217,7 @@ def _readable(data: bytes) -> Any:
 
 
 class Published(Value):
-    """Something a plugin published: an event's payload, or a snapshot as JSON where it is some, else as bytes."""
+    """An event or snapshot of the plugin; the payload of a snapshot is its JSON, or its bytes if it is no JSON."""
 
     __slots__ = ("payload", "raw", "topic")
 
@@ -247,13 +247,13 @@ class FakeMemory:
         self.asked: list[RecallMemory] = []
 
     def put(self, agent_id: str, content: str, **more: Any) -> None:
-        """Have an agent remember something; `more` are `tags`, `memory_type` and the like."""
+        """Add an entry to an agent's memory; `more` are `tags`, `memory_type` and the like."""
         number = len(self.entries) + 1
         entry = {"id": f"memory-{number}", "agent_id": agent_id, "content": content, "tags": []}
         self.entries.append({**entry, "concept_tags": [], "created_at": None, "memory_type": None, **more})
 
     def recall(self, op: RecallMemory) -> list[dict[str, Any]]:
-        """The agent's entries that have a word of the query in them; all of them for an empty query."""
+        """The agent's entries with a word of the query; all of them for an empty query."""
         self.asked.append(op)
         words = op.query.lower().split()
         own = [entry for entry in self.entries if entry["agent_id"] == op.agent_id]
@@ -269,7 +269,7 @@ class FakeLlm:
         self._script: list[ScriptLine] = []
 
     def script(self, lines: Iterable[ScriptLine]) -> None:
-        """What is answered next: a text, a list of pieces, `{content, finish_reason, usage}`, a `Failure`, or a
+        """The next answers: a text, a list of pieces, `{content, finish_reason, usage}`, a `Failure`, or a
         function that is given the request and returns one of these.
         """
         self._script += lines
@@ -279,13 +279,13 @@ class FakeLlm:
         if not self._script:
             return Failure(Code.NOT_FOUND, "nothing is scripted for a model to say: host.llm.script([…])")
         line: Any = self._script.pop(0)
-        said = line(op) if callable(line) else line
-        if isinstance(said, Failure):
-            return said
-        pieces = [said] if isinstance(said, str) else said
-        whole = dict(said) if isinstance(said, dict) else {"content": "".join(pieces)}
+        reply = line(op) if callable(line) else line
+        if isinstance(reply, Failure):
+            return reply
+        pieces = [reply] if isinstance(reply, str) else reply
+        whole = dict(reply) if isinstance(reply, dict) else {"content": "".join(pieces)}
         if op.stream:
-            for piece in [whole["content"]] if isinstance(said, dict) else pieces:
+            for piece in [whole["content"]] if isinstance(reply, dict) else pieces:
                 progress(piece)
             whole["content"] = None
         return {"finish_reason": "stop", "usage": {"prompt_tokens": 0, "completion_tokens": 0}, **whole}
@@ -299,15 +299,15 @@ class FakePeople:
         self._script: list[Mapping[str, Any] | None] = []
 
     def script(self, answers: Iterable[Mapping[str, Any] | None]) -> None:
-        """What is answered next: what they fill in, or None when they decline."""
+        """The next answers: the content of a form, or None to decline."""
         self._script += answers
 
     def answer(self, op: AskUser) -> Any:
         self.asked.append(op)
         if not self._script:
             return Failure(Code.NOT_FOUND, "nothing is scripted for people to answer: host.people.script([…])")
-        said = self._script.pop(0)
-        return {"action": "decline"} if said is None else {"action": "accept", "content": dict(said)}
+        reply = self._script.pop(0)
+        return {"action": "decline"} if reply is None else {"action": "accept", "content": dict(reply)}
 
 
 class FakeHttp:
@@ -318,7 +318,7 @@ class FakeHttp:
         self._answers: dict[str, Any] = {}
 
     def answer(self, url: str, body: Any = b"", *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """What is answered at a URL from now on; `body` is bytes, a text or a JSON value."""
+        """Set the answer at a URL; `body` is bytes, a text or a JSON value."""
         self._answers[url] = {
             "status": status,
             "headers": [[name, value] for name, value in (headers or {}).items()],
@@ -332,14 +332,14 @@ class FakeHttp:
 
 
 class FakeFiles(dict[str, "bytes | str"]):
-    """Files by their absolute paths; folders are there because files are in them."""
+    """Files by their absolute paths; a folder exists if it has files."""
 
     def read(self, path: str) -> Any:
         found = self.get(path)
         return Failure(Code.NOT_FOUND, f"there is no file {path}") if found is None else as_bytes(found)
 
     def entries(self, path: str) -> Any:
-        """What is in a folder, by name."""
+        """The entries of a folder, by name."""
         start = path.rstrip("/") + "/"
         inside = {name.removeprefix(start): data for name, data in self.items() if name.startswith(start)}
         found: dict[str, dict[str, Any]] = {}

@@ -65,15 +65,15 @@ class Session:
     """A plugin and the host's connection with it."""
 
     def __init__(self, plugin: Plugin, machine: Machine, services: HostServices, seconds: float) -> None:
-        """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
+        """Greets; raises `CallFailed` if the plugin is not ready in time, or the exception of the plugin's code."""
         self._plugin = plugin
         self._wire = MemoryWire()
         self._before = plugin.host
         self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._raised: BaseException | None = None
         self._left = False
-        self._overheard = CapturedStderr(sys.stderr)
-        sys.stderr = self._overheard
+        self._captured = CapturedStderr(sys.stderr)
+        sys.stderr = self._captured
         self.connection = HostConnection(machine, self._wire, services)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
@@ -85,14 +85,14 @@ class Session:
     @property
     def stderr(self) -> list[str]:
         """Lines written to stderr while the plugin was served."""
-        return self._overheard.lines
+        return self._captured.lines
 
     def settle(self, seconds: float) -> None:
         """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
         until = monotonic() + seconds
-        calm = self._wire.settle(seconds) and self._wire.said.wait_until_read(max(until - monotonic(), 0.0))
-        missed, self._wire.missed = self._wire.missed, []
-        for what, failure in missed[:1]:
+        calm = self._wire.settle(seconds) and self._wire.output.wait_until_read(max(until - monotonic(), 0.0))
+        failures, self._wire.failures = self._wire.failures, []
+        for what, failure in failures[:1]:
             raise CallFailed(failure.with_detail(self._plugin.id, handler=what))
         if not calm:
             raise CallFailed(Failure(Code.TIMEOUT, f"the plugin is still busy after {seconds:g} s"))
@@ -133,12 +133,12 @@ class Session:
             pass  # it has left
         except BaseException as error:
             self._raised = error
-            wire.said.close()
-            wire.heard.close()
+            wire.output.close()
+            wire.input.close()
 
 
 def _inside(stream: Any) -> Any:
-    """The stream that a plugin has put something around."""
+    """The stream inside the wrappers of the SDK."""
     from plugbay.sdk.screens.command_lines import Routed
 
     while isinstance(stream, Routed | CapturedStderr):
@@ -186,16 +186,16 @@ class HostConnection(Connection):
         with self._lock:
             if self.fault is None:
                 self._machine.close("host requested")
-            in_words = self._machine.has_outgoing
+            has_message = self._machine.has_outgoing
         self.flush()
-        if not in_words:
-            self._pipes.heard.close()
-        self._pipes.said.wait_until_closed(seconds)
+        if not has_message:
+            self._pipes.input.close()
+        self._pipes.output.wait_until_closed(seconds)
 
     def end(self) -> None:
         """Close both directions."""
-        self._pipes.heard.close()
-        self._pipes.said.close()
+        self._pipes.input.close()
+        self._pipes.output.close()
         self._reader.join()
 
     # Input.
@@ -245,10 +245,10 @@ class HostConnection(Connection):
 
 
 class Pending:
-    """A started call. `progress` collects what arrives before its answer."""
+    """A started call. `progress` collects the progress before its answer."""
 
     def __init__(self, connection: HostConnection, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
-        """`grace`: how long the answer to a call that was called off is waited for."""
+        """`grace`: seconds to wait for the answer to a cancelled call."""
         self.progress: list[Any] = []
         self._connection = connection
         self._answers: SimpleQueue[CallFinished] = SimpleQueue()
@@ -308,7 +308,7 @@ class Pending:
 
 
 class Pipe:
-    """Bytes in one direction, in order; any number of them wait."""
+    """Bytes in one direction, in order, without a limit."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -324,7 +324,7 @@ class Pipe:
             self._changed.notify_all()
 
     def read(self) -> bytes:
-        """What has arrived, at least one byte; b"" at the end."""
+        """Bytes that have arrived, at least one; b"" at the end."""
         with self._changed:
             self._is_read = True
             self._changed.notify_all()
@@ -340,7 +340,7 @@ class Pipe:
             self._changed.notify_all()
 
     def wait_until_read(self, seconds: float) -> bool:
-        """Whether, within so many seconds, the reader has dealt with everything and waits for more."""
+        """Whether, within so many seconds, the reader has processed everything and waits for more."""
         with self._changed:
             return self._changed.wait_for(lambda: self._closed or (self._is_read and not self._bytes), seconds)
 
@@ -353,23 +353,23 @@ class MemoryWire:
     """The wire of a plugin in memory. Leaving ends the conversation, not the process."""
 
     def __init__(self) -> None:
-        self.heard, self.said = Pipe(), Pipe()
+        self.input, self.output = Pipe(), Pipe()
         self.status: int | None = None
         """The exit status that the process would have had."""
-        self.missed: list[tuple[str, Failure]] = []
+        self.failures: list[tuple[str, Failure]] = []
         """Failures of handlers whose result is not awaited."""
         self._resident: Resident | None = None
 
-    # What `stdio.Wire` does, too.
+    # The methods of `stdio.Wire`.
 
     def read(self) -> bytes:
-        data = self.heard.read()
+        data = self.input.read()
         if self.status is not None:
             raise SystemExit
         return data
 
     def write(self, data: bytes) -> None:
-        self.said.write(data)
+        self.output.write(data)
 
     def has_reader(self) -> bool:
         return self.status is None
@@ -381,8 +381,8 @@ class MemoryWire:
     def leave(self, status: int, let_go: Callable[[], None] = lambda: None) -> NoReturn:
         self.status = status
         let_go()
-        self.said.close()
-        self.heard.close()
+        self.output.close()
+        self.input.close()
         raise SystemExit
 
     def leave_after(self, seconds: float) -> None:
@@ -391,16 +391,16 @@ class MemoryWire:
     def exit_if_forked(self) -> None:
         """Not needed: forks belong to the test."""
 
-    # What a tester wants to know.
+    # For tests.
 
     def settle(self, seconds: float) -> bool:
         """Whether all input is processed within `seconds`."""
-        if not self.heard.wait_until_read(seconds):
+        if not self.input.wait_until_read(seconds):
             return False
         return self._resident is None or self._resident.settle(seconds) == 0
 
     def _report(self, what: str, failure: Failure) -> None:
-        self.missed.append((what, failure))
+        self.failures.append((what, failure))
 
 
 class HostWire(Wire):
@@ -412,11 +412,11 @@ class HostWire(Wire):
         self._pipes = pipes
 
     def read(self) -> bytes:
-        return self._pipes.said.read()
+        return self._pipes.output.read()
 
     def write(self, data: bytes) -> None:
         try:
-            self._pipes.heard.write(data)
+            self._pipes.input.write(data)
         except BrokenPipeError:
             pass  # the plugin has left; the reading thread will see that
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from plugbay.sdk.plugin import Plugin
 
 COMMAND = ("python3", "plugin.py")
-"""What manifests say that starts the plugin; nothing does."""
+"""The command in manifests; it is never run."""
 
 MAX_LISTED = 12
-"""Rules that an input breaks; more help nobody."""
+"""Violated rules that are listed."""
 
 _WRITERS: dict[str, Callable[[Plugin], str]] = {
     "rune": lambda plugin: manifests.rune_manifest(plugin, COMMAND),
@@ -48,7 +48,7 @@ _WRITERS: dict[str, Callable[[Plugin], str]] = {
 
 
 class Site:
-    """The folder of a plugin that has none: what its manifest names is what its code says."""
+    """The folder of a plugin without one: the files that its manifest names, from its code."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
@@ -79,14 +79,14 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
 
 
 def with_greeting(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
-    """The same plugin with what it says that it offers, where its manifest does not."""
+    """The same plugin with the exports of its greeting, if its manifest has none."""
     from dataclasses import replace
 
     return replace(spec, exports=tuple(exports_of(hello["offer"])[0])) if "offer" in hello else spec
 
 
 def _read(contract: str, root: Path, files: dict[str, str]) -> str:
-    """The text of a manifest, and what may be named in it."""
+    """The text of a manifest; adds the files that it may name to `files`."""
     files |= {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.json")}
     for name in CONTRACTS[contract].manifest_files:
         if (root / name).exists():
@@ -95,7 +95,7 @@ def _read(contract: str, root: Path, files: dict[str, str]) -> str:
 
 
 class OperatorSettings:
-    """What the operator of a test says: what is granted, and what is set."""
+    """The operator's grants and settings in a test."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OperatorSettings:
         config: Mapping[str, Any] | None,
         secrets: Mapping[str, Any] | None,
     ) -> None:
-        """`grants` None: whatever the plugin asks for. Raises `ConfigInvalid` where settings break their schema."""
+        """`grants` None: everything that the plugin requests. Raises `ConfigInvalid` if settings break their schema."""
         named = None if grants is None else frozenset([grants] if isinstance(grants, str) else grants)
         self.granted = grant(spec, named)
         self.gate = Gate(spec, self.granted)
@@ -128,12 +128,12 @@ class OperatorSettings:
         return CONTRACTS[spec.contract].host_machine(spec, side, stdlib_codec())
 
     def missing(self, spec: PluginSpec, export: Export) -> Failure | None:
-        """Why a call is not allowed; None when it is. Work in invocations goes on with less than it asked for."""
+        """Why a call is not allowed; None if it is. Invocations run with fewer permissions instead."""
         return None if "execution_class" in export.facts else refuse_call(spec, export, self.granted)
 
 
 def _defaults(spec: PluginSpec) -> dict[str, Any]:
-    """The value of every field that has one before anybody sets it. A knob's goes before the schema's."""
+    """The default of every field. That of a knob goes before that of the schema."""
     schema = spec.settings.config_schema
     fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
     of_schema = {name: field["default"] for name, field in fields.items() if "default" in field}
@@ -141,7 +141,7 @@ def _defaults(spec: PluginSpec) -> dict[str, Any]:
 
 
 def _violations(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
-    """What is wrong with settings; of a secret, only which rule it breaks."""
+    """The problems of settings; of a secret, only the rule that it breaks."""
     errors = () if schema is None else compile_schema(schema).iter_errors(dict(values))
     return [
         Problem(
@@ -158,7 +158,7 @@ def _redact_rule(kind: Any) -> str:
 
 
 def check(schema: Any, value: Any, name: str, plugin_id: str) -> None:
-    """Raise `CallFailed`, with the path and the rule, when an input does not fit the schema of its export."""
+    """Raise `CallFailed`, with path and rule, if an input does not fit the schema of its export."""
     errors = [
         {"path": "/".join(map(str, error.instance_path)) or "input", "rule": error.message}
         for error in islice(compile_schema(schema).iter_errors(value), MAX_LISTED)

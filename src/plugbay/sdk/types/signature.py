@@ -1,7 +1,7 @@
 """The signature of a function: its parameters and its result as shapes, as JSON Schemas, and as call arguments.
 
 `ctx` and `context` are not part of the input, and a single parameter called `input` takes all of it. Annotations are
-evaluated when they are first needed, one function at a time: a plugin does not pay for tools that nobody calls.
+evaluated when they are first needed, one function at a time: a plugin does not pay for tools that are never called.
 
 Does not import `typing`, which costs 10 ms of start-up: types of other modules are recognised by their attributes. An
 annotation that is a string is evaluated in its own module, and a few names of `typing` resolve there even if they were
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 WHOLE = "input"
-"""The parameter that takes everything, when it is alone."""
+"""The parameter that takes the whole input, if it is the only one."""
 
 
 class Signature:
@@ -68,7 +68,7 @@ class Signature:
         self._reader = AnnotationReader()
         self._output: Shape | None = None
         self.misfits: list[str] = []
-        """Defaults that are not what their annotations say."""
+        """Defaults that do not fit their annotations."""
         names, given, rest = parameters(function), defaults(function), _rest(function)
         inputs = {name: given.get(name, NOTHING) for name in names if name not in SPECIAL}
         self.takes_context = "context" in names
@@ -84,7 +84,7 @@ class Signature:
         for name, default in inputs.items():
             shape = self._shape(name)
             if default is None and not shape.fits(None):
-                shape = Either([shape, Null()])  # `city: str = None` means what it meant before there was a word for it
+                shape = Either([shape, Null()])  # `city: str = None` means `str | None`
             self._note_misfit(name, shape, default)
             takes.fields[name] = Member(name, shape, required=default is NOTHING, default=default)
         return takes
@@ -113,10 +113,10 @@ class Signature:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be understood, each with the parameter it is about."""
+        """Annotations that could not be read, each with its parameter."""
         return list(self._reader.notes)
 
-    # What is published.
+    # Schemas.
 
     def input_schema(self) -> dict[str, Any]:
         """The schema of the input; where nothing is annotated, any object."""
@@ -124,7 +124,7 @@ class Signature:
         return schema or {"type": "object"}
 
     def output_schema(self) -> dict[str, Any] | None:
-        """The schema of the result, where the function says that it is an object and more than that."""
+        """The schema of the result, if the annotation is an object with known keys."""
         shape = self.output
         says = isinstance(shape, Record) or (isinstance(shape, Table) and shape.item is not ANYTHING)
         return whole_schema(shape) if says else None
@@ -138,7 +138,7 @@ class Signature:
 
     @property
     def output(self) -> Shape:
-        """The shape of what the function returns. That an annotation is none of ours to read is no news there."""
+        """The shape of the result. Unreadable annotations of results leave no note."""
         if self._output is None:
             notes = len(self._reader.notes)
             self._output = self._shape("return")
@@ -147,7 +147,7 @@ class Signature:
 
 
 def _listed(value: Any) -> Any:
-    """JSON as it arrives: what was a tuple is a list."""
+    """A value as JSON has it: a tuple becomes a list."""
     if isinstance(value, dict):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
@@ -181,21 +181,21 @@ _MAKES: dict[Any, Callable[[list[Any]], Any]] = {
     abstract.MutableSet: set,
     frozenset: frozenset,
 }
-"""What becomes of a list, by what it is called."""
+"""The Python type of a list, by its annotation."""
 
 _TABLES = frozenset((dict, abstract.Mapping, abstract.MutableMapping))
 
 _LITERALS = (str, int, bool, type(None))
 
 _WRAPPERS = ("Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
-"""What stands around the type of a field and says something else about it."""
+"""Wrappers around the type of a field."""
 
 
-# Names of `typing` for texts that are evaluated where nobody has imported it.
+# Names of `typing` for annotations in modules that do not import it.
 
 
 class _Form:
-    """`Literal`, `Optional` and the like; what is in brackets after it is kept."""
+    """`Literal`, `Optional` and the like; keeps its arguments in brackets."""
 
     __slots__ = ("_name",)
 
@@ -210,7 +210,7 @@ class _Form:
 
 
 class _Alias:
-    """A form with what is in brackets after it, as `typing` has it."""
+    """A form with its arguments, as `typing` has it."""
 
     __slots__ = ("__args__", "__metadata__", "__origin__")
 
@@ -235,7 +235,7 @@ _STAND_INS: dict[str, Any] = {
 
 
 class Namespace(dict[str, "Any"]):
-    """The names that a text may use: those around it, and our own for what was not imported."""
+    """The names that an annotation may use: those around it, and ours for names that were not imported."""
 
     __slots__ = ("around",)
 
@@ -270,7 +270,7 @@ def _annotation_texts(owner: Any) -> dict[str, Any]:
 
 
 def namespace_of(function: Any) -> Namespace:
-    """Where the annotations of a function stand: its module, and what they use of the functions around it."""
+    """The namespace of a function's annotations: its module, and variables of enclosing functions."""
     found: dict[str, Any] = {}
     inside: Any
     for inside in (function, getattr(function, "__annotate__", None)):  # from 3.14 on they are a function themselves
@@ -283,7 +283,7 @@ def namespace_of(function: Any) -> Namespace:
 def _is_filled(cell: Any) -> bool:
     try:
         return cell.cell_contents is not NOTHING
-    except ValueError:  # what it is for has not been made yet
+    except ValueError:  # the variable has no value yet
         return False
 
 
@@ -291,7 +291,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 class AnnotationReader:
-    """Reads annotations. `notes` says which of them it could not understand."""
+    """Reads annotations. `notes` lists those that it could not read."""
 
     __slots__ = ("_records", "notes")
 
@@ -300,7 +300,7 @@ class AnnotationReader:
         self._records: dict[Any, Record] = {}
 
     def shape(self, annotation: Any, names: Namespace) -> Shape:
-        """The shape of what an annotation says; it fits anything when that is not clear."""
+        """The shape of an annotation; any value fits if it cannot be read."""
         plain = _PLAIN.get(annotation) if isinstance(annotation, type | None) else None
         if plain is not None:
             return plain
@@ -399,13 +399,13 @@ class AnnotationReader:
 
 
 def evaluate(annotation: Any, names: Namespace) -> Any:
-    """What a text stands for; everything else is itself."""
+    """The value of an annotation that is a text; others are returned unchanged."""
     text = getattr(annotation, "__forward_arg__", annotation)
     return eval(text, names.around, names) if isinstance(text, str) else annotation
 
 
 def _resolve_form(annotation: Any) -> Any:
-    """What a new name for a type stands for: `NewType`, `type X = …`, a type variable."""
+    """The type behind a new name: `NewType`, `type X = …`, a type variable."""
     kind = type(annotation).__name__
     if kind == "TypeVar":
         return annotation.__bound__ or object
@@ -415,7 +415,7 @@ def _resolve_form(annotation: Any) -> Any:
 
 
 def _kind(shape: Shape) -> str:
-    """What a shape is called by JSON; of one that may be null, the other."""
+    """The JSON type of a shape; of a nullable one, that of the other part."""
     if isinstance(shape, Either):
         return next((inner.kind for inner in shape.shapes if not isinstance(inner, Null)), "")
     return shape.kind
@@ -488,7 +488,7 @@ def _named_tuple_fields(own: Any) -> list[_Raw]:
 
 
 def _required(raw: _Raw, names: Namespace) -> bool:
-    """`NotRequired` in a text is seen by nobody before it is evaluated."""
+    """`NotRequired` in a text is known only after its evaluation."""
     form = getattr(getattr(evaluate(raw.annotation, names), "__origin__", None), "_name", "")
     return form == "Required" if form in ("Required", "NotRequired") else raw.required
 
@@ -505,7 +505,7 @@ def _names_in(own: type, around: Namespace) -> Namespace:
 
 
 def _doc(own: type) -> str:
-    """The docstring of a class; a dataclass without one is given its signature, which says nothing new."""
+    """The docstring of a class; the generated one of a dataclass does not count."""
     doc = own.__dict__.get("__doc__") or ""
     return "" if doc.startswith(f"{own.__name__}(") else doc
 
