@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from plugbay.host.inbound.handler import InboundHandler, Services
+from plugbay.host.inbound.questions import Question
 from plugbay.host.services.storage import PluginStorage
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.gate import (
@@ -225,6 +226,22 @@ def test_both_hosts_end_at_the_same_number_of_subscriptions() -> None:
     asyncio.run(main())
     assert set(failures[:-1]) == {(None, None)}
     assert failures[-1][0].code == Code.OVERLOADED and failures[-1][0] == failures[-1][1]
+
+
+@pytest.mark.parametrize("schema", [{"type": "object", "required": ["name"]}, {"type": 7}])
+def test_both_hosts_refuse_an_answer_that_does_not_fit_the_question(schema: Any) -> None:
+    async def people(question: Question) -> dict[str, Any]:
+        return {"action": "accept", "content": {"age": 3}}
+
+    async def of_host() -> Any:
+        services = Services(questions=people)
+        return await InboundHandler(FULL, GRANTS, services).handle_request(AskUser("Who?", schema), print)
+
+    services = HostServices(FULL, Gate(FULL, GRANTS))
+    services.people.script([{"age": 3}])
+    failure = asyncio.run(of_host())
+    assert isinstance(failure, Failure) and "the answer does not fit the question" in failure.message
+    assert services.answer(AskUser("Who?", schema), print) == failure
 
 
 def test_a_full_storage_names_its_quota() -> None:

@@ -321,6 +321,11 @@ def refuse_network(access: Iterable[Access], host: str, port: int) -> Failure | 
     return refuse_capability("network", f"the network is not granted for {host}, port {port}")
 
 
+def refuse_answer(problem: str) -> Failure:
+    """The refusal of a user's answer that does not fit the question of the plugin."""
+    return invalid(f"the answer does not fit the question: {problem}")
+
+
 def invalid(message: str) -> Failure:
     """The failure of a request that no grant makes valid."""
     return Failure(Code.INVALID_INPUT, message)

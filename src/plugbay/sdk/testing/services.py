@@ -16,12 +16,14 @@ from __future__ import annotations
 import os
 from pathlib import PurePosixPath
 
+from plugbay.contracts.schemas import answer_problem
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.gate import (
     MAX_LISTED,
     covers_topic,
     invalid,
     is_readable,
+    refuse_answer,
     refuse_event_size,
     refuse_storage,
     refuse_subscription,
@@ -307,7 +309,10 @@ class FakePeople:
         if not self._script:
             return Failure(Code.NOT_FOUND, "nothing is scripted for people to answer: host.people.script([…])")
         reply = self._script.pop(0)
-        return {"action": "decline"} if reply is None else {"action": "accept", "content": dict(reply)}
+        if reply is None:
+            return {"action": "decline"}
+        problem = None if op.url is not None else answer_problem(op.schema, reply)
+        return {"action": "accept", "content": dict(reply)} if problem is None else refuse_answer(problem)
 
 
 class FakeHttp:
