@@ -163,7 +163,7 @@ def test_with_a_call_of_ours_what_was_asked_because_of_it_is_over(run: Run) -> N
     run(main)
 
 
-def test_a_handler_knows_nothing_of_whoever_happens_to_be_served_meanwhile(run: Run) -> None:
+def test_a_handler_does_not_inherit_the_context_of_another_caller(run: Run) -> None:
     whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
     async def main() -> None:

@@ -112,7 +112,7 @@ def test_a_call_that_is_taken_while_another_expires_is_left_alone(run: Run) -> N
     run(main)
 
 
-def test_at_the_end_everybody_who_waits_is_named_and_nothing_is_left(run: Run) -> None:
+def test_at_the_end_all_waiting_calls_are_returned_and_nothing_is_left(run: Run) -> None:
     async def main() -> None:
         bench = Bench()
         futures = [bench.add(1, HOUR), bench.add(2, HOUR)]
@@ -259,7 +259,7 @@ def test_a_call_that_was_not_asked_yet_cannot_be_called_off() -> None:
     assert grace.reason == ""
 
 
-def test_the_peer_is_told_once_whoever_calls_off_first() -> None:
+def test_a_cancellation_is_sent_once() -> None:
     told: list[str] = []
     grace = Grace(5)
     grace.begin(lambda: told.append(grace.reason))
@@ -268,7 +268,7 @@ def test_the_peer_is_told_once_whoever_calls_off_first() -> None:
     assert told == ["user_cancelled"] and grace.reason == "user_cancelled"
 
 
-def test_nobody_is_told_after_the_answer() -> None:
+def test_no_cancellation_is_sent_after_the_answer() -> None:
     told: list[str] = []
     grace = Grace(5)
     grace.begin(lambda: told.append(grace.reason))

@@ -201,7 +201,7 @@ def test_only_three_methods_have_a_name_and_notifications_have_nothing() -> None
 
 
 @requirement("mcp:http-headers")
-def test_a_request_that_does_not_say_who_asks_is_refused() -> None:
+def test_a_request_without_client_capabilities_is_refused() -> None:
     message = request()
     del message["params"]["_meta"][f"{OURS}clientCapabilities"]
     assert refused(message) == errors.INVALID_PARAMS

@@ -209,8 +209,8 @@ class Plugin:
     def compactor(self, function: Any = None, **options: Any) -> Any:
         """Shorten a conversation: take a list of messages, return another, or None to leave it to the host.
 
-        With or without parentheses. `ctx.compaction` says how short it has to be and what is pinned, where a host says
-        so; a text may be returned then, to stand for everything that nobody asked to keep.
+        With or without parentheses. `ctx.compaction` has the target size and the pinned items, if the host sends
+        them; then a text may be returned, which replaces everything that is not pinned.
         """
 
         def register(function: Any) -> Any:
@@ -288,7 +288,7 @@ class Plugin:
         """Handle the keys of a screen, or those with these names: `def key(key, ctx)`.
 
         Names are `a`, `A`, `space`, `enter`, `esc`, `page_up`, `f5`, with `ctrl+`, `alt+`, `shift+` or `super+` before
-        them. That a key was let go is heard with `releases` only.
+        them. Releases of keys are delivered with `releases` only.
         """
         refuse_function("on_key", screen)
 
@@ -321,7 +321,7 @@ class Plugin:
     def cli(self, namespace: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
         """Answer a command line: `def command(argv, ctx)`.
 
-        What it prints, and what it writes to `ctx.out` and `ctx.err`, is the output. Return a text, bytes, an exit
+        Its prints, and its writes to `ctx.out` and `ctx.err`, are the output. Return a text, bytes, an exit
         code, a `CliResult` or nothing; `sys.exit` ends it. With `concurrent` it may run beside other handlers.
         """
         refuse_function("cli", namespace)
@@ -368,7 +368,7 @@ class Plugin:
     def on_ready(self, function: Function) -> Function:
         """Run the function once, after the host's greeting.
 
-        Where handlers take turns this takes one, so what goes on for long belongs in a thread or a task of its own.
+        If handlers run one at a time, this is one of them: start a thread or a task for long work.
         """
         self.ready_handlers.append(Handler(function))
         return function

@@ -847,7 +847,7 @@ def test_an_action_of_the_host_is_done_in_its_time_or_not_at_all(run: Run, tmp_p
 
 
 @requirement("ainb:host-action-spawns")
-def test_an_action_that_starts_a_process_is_done_for_who_may(run: Run, tmp_path: Path) -> None:
+def test_an_action_that_starts_a_process_needs_the_grant(run: Run, tmp_path: Path) -> None:
     talker(tmp_path, capabilities={"spawn_subprocess": True})
 
     async def main() -> None:
@@ -1036,7 +1036,7 @@ def test_without_the_grant_nothing_is_read_subscribed_to_or_published() -> None:
 
 
 @requirement("ainb:host-topics-gated", "ainb:host-snapshot-get")
-def test_with_the_grant_it_is_and_the_publisher_is_who_it_is() -> None:
+def test_with_the_grant_it_is_and_the_publisher_is_the_plugin() -> None:
     p = process("a*")
     assert p.desk.get("a") == {"data": None, "version": 0}
     assert p.desk.subscribe("a") is None

@@ -326,7 +326,7 @@ def test_a_text_is_a_message_and_a_message_is_sent_as_it_is() -> None:
     ]
 
 
-def test_a_query_is_an_embedding_and_whatever_else_is_said() -> None:
+def test_a_query_is_an_embedding_and_further_options() -> None:
     host = Asked({"matches": [1], "count": 2})
     store = VectorStore(host, "shelf")
     assert store.search("c", (0.5,), limit=3, filter={"a": 1}) == [1]

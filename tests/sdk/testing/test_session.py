@@ -121,7 +121,7 @@ def test_a_peer_that_says_nothing_times_out(talk: Talk) -> None:
     assert failure is not None and failure.code == "timeout"
 
 
-def test_a_peer_that_is_somebody_else_is_refused(talk: Talk) -> None:
+def test_a_peer_with_another_id_is_refused(talk: Talk) -> None:
     talk.say(HELLO.replace(b'"id":"p"', b'"id":"q"'))
     failure = talk.connection.open(5)
     assert failure is not None and failure.code == "handshake_failed"
@@ -152,7 +152,7 @@ def test_what_is_said_besides_is_kept(talk: Talk) -> None:
     assert len(talk.connection.noise) == 1 and talk.desk.told[0].topic == "t"
 
 
-def test_when_the_peer_is_gone_whoever_waits_is_told_and_so_is_whoever_asks_later(talk: Talk) -> None:
+def test_when_the_peer_is_gone_waiting_and_later_calls_fail(talk: Talk) -> None:
     greeted(talk)
     call = Pending(talk.connection, InvokeTool("p_t", {}), 5)
     talk.wire.output.close()

@@ -485,7 +485,7 @@ print(reader.notes, {"typing", "dataclasses", "inspect", "re", "enum", "collecti
 """
 
 
-def test_names_of_typing_mean_the_same_where_nobody_has_imported_it() -> None:
+def test_names_of_typing_work_without_an_import() -> None:
     texts = {
         "Any": {},
         "Literal['a', 'b'] | None": either({"type": "string", "enum": ["a", "b"]}, {"type": "null"}),
@@ -537,7 +537,7 @@ def test_another_text_is_refused_with_an_example(own: type, format: str, text: s
     assert str(problems) == f"items[2]: must be a {format} such as {shape.example}, not 'someday'"
 
 
-def test_a_class_of_anybody_elses_has_no_such_form() -> None:
+def test_a_class_of_the_same_name_has_no_format() -> None:
     class Path: ...
 
     assert format_shape(Path) is None
