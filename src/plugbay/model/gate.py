@@ -263,7 +263,7 @@ def refuse_subscription(topics: Collection[str]) -> Failure | None:
     """Why an instance may not be subscribed to all these topics."""
     if len(topics) <= MAX_SUBSCRIPTIONS:
         return None
-    return Failure(Code.OVERLOADED, f"it hears of {MAX_SUBSCRIPTIONS} topics already")
+    return Failure(Code.OVERLOADED, f"it is subscribed to {MAX_SUBSCRIPTIONS} topics already")
 
 
 def key_problem(key: str) -> str | None:

@@ -71,7 +71,6 @@ SNAPSHOTS_PER_SECOND = 500.0
 SNAPSHOT_BURST = 1000.0
 """Snapshot publishes of one instance: enough for 2 GB in chunks at once, too little for an endless loop."""
 
-
 CHANGES_PER_SECOND = 50.0
 CHANGE_BURST = 200.0
 """Resource change notifications of one instance; excess ones are dropped."""
@@ -245,7 +244,7 @@ class InboundHandler:
             offer, self._offer = self._offer, None
             self._services.offered(self._spec.id, offer)
         else:
-            self._note("change_delayed", "what it offers changes all the time")
+            self._note("change_delayed", "its exports change too often")
             # Slightly later than the next token is due: a timer may fire a millisecond early and would have to wait.
             self._offer_timer = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND + 0.05, self._forward_offer)
 
@@ -461,7 +460,7 @@ class SnapshotAccess:
     def subscribe(self, topic: str) -> Failure | None:
         """Subscribe to the topic, from the next publish on."""
         if self._subscription is None:
-            return Failure(Code.CANCELLED, "the plugin is about to leave and hears of nothing more")
+            return Failure(Code.CANCELLED, "the plugin is shutting down and gets no further snapshots")
         key = self._gate.snapshot_key(topic)
         refusal = refuse_subscription(self._subscription.topics | {key})
         if refusal is None:
