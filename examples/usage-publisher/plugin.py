@@ -14,8 +14,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from plugbay.sdk import Plugin, ToolError
-from plugbay.sdk.services.brokered import split
+from plugbay.sdk import Plugin, ToolError, split_chunks
 
 TOPIC = "usage.calls"
 
@@ -106,7 +105,7 @@ def month() -> Month:
 def publish(ctx: Any) -> int:
     """Everything there is, piece by piece; how many calls that were."""
     now = month()
-    pieces = split(
+    pieces = split_chunks(
         now.calls,
         now.aggregates,
         version=VERSION,

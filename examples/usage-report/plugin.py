@@ -7,8 +7,7 @@ import argparse
 import csv
 from typing import Any
 
-from plugbay.sdk import Plugin, ServiceError
-from plugbay.sdk.services.brokered import from_json
+from plugbay.sdk import Plugin, ServiceError, from_json
 
 UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
 

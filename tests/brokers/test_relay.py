@@ -11,8 +11,8 @@ import pytest
 from plugbay.brokers.relay import EVENT_BURST, MAX_QUEUED, MAX_QUEUED_BYTES, Relay
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus, BusEvent
-from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
+from plugbay.model.gate import MAX_EVENT
 
 ID = "11111111-2222-4333-8444-555555555555"
 STAMP = "2026-01-02T03:04:05Z"

@@ -96,8 +96,7 @@ def test_a_plugin_that_does_not_answer_fails_method_dispatch_and_nothing_else_is
 
 
 WITH_THE_SDK = """
-from plugbay.sdk import ChunkCollector, Plugin, ServiceError
-from plugbay.sdk.services.brokered import split
+from plugbay.sdk import ChunkCollector, Plugin, ServiceError, split_chunks
 import time
 
 plugin = Plugin(
@@ -112,7 +111,7 @@ pressed = []
 @plugin.on_ready
 def start(ctx):
     ctx.log.info("ready")
-    for piece in split(range(1000), {"sum": 1}, version=3, published_ns=time.time_ns(), chunk_bytes=1000):
+    for piece in split_chunks(range(1000), {"sum": 1}, version=3, published_ns=time.time_ns(), chunk_bytes=1000):
         ctx.snapshots.publish("whole.usage", piece)
 
 @plugin.on_snapshot("whole.calls")

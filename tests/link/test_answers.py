@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Role
 from plugbay.link.answers import MAX_HANDLERS, Answers
 from plugbay.model.errors import Code, Failure
-from plugbay.model.events import CallArrived, CancelArrived
+from plugbay.model.events import CallArrived
 from plugbay.model.operations import WriteLog
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.echo import EchoMachine
@@ -37,8 +38,18 @@ class Recorder(EchoMachine):
         self.steps.append(item)
 
 
-def asked(number: int) -> CallArrived:
-    return CallArrived(number, WriteLog("info", str(number)))
+class Requests(Answers):
+    """Answers requests with one handler, as a link does."""
+
+    def __init__(self, machine: Recorder, handler: Callable[[Operation, Callable[[Any], None]], Any]) -> None:
+        super().__init__(machine)
+        self._progress = machine.progress
+        self._handler = handler
+
+    def arrived(self, number: int, within: int | None = None) -> None:
+        event = CallArrived(number, WriteLog("info", str(number)), within)
+        progress = functools.partial(self._progress, number)
+        self.start(event, lambda: None, self._handler, event.op, progress, context=Context())
 
 
 def test_a_handlers_value_failure_or_exception_is_the_answer(run: Run) -> None:
@@ -53,9 +64,9 @@ def test_a_handlers_value_failure_or_exception_is_the_answer(run: Run) -> None:
             return op.message
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
+        answers = Requests(machine, handler)
         for number in (1, 2, 3):
-            answers.arrived(asked(number))
+            answers.arrived(number)
         await until(lambda: len(machine.answers) == 3)
         assert machine.answers == [(1, "1"), (2, Code.NOT_FOUND), (3, Code.INTERNAL)]
         assert machine.steps == ["half"] * 3
@@ -73,9 +84,9 @@ def test_requests_beyond_the_cap_are_refused_at_once(run: Run) -> None:
             return "done"
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
+        answers = Requests(machine, handler)
         for number in range(MAX_HANDLERS + 2):
-            answers.arrived(asked(number))
+            answers.arrived(number)
         assert machine.answers == [(MAX_HANDLERS, Code.OVERLOADED), (MAX_HANDLERS + 1, Code.OVERLOADED)]
         gate.set()
         await until(lambda: len(machine.answers) == MAX_HANDLERS + 2)
@@ -96,12 +107,12 @@ def test_a_cancelled_request_is_never_answered_and_stop_cancels_the_rest(run: Ru
                 raise
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
-        answers.arrived(asked(1))
-        answers.arrived(asked(2))
+        answers = Requests(machine, handler)
+        answers.arrived(1)
+        answers.arrived(2)
         await asyncio.sleep(0)
-        answers.cancelled(CancelArrived(1))
-        answers.cancelled(CancelArrived(99))
+        answers.cancel(1)
+        answers.cancel(99)
         await until(lambda: stopped == ["1"])
         answers.stop()
         await until(lambda: stopped == ["1", "2"])
@@ -116,22 +127,13 @@ def test_requests_that_are_taken_back_at_once_leave_room_for_others(run: Run) ->
             return "done"
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
+        answers = Requests(machine, handler)
         for number in range(MAX_HANDLERS):  # the task of none of them has begun
-            answers.arrived(asked(number))
-            answers.cancelled(CancelArrived(number))
-        answers.arrived(asked(MAX_HANDLERS))
+            answers.arrived(number)
+            answers.cancel(number)
+        answers.arrived(MAX_HANDLERS)
         await until(lambda: machine.answers == [(MAX_HANDLERS, "done")])
         assert len(answers) == 0
-
-    run(main)
-
-
-def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
-    async def main() -> None:
-        machine = Recorder()
-        Answers(machine, None, lambda _: None).arrived(asked(1))
-        assert machine.answers == [(1, Code.NOT_FOUND)]
 
     run(main)
 
@@ -148,20 +150,20 @@ def test_with_a_call_of_ours_what_was_asked_because_of_it_is_over(run: Run) -> N
                 let_go.append(op.message)
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
+        answers = Requests(machine, handler)
         for number, within in ((1, 7), (2, 8), (3, None), (4, 7)):
-            answers.arrived(CallArrived(number, WriteLog("info", str(number)), within))
+            answers.arrived(number, within)
         await asyncio.sleep(0)
-        answers.abandoned(7)
+        answers.abandon(7)
         await until(lambda: len(let_go) == 2)
         assert (sorted(let_go), machine.answers, len(answers)) == (["1", "4"], [], 2)
-        answers.abandoned(7)
+        answers.abandon(7)
         answers.stop()
 
     run(main)
 
 
-def test_a_handler_knows_nothing_of_whoever_happens_to_be_served_meanwhile(run: Run) -> None:
+def test_a_handler_does_not_inherit_the_context_of_another_caller(run: Run) -> None:
     whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
     async def main() -> None:
@@ -169,9 +171,9 @@ def test_a_handler_knows_nothing_of_whoever_happens_to_be_served_meanwhile(run: 
             return whose.get()
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda _: None)
+        answers = Requests(machine, handler)
         whose.set("somebody's")
-        answers.arrived(asked(1))
+        answers.arrived(1)
         await until(lambda: len(machine.answers) == 1)
         assert machine.answers == [(1, "nobody's")] and whose.get() == "somebody's"
 

@@ -34,7 +34,7 @@ def test_an_entry_expires_once_and_never_early(run: Run) -> None:
     run(main)
 
 
-def test_entries_expire_in_the_order_of_their_deadlines_whatever_the_order_they_were_added(run: Run) -> None:
+def test_entries_expire_in_the_order_of_their_deadlines(run: Run) -> None:
     async def main() -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         late, soon, middle = Alarm(log), Alarm(log), Alarm(log)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.in_flight import MOST_ABANDONED, InFlight, Silence
+from plugbay.link.in_flight import MOST_ABANDONED, Grace, InFlight, Silence
 from plugbay.model.events import CallFinished
 from plugbay.model.operations import CheckHealth, InvokeTool
 from tests.support.loops import Run, run_on
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plugbay.link.in_flight import Call
     from plugbay.model.events import CallId
     from plugbay.model.operations import Operation
+
 
 HOUR = 3600.0
 
@@ -111,7 +112,7 @@ def test_a_call_that_is_taken_while_another_expires_is_left_alone(run: Run) -> N
     run(main)
 
 
-def test_at_the_end_everybody_who_waits_is_named_and_nothing_is_left(run: Run) -> None:
+def test_at_the_end_all_waiting_calls_are_returned_and_nothing_is_left(run: Run) -> None:
     async def main() -> None:
         bench = Bench()
         futures = [bench.add(1, HOUR), bench.add(2, HOUR)]
@@ -250,3 +251,27 @@ def test_of_many_abandoned_calls_the_oldest_are_remembered() -> None:
         assert len(bench.silence._abandoned) == MOST_ABANDONED
 
     with_bench(main)
+
+
+def test_a_call_that_was_not_asked_yet_cannot_be_called_off() -> None:
+    grace = Grace(5)
+    assert not grace.asked and not grace.cancel("user_cancelled")
+    assert grace.reason == ""
+
+
+def test_a_cancellation_is_sent_once() -> None:
+    told: list[str] = []
+    grace = Grace(5)
+    grace.begin(lambda: told.append(grace.reason))
+    assert grace.asked and grace.cancel("user_cancelled")
+    assert not grace.cancel("deadline_exceeded")
+    assert told == ["user_cancelled"] and grace.reason == "user_cancelled"
+
+
+def test_no_cancellation_is_sent_after_the_answer() -> None:
+    told: list[str] = []
+    grace = Grace(5)
+    grace.begin(lambda: told.append(grace.reason))
+    grace.end()
+    assert not grace.cancel("user_cancelled")
+    assert told == [] and not grace.over

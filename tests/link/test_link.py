@@ -11,7 +11,7 @@ import pytest
 from plugbay.contracts.base import Role
 from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.grace import Grace
+from plugbay.link.in_flight import Grace
 from plugbay.link.link import Hooks, Link
 from plugbay.link.sender import BATCH
 from plugbay.model.errors import Code, Failure
@@ -155,7 +155,7 @@ def test_a_cancelled_caller_cancels_the_peer_and_the_link_lives_on(run: Run) -> 
     run(main)
 
 
-def test_an_answer_after_its_deadline_is_counted_and_delivered_to_nobody(run: Run) -> None:
+def test_an_answer_after_its_deadline_is_counted_and_dropped(run: Run) -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -266,6 +266,15 @@ def test_both_sides_ask_at_once_with_the_same_ids(run: Run) -> None:
         mine, theirs = await asyncio.gather(pair.ask("x"), pair.plugin.call(WriteLog("info", "y"), 5))
         assert mine == "x"
         assert theirs == CallFinished(1, "logged")
+
+    run(main)
+
+
+def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        failure = (await pair.plugin.call(WriteLog("info", "y"), 5)).failure
+        assert failure is not None and failure.message == "nobody here answers requests"
 
     run(main)
 
@@ -397,7 +406,7 @@ class Refusing(EchoMachine):
 
 
 @pytest.mark.parametrize("ending", ["answered", "refused", "over", "expired", "cancelled"])
-def test_whoever_wants_to_know_is_told_once_that_a_call_is_over_however_it_ended(run: Run, ending: str) -> None:
+def test_the_end_of_a_call_is_reported_once_however_it_ended(run: Run, ending: str) -> None:
     async def main() -> None:
         told: list[int] = []
         hooks = Hooks(handler=echo if ending == "answered" else never)
@@ -416,7 +425,7 @@ def test_whoever_wants_to_know_is_told_once_that_a_call_is_over_however_it_ended
     run(main)
 
 
-def test_closing_a_link_fails_whoever_still_waits(run: Run) -> None:
+def test_closing_a_link_fails_waiting_calls(run: Run) -> None:
     async def main() -> None:
         pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
         call = asyncio.ensure_future(pair.ask(1))
@@ -670,7 +679,7 @@ def test_a_good_bye_to_a_peer_that_is_gone_says_why(run: Run) -> None:
     run(main)
 
 
-def test_a_caller_whose_progress_callback_raises_costs_nobody_else_an_answer(run: Run) -> None:
+def test_a_progress_callback_that_raises_costs_no_other_call_its_answer(run: Run) -> None:
     async def main() -> None:
         async def streaming(op: Operation, progress: Callable[[Any], None]) -> Any:
             assert isinstance(op, InvokeTool)

@@ -139,6 +139,6 @@ def test_a_frame_as_deep_as_the_wire_allows_can_be_read_again() -> None:
     assert read(lines(HEADER, frame)).items == (frame,)
 
 
-def test_a_line_without_end_of_nesting_is_named_and_harms_nobody() -> None:
+def test_a_line_of_endless_nesting_is_reported_and_harmless() -> None:
     with pytest.raises(BadRecording, match="line 2 cannot be read"):
         read([*lines(HEADER), b"[" * 100_000 + b"\n", *lines(END)])

@@ -416,7 +416,7 @@ def test_small_operations_have_a_weight_too() -> None:
 
 
 @pytest.mark.parametrize("drops", ["newest", "oldest"])
-def test_an_operation_that_could_never_fit_costs_nobody_else_a_place(drops: str) -> None:
+def test_an_operation_that_could_never_fit_displaces_no_other(drops: str) -> None:
     lane = Lane(10, drops, 10 * LIGHT)
     lane.offer(event(1))
     lane.offer(snapshot(10 * LIGHT))
@@ -442,9 +442,7 @@ OPERATIONS = st.one_of(
 
 
 @given(st.lists(OPERATIONS, max_size=60), st.sampled_from(["newest", "oldest"]))
-def test_whatever_is_offered_and_taken_everything_is_sent_or_counted_and_each_lane_keeps_its_order(
-    steps: list[Operation | None], drops: str
-) -> None:
+def test_everything_is_sent_or_counted_and_each_lane_keeps_its_order(steps: list[Operation | None], drops: str) -> None:
     """None takes one; an operation is offered."""
     outbox = Outbox(Traffic(6, drops, (PressKey, UseMouse), urgent_capacity=3, max_bytes=8 * LIGHT))
     offered: list[Operation] = []

@@ -157,9 +157,7 @@ class SlowEar(Ear):
         self.now += self.takes
 
 
-def test_who_takes_long_over_what_it_hears_is_read_in_smaller_bites_until_it_does_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_listener_gets_smaller_reads_until_it_is_fast_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         pipes, ear = Pipes(), SlowEar()
         monkeypatch.setattr(stream, "monotonic", lambda: ear.now)

@@ -2,7 +2,7 @@
 
     python everything.py handshake|modern|both
 
-Serves with a handshake, stateless ("modern"), or both. It has tools that answer, fail, refuse, report, wait, ask, log,
+Serves the handshake era, the modern era, or both. It has tools that answer, fail, refuse, report, wait, ask, log,
 grow and touch; resources, a template, prompts and completions; and it lists in pages of two.
 """
 

@@ -1,4 +1,4 @@
-"""An MCP client without an SDK: starts a server process, writes and reads lines, with a handshake or stateless."""
+"""An MCP client without an SDK: starts a server process, writes and reads lines, of either era."""
 
 from __future__ import annotations
 

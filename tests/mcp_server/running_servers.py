@@ -14,8 +14,7 @@ from opentelemetry.trace import Tracer
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.mcp_server import listing
-from plugbay.mcp_server.questions import QuestionRouter
-from plugbay.mcp_server.server import McpServer
+from plugbay.mcp_server.server import McpServer, QuestionRouter
 from tests.mcp_server import everything
 
 

@@ -243,7 +243,7 @@ def test_a_question_goes_where_its_call_came_from(run: Run) -> None:
 
 
 @requirement("mcp:serve-elicitation")
-def test_a_stateless_question_ends_the_call_which_is_continued(run: Run) -> None:
+def test_a_modern_question_ends_the_call_which_is_continued(run: Run) -> None:
     async def main() -> None:
         bench = Bench(asks, "modern", elicitation={})
         bench.call(1)

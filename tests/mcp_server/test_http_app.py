@@ -1,4 +1,4 @@
-"""Responses, sessions, stateless requests, and the ASGI application over a real port."""
+"""Responses, sessions, modern requests, and the ASGI application over a real port."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ class Events:
 
 
 def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """Send a stateless request with its headers."""
+    """Send a modern request with its headers."""
     meta = {
         f"{OURS}protocolVersion": "2026-07-28",
         f"{OURS}clientCapabilities": {"elicitation": {}} if elicitation else {},
@@ -517,7 +517,7 @@ def test_the_rest_of_a_session_its_stream_its_cancellations_and_its_end(run: Run
 
 
 @requirement("mcp:http-modern", "mcp:http-statuses", "mcp:http-headers")
-def test_stateless_requests_are_independent(run: Run, tmp_path: Path) -> None:
+def test_modern_requests_are_independent(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             found = await client.modern("d", "server/discover")
@@ -544,7 +544,7 @@ def test_stateless_requests_are_independent(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("mcp:http-modern", "mcp:serve-elicitation", "mcp:serve-cancel", "mcp:serve-resource-updates")
-def test_stateless_questions_subscriptions_and_disconnects(run: Run, tmp_path: Path) -> None:
+def test_modern_questions_subscriptions_and_disconnects(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, "modern") as client:
             asked = (await client.modern(1, "tools/call", name="ask", arguments={}, elicitation=True)).json()["result"]

@@ -185,7 +185,7 @@ def refused(message: Any, schema: Any = None, **changes: str | None) -> int | No
         ({"mcp-protocol-version": "2025-11-25"}, HEADER_MISMATCH),
     ],
 )
-def test_stateless_headers_must_match_the_body(changes: dict[str, str | None], expected: int | None) -> None:
+def test_modern_headers_must_match_the_body(changes: dict[str, str | None], expected: int | None) -> None:
     assert refused(request(), **changes) == expected
 
 
@@ -201,7 +201,7 @@ def test_only_three_methods_have_a_name_and_notifications_have_nothing() -> None
 
 
 @requirement("mcp:http-headers")
-def test_a_request_that_does_not_say_who_asks_is_refused() -> None:
+def test_a_request_without_client_capabilities_is_refused() -> None:
     message = request()
     del message["params"]["_meta"][f"{OURS}clientCapabilities"]
     assert refused(message) == errors.INVALID_PARAMS
@@ -243,8 +243,40 @@ def test_arguments_that_a_schema_wants_in_headers_are_there(
     assert refused(request(arguments=arguments), SCHEMA, **headers) == expected
 
 
-def test_header_or_body_decide_whether_a_request_is_stateless() -> None:
+def test_header_or_body_decide_whether_a_request_is_modern() -> None:
     assert http_checks.is_modern({}, request())
     assert http_checks.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
     assert not http_checks.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})
     assert not http_checks.is_modern({}, [request()])
+
+
+@pytest.mark.parametrize(
+    ("netloc", "accepted"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:", True),
+        ("[::1]:80", True),
+        ("::1", False),
+        ("", False),
+        ("localhost.evil.example", False),
+        ("evil.example:80@localhost", False),
+        ("localhost:80:80", False),
+        ("localhost/x", False),
+        ("*", False),
+    ],
+)
+def test_a_host_is_known_by_its_name_without_the_port(netloc: str, accepted: bool) -> None:
+    assert http_checks.accepts_host(netloc, http_checks.LOOPBACK) is accepted
+    assert http_checks.accepts_origin(f"http://{netloc}", http_checks.LOOPBACK) is accepted
+    assert http_checks.accepts_host(netloc, ("*",))
+
+
+@pytest.mark.parametrize("origin", ["null", "", "localhost", "file://localhost", "http://", "https://evil.example"])
+def test_a_page_without_a_known_host_is_no_known_origin(origin: str) -> None:
+    assert not http_checks.accepts_origin(origin, http_checks.LOOPBACK)
+
+
+def test_a_media_type_has_no_parameters() -> None:
+    assert http_checks.media_type(" Application/JSON ; charset=utf-8") == "application/json"
+    assert http_checks.media_type("") == ""

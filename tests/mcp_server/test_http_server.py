@@ -200,7 +200,9 @@ def test_a_body_that_moves_has_all_the_time_it_takes(run: Run, monkeypatch: pyte
     run(main)
 
 
-def test_who_waits_for_an_answer_and_who_asks_again_is_left_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_waits_for_an_answer_or_a_next_request_stays_open(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(BoundedHttp, "head_seconds", 0.2)
     monkeypatch.setattr(BoundedHttp, "body_seconds", 0.2)
 
@@ -264,7 +266,7 @@ def test_requests_that_follow_each_other_on_one_connection_are_served(run: Run) 
     run(main)
 
 
-def test_whatever_follows_a_request_of_unclear_length_is_not_served(run: Run) -> None:
+def test_bytes_after_a_request_of_unclear_length_are_not_served(run: Run) -> None:
     async def main() -> None:
         app, wrong = Reading(), {}
         async with serving(app) as port:

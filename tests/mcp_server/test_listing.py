@@ -158,9 +158,7 @@ def test_description_schemas_and_title_are_the_plugins_own() -> None:
         ),
     ],
 )
-def test_effects_become_hints_and_who_does_not_know_says_nothing(
-    facts: dict[str, Any], hints: dict[str, bool] | None
-) -> None:
+def test_effects_become_hints_and_an_unknown_effect_none(facts: dict[str, Any], hints: dict[str, bool] | None) -> None:
     assert tool(facts=facts).get("annotations") == hints
 
 

@@ -116,7 +116,7 @@ def test_a_model_may_say_nothing_where_nothing_is_needed(arguments: Any, run: Ru
         ("example_p__t", '{"n": "1", "text": 2}', Code.INVALID_INPUT, "\ntext: 2 is not of type"),
     ],
 )
-def test_whatever_a_model_gets_wrong_it_can_read(
+def test_a_model_can_read_each_of_its_errors(
     name: str, arguments: str, code: str, text: str, run: Run, tmp_path: Path
 ) -> None:
     write(tmp_path, input_schema=SCHEMA)

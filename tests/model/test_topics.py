@@ -1,4 +1,4 @@
-"""Patterns cover topics of events by whole segments; grants cover topics of snapshots."""
+"""Which subjects a pattern matches, and which topics a grant covers, row by row."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ def test_a_topic_is_covered_by_its_name_by_its_beginning_or_by_all(target: str, 
     assert covers(target, topic) is covered
 
 
+@pytest.mark.parametrize(
+    ("pattern", "topic", "covered"),
+    [
+        ("a.b", "a.b", True),
+        ("a.b", "a.c", False),
+        ("a", "a.b", False),
+        ("a.b", "a", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.*.c", "a.b.c", True),
+        ("a.b*", "a.bc", False),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        (">", "a", True),
+        ("a.>.z", "a.b", True),
+        ("a.b", "A.b", False),
+        ("a.*", "a.*", True),
+        ("a.>", "a..b", False),
+        ("", "", False),
+        (">", ".a", False),
+        ("a.", "a.", False),
+    ],
+)
+def test_plugins_and_hosts_read_patterns_alike(pattern: str, topic: str, covered: bool) -> None:
+    assert matches(pattern, topic) is covered
+
+
 @requirement("nexo:host-topic-wildcards")
 @pytest.mark.parametrize(
     ("pattern", "subject"),
@@ -50,7 +77,6 @@ def test_a_topic_is_covered_by_its_name_by_its_beginning_or_by_all(target: str, 
         ("plugin.outbound.slack.>", "plugin.outbound.slack.team_a"),
         ("plugin.outbound.slack.>", "plugin.outbound.slack.team_a.room"),
         ("a.*.c", "a.b.c"),
-        ("a.>", "a.b.c"),
         ("*", "a"),
         (">", "a"),
         (">", "a.b.c"),
@@ -77,8 +103,6 @@ def test_a_pattern_covers_a_subject(pattern: str, subject: str) -> None:
         ("*", "a.b"),
         ("a.*", "a"),
         ("a.*", "a.b.c"),
-        ("a.b*", "a.bc"),
-        ("a.>", "a..b"),
         ("sl*", "slack"),
         ("", ""),
         ("", "a"),

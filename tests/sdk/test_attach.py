@@ -127,7 +127,7 @@ def test_one_process_serves_call_after_call_and_keeps_its_terminal(tmp_path: Pat
     assert "p: attached to plugbay dev" in err and "p: plugbay dev has ended" in err
 
 
-def test_nobody_who_waits_is_said_and_is_a_failure(tmp_path: Path, host: Host) -> None:
+def test_an_address_without_a_listener_is_a_failure(tmp_path: Path, host: Host) -> None:
     host.close()
     process = start(tmp_path, host.address)
     _, err = process.communicate(timeout=SECONDS)

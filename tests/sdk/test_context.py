@@ -108,7 +108,7 @@ def test_storage_is_asked_for_keys(ask: Callable[[Any], Any], answer: Any, op: H
 
 
 @requirement("kaged:sdk-context")
-def test_who_a_call_is_for_is_what_the_host_said_and_nothing_else() -> None:
+def test_the_context_of_a_call_has_only_the_fields_of_the_host() -> None:
     said = {"agent_path": "primary", "session_id": "s", "project_id": "p", "operator_id": "o", "request_id": "r"}
     ctx = Context(Recorder(), "p", said)
     assert {key: getattr(ctx, key) for key in said} == said

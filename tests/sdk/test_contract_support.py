@@ -62,7 +62,7 @@ def test_the_hooks_of_nexo_are_those_of_the_contract() -> None:
     assert NEXO_HOOKS == HOOK_POINTS
 
 
-def test_every_kind_is_declared_here_and_carried_by_somebody() -> None:
+def test_every_kind_is_declared_here_and_supported_by_a_contract() -> None:
     found = declarations_of(everything())
     assert all(found.values())
     assert set(found) == {kind for kinds in SUPPORTED.values() for kind in kinds}

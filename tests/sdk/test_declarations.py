@@ -122,7 +122,7 @@ def test_a_wrapper_may_want_a_context_that_its_function_does_not() -> None:
     assert plugin.invoke("greet", {"name": "Ada"}, {}) == ["p", "Ada"]
 
 
-def test_a_wrapper_that_does_not_say_whose_it_is_is_refused() -> None:
+def test_a_wrapper_without_functools_wraps_is_refused() -> None:
     assert "needs @functools.wraps" in declared(logged_without_wraps(lambda name: name))
 
 

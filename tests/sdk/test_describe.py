@@ -160,7 +160,7 @@ def test_a_capability_that_a_contract_has_no_word_for_is_named() -> None:
     }
 
 
-def test_an_annotation_that_nobody_understands_is_told() -> None:
+def test_an_annotation_that_cannot_be_read_is_reported() -> None:
     plugin = Plugin("weather")
 
     def look(a: Nowhere, b: int) -> int:  # type: ignore[name-defined]  # noqa: F821

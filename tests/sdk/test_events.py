@@ -1,4 +1,4 @@
-"""Events as plugins see and make them."""
+"""Events as plugins receive and publish them."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def test_a_harness_is_called_after_its_function_unless_it_has_a_name() -> None:
 
 
 @requirement("vai:sdk-declarations")
-def test_a_fact_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_fact_is_refused() -> None:
     with pytest.raises(TypeError, match="has an argument tiemout"):
         Plugin("p").tool(tiemout=3)  # type: ignore[call-arg]
 

@@ -42,7 +42,7 @@ def test_content_goes_before_the_text_of_an_object() -> None:
 
 
 @requirement("vai:sdk-tool-result")
-def test_promised_output_is_there_whatever_the_tool_returned() -> None:
+def test_declared_output_is_there_for_every_result() -> None:
     assert tool_result("a", structured=True)["structured_output"] == {"result": "a"}
     assert tool_result(None, structured=True)["structured_output"] == {"result": None}
     assert tool_result({"n": 1}, structured=True)["structured_output"] == {"n": 1}
@@ -76,7 +76,7 @@ def test_pieces_go_out_as_they_come_and_are_one_text_in_the_end() -> None:
 
 
 @requirement("vai:sdk-cancel")
-def test_no_piece_goes_out_when_nobody_wants_it() -> None:
+def test_no_piece_is_sent_after_the_cancellation() -> None:
     def check() -> None:
         raise Cancelled
 

@@ -201,7 +201,7 @@ def test_a_request_that_ends_with_the_input_instead_of_a_newline_is_still_answer
     ("kind", "words"),
     [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("surrogate", "\\udcff"), ("huge", "xxx")],
 )
-def test_whatever_a_handler_raises_reaches_the_host_as_an_error(tmp_path: Path, kind: str, words: str) -> None:
+def test_every_exception_of_a_handler_reaches_the_host_as_an_error(tmp_path: Path, kind: str, words: str) -> None:
     with plugin_process(tmp_path) as process:
         ask(process, HANDSHAKE)
         answer = ask(process, request("misbehave", {"kind": kind}))

@@ -29,7 +29,7 @@ class MemoryStream:
         self._blocked = False
         self.sent = 0
         self.stalled = False
-        """Set it, and this end stops taking bytes: its peer's writes pile up."""
+        """If set, this end stops reading: the writes of its peer queue up."""
 
     @property
     def buffered(self) -> int:
@@ -108,7 +108,7 @@ class MemoryStream:
 
 
 def memory_pair(loop: asyncio.AbstractEventLoop, capacity: int = PIPE_CAPACITY) -> tuple[MemoryStream, MemoryStream]:
-    """Two ends; what one writes the other receives."""
+    """Two ends; bytes that one writes, the other receives."""
     one, other = MemoryStream(loop, capacity), MemoryStream(loop, capacity)
     one._peer, other._peer = other, one
     return one, other

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from plugbay.host.config.sections import BrokerConfig, is_own, topic_problem
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
-from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
 from plugbay.host.limits import TokenBucket
 from plugbay.host.stamps import new_uuid, utc_now
+from plugbay.model.gate import MAX_EVENT
 from plugbay.model.topics import matches
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed

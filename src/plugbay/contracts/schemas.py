@@ -6,7 +6,7 @@ that each name the next one twice are 3 KB and 10^12 paths. Counting is linear, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -168,3 +168,17 @@ class Preview:
             return None
         self._left -= size
         return schema_problem(schema)
+
+
+def answer_problem(schema: Any, content: Any) -> str | None:
+    """Why the content of an answer does not fit the question of a plugin; None if it fits. None as schema fits all."""
+    if not isinstance(content, Mapping):
+        return "it is no object"
+    if schema is None:
+        return None
+    try:
+        validator = compile_schema(schema)
+    except ValueError as error:
+        return f"its schema cannot be used: {error}"
+    first = next(iter(validator.iter_errors(dict(content))), None)
+    return None if first is None else f"{'/'.join(map(str, first.instance_path)) or 'content'}: {first.message}"

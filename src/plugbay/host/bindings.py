@@ -36,6 +36,7 @@ from plugbay.host.request import ExportBinding
 from plugbay.host.request import Policy as ExportPolicy
 from plugbay.host.supervision.instance import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
+from plugbay.model.gate import access
 from plugbay.model.protected import Protected
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.child import Spawner
@@ -126,7 +127,7 @@ class Bindings:
             granted=granted,
             confinement=confinement,
             protected=self._protected(spec),
-            scratch=self.scratch if any(item.kind == "scratch" for item in policy.access(spec, granted)) else None,
+            scratch=self.scratch if any(item.kind == "scratch" for item in access(spec, granted)) else None,
             env=tuple(ours.env.items()),
             inherit_env=tuple(ours.inherit_env),
             config=config,
@@ -185,7 +186,7 @@ class Bindings:
         if certainly and not own.wanted:
             own = PluginSandbox(on=True)
         operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits)
-        return confine(spec, policy.access(spec, granted), operator, places)
+        return confine(spec, access(spec, granted), operator, places)
 
     def _protected(self, spec: PluginSpec) -> Protected:
         """The paths that the plugin must not reach; not its own state folder, although that lies in the host's."""

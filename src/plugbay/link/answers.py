@@ -1,6 +1,7 @@
-"""`Answers`: answers the requests of the peer, each in its own task, under a cap.
+"""`Answers`: answers the requests of one peer, each in its own task, up to a limit.
 
-A handler needs its own task: one that awaited the peer inside the reader would wait for bytes that nobody reads.
+A handler needs its own task: one that awaited the peer inside the reader would wait for bytes that no task reads. The
+link uses it for plugins, `mcp_server` for its clients.
 """
 
 from __future__ import annotations
@@ -8,101 +9,110 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from plugbay.contracts.base import Machine
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.model.events import CallArrived, CancelArrived
 
 if TYPE_CHECKING:
-    from plugbay.model.events import CallId
-    from plugbay.model.operations import Operation
-
-    Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
-    """(operation, send progress) → value or Failure."""
+    from plugbay.model.events import CallArrived, CallId
 
 MAX_HANDLERS = 32
-"""Requests of one peer answered at the same time; more are refused as overloaded."""
+"""Requests of one plugin that are answered at the same time; more are refused as overloaded."""
+
+
+class Finisher(Protocol):
+    """The part of a machine that answers."""
+
+    def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None: ...
 
 
 class Answers:
-    """Requests being answered for one link."""
+    """Requests being answered for one peer."""
 
-    __slots__ = ("_handler", "_has_room", "_machine", "_send", "_tasks", "_within")
+    __slots__ = ("_limit", "_machine", "_over", "_peer", "_running", "_tasks", "_within")
 
-    def __init__(
-        self,
-        machine: Machine,
-        handler: Handler | None,
-        send: Callable[[int], None],
-        has_room: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """`has_room`: whether the peer reads well enough for pieces of an answer; the answer itself always goes."""
+    def __init__(self, machine: Finisher, limit: int = MAX_HANDLERS, peer: str = "plugin") -> None:
         self._machine = machine
-        self._handler = handler
-        self._send = send
-        self._has_room = has_room
+        self._limit = limit
+        self._peer = peer
         self._tasks: dict[CallId, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        """All tasks, also those that were cancelled and have not ended."""
         self._within: dict[CallId, CallId] = {}
         """By request: the call of ours that it belongs to, where that is known."""
+        self._over = False
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def arrived(self, event: CallArrived) -> None:
-        """Start answering, or refuse at once."""
-        if self._handler is None:
-            self._finish(event.id, Failure(Code.NOT_FOUND, "nobody here answers requests"))
-        elif len(self._tasks) >= MAX_HANDLERS:
-            why = f"{MAX_HANDLERS} requests of this plugin are being answered already"
-            self._finish(event.id, Failure(Code.OVERLOADED, why, retryable=True))
-        else:
-            # In a context of its own: ours is that of whoever made the peer start, and has nothing to do with this.
-            self._tasks[event.id] = asyncio.get_running_loop().create_task(
-                self._answer(event, self._handler), context=Context()
-            )
-            if event.within is not None:
-                self._within[event.id] = event.within
+    def __contains__(self, id: CallId) -> bool:
+        return id in self._tasks
 
-    def cancelled(self, event: CancelArrived) -> None:
-        """The peer no longer wants this answer; its handler is cancelled and says nothing more."""
-        task = self._tasks.pop(event.id, None)  # here: a task that never began would not give its place back
-        self._within.pop(event.id, None)
+    def start(
+        self,
+        event: CallArrived,
+        send: Callable[[], object],
+        handler: Callable[..., Awaitable[Any]],
+        *arguments: Any,
+        context: Context | None = None,
+    ) -> asyncio.Task[None] | None:
+        """Start answering with the value or `Failure` of a handler; None if the request is refused at once.
+
+        `send` is called when the machine has an answer to send. `context` None: a copy of the caller's.
+        """
+        if len(self._tasks) >= self._limit:
+            why = f"{self._limit} requests of this {self._peer} are being answered already"
+            self._machine.finish(event.id, None, Failure(Code.OVERLOADED, why, retryable=True))
+            send()
+            return None
+        answering = self._answer(event.id, send, handler, arguments)
+        task = asyncio.get_running_loop().create_task(answering, context=context)
+        self._tasks[event.id] = task
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        if event.within is not None:
+            self._within[event.id] = event.within
+        return task
+
+    def cancel(self, id: CallId) -> None:
+        """The peer no longer wants this answer: cancel its handler."""
+        task = self._tasks.pop(id, None)  # here: a task that never began would not give its place back
+        self._within.pop(id, None)
         if task is not None:
             task.cancel()
 
-    def abandoned(self, call: CallId) -> None:
-        """Nobody waits for this call of ours any more, nor for what was asked because of it."""
+    def abandon(self, call: CallId) -> None:
+        """The caller of this call of ours has left: cancel the requests that the peer made because of it."""
         for id in [id for id, within in self._within.items() if within == call]:
-            self.cancelled(CancelArrived(id))
+            self.cancel(id)
 
     def stop(self) -> None:
-        """Nobody will read an answer any more."""
-        for task in list(self._tasks.values()):
-            task.cancel()
+        """Cancel all handlers; no answer is sent any more."""
+        self._over = True
+        for id in list(self._tasks):
+            self.cancel(id)
 
-    async def _answer(self, event: CallArrived, handler: Handler) -> None:
-        def progress(item: Any) -> None:
-            if not self._has_room():
-                why = "the plugin does not read the pieces it asked for"
-                raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
-            self._machine.progress(event.id, item)
-            self._send(len(self._tasks))
+    async def wait(self) -> None:
+        """Wait until no handler is running."""
+        if self._running:
+            await asyncio.wait(list(self._running))
 
+    async def _answer(
+        self, id: CallId, send: Callable[[], object], handler: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]
+    ) -> None:
         try:
-            answer = await handler(event.op, progress)
+            answer = await handler(*arguments)
         except CallFailed as error:
             answer = error.failure
         except Exception as error:
-            answer = Failure(Code.INTERNAL, f"{type(error).__name__}: {error}")
+            answer = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
         finally:
-            self._tasks.pop(event.id, None)
-            self._within.pop(event.id, None)
-        self._finish(event.id, answer)
-
-    def _finish(self, id: CallId, answer: Any) -> None:
+            if self._tasks.pop(id, None) is not None:
+                self._within.pop(id, None)
+        if self._over:
+            return
         if isinstance(answer, Failure):
             self._machine.finish(id, None, answer)
         else:
             self._machine.finish(id, answer)
-        self._send(len(self._tasks))
+        send()

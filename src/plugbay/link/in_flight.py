@@ -1,4 +1,4 @@
-"""`InFlight`: the calls of one link that wait for an answer; `Silence`: the facts about a mute peer.
+"""`InFlight`: the calls of one link that wait for an answer. `Silence`: facts about a mute peer. `Grace`: late answers.
 
 One entry in the loop's `Deadlines` stands for all calls and fires at the earliest deadline, so a call that is answered
 in time costs a dictionary entry and no timer. `Silence` holds facts only; `host/supervision/hung.py` decides. It reads
@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.operations import CheckHealth
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
     Call = tuple[asyncio.Future[CallFinished], float, Operation | None, float]
-    """Who waits, until when on the loop's clock, for the answer to what, and when on ours that was sent."""
+    """The future, its deadline on the loop's clock, the operation, and when it was sent on `monotonic`."""
+
 
 MOST_SILENT = 2
 """Timed-out calls without one byte from their beginning that are remembered: the first ones tell everything."""
@@ -39,16 +41,16 @@ class Unanswered(NamedTuple):
 
 
 class Abandoned(NamedTuple):
-    """A call whose caller went away before its time was over."""
+    """A call whose caller left before its time was over."""
 
     sent: float
     at: float
     left: float
-    """When the caller went away."""
+    """When the caller left."""
 
 
 class Silence:
-    """What one link knows about a peer that says nothing. Probes are not calls here."""
+    """Facts about a peer that sends nothing. Probes do not count as calls."""
 
     __slots__ = ("_abandoned", "_calls", "_loop_time", "_timed_out", "heard", "now", "on_timeout")
 
@@ -85,7 +87,7 @@ class Silence:
         return min(waiting, default=None)
 
     def gave_up(self, call: Call) -> None:
-        """Nobody waits for this call any more, and it has no answer: its time is over, or its caller went away."""
+        """A call ended without an answer: its time is over, or its caller left."""
         _, at, op, sent = call
         if type(op) is CheckHealth:
             return
@@ -112,7 +114,7 @@ class InFlight:
     __slots__ = ("_deadlines", "_expired", "_look_at", "_now", "calls", "silence")
 
     def __init__(self, deadlines: Deadlines, expired: Callable[[CallId], None]) -> None:
-        """`expired`: told of a call that is due; it has to `take` or to `extend` it."""
+        """`expired` is called with each due call; it has to `take` or to `extend` it."""
         self._deadlines = deadlines
         self._now = deadlines.now
         self._expired = expired
@@ -153,7 +155,7 @@ class InFlight:
         return call[0]
 
     def end(self) -> list[tuple[CallId, asyncio.Future[CallFinished]]]:
-        """Nobody waits any more, and nothing expires; who waited."""
+        """End all calls, without expiry; returns the waiting futures."""
         left = [(id, future) for id, (future, *_) in self.calls.items()]
         self.calls.clear()
         self._look_at = NEVER
@@ -176,3 +178,48 @@ class InFlight:
             self._look_by(earliest)
         if self.silence.on_timeout is not None:
             self.silence.on_timeout()
+
+
+DEADLINE = "deadline_exceeded"
+"""The reason that the link itself gives."""
+
+
+class Grace:
+    """The cancellation of one call. For one call only."""
+
+    __slots__ = ("_tell", "over", "reason", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._tell: Callable[[], None] | None = None
+        self.reason = ""
+        """The reason sent to the peer; empty while the call is not cancelled."""
+        self.over = False
+        """Whether the time went by without an answer."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the peer has been asked and has not answered yet."""
+        return self._tell is not None
+
+    def cancel(self, reason: str) -> bool:
+        """Send the cancellation; False if there is none to send: not asked yet, answered, or sent already."""
+        if self._tell is None or self.reason:
+            return False
+        self.reason = reason
+        self._tell()
+        return True
+
+    # For the link.
+
+    def begin(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def end(self) -> None:
+        self._tell = None
+
+    def ignored(self) -> Failure:
+        """The time went by without an answer."""
+        self.over = True
+        text = f"it was told to stop ({self.reason}) and did not answer within {self.seconds:g} s"
+        return Failure(Code.TIMEOUT if self.reason == DEADLINE else Code.CANCELLED, text)

@@ -10,19 +10,19 @@ waiter. A peer's fault becomes the result of every waiting call, never an except
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.grace import DEADLINE, Grace
-from plugbay.link.in_flight import InFlight
+from plugbay.link.in_flight import DEADLINE, Grace, InFlight
 from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream, Tap
-from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
     CallFinished,
@@ -36,9 +36,11 @@ from plugbay.model.events import (
 )
 
 if TYPE_CHECKING:
-    from plugbay.link.answers import Handler
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
+
+    Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
+    """(operation, send progress) → value or Failure."""
 
 
 class Hooks:
@@ -57,15 +59,15 @@ class Hooks:
         trace: Callable[[str], object] | None = None,
     ) -> None:
         self.handler = handler
-        """Answers what the peer asks."""
+        """Answers requests of the peer."""
         self.notified = notified
         self.noise = noise
         self.faulted = faulted
-        """The conversation is over; called once."""
+        """Called once, when the link has ended."""
         self.explain = explain
-        """Adds what the owner knows (exit status, stderr) to a failure before callers see it."""
+        """Adds the exit status and stderr to a failure before callers see it."""
         self.trace = trace
-        """Told the name of each step of the walk."""
+        """Called with the name of each step of the walk."""
 
 
 class Link:
@@ -101,13 +103,13 @@ class Link:
         self._incoming = Incoming(stream, deadlines, self.fail)
         self._sender = Sender(machine, stream, self._incoming, self._untold, self._trace)
         self._send = self._sender.send
-        self._answers = Answers(machine, self._hooks.handler, self._send, self._sender.has_room)
+        self._answers = Answers(machine)
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
         self._parting: asyncio.Future[Failure | None] | None = None
         self.hello: Ready | None = None
         self.fault: Failure | None = None
-        """Why the conversation is over; None while it lives."""
+        """Why the link has ended; None while it is open."""
         self.late = 0  # answers that came after their call was over
         self.noise = 0  # pieces of output that were no message
 
@@ -132,10 +134,10 @@ class Link:
         self.fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
 
     async def farewell(self, timeout: float) -> Failure | None:
-        """Say good-bye, let the peer finish what is in flight, and wait for its answer; then nothing more is sent.
+        """Send the shutdown request, let the peer finish open calls, and wait for its answer; then close the input.
 
-        Where the contract has no such answer, nobody waits for one. A `Failure` says how the parting went wrong. What
-        the peer does afterwards is its owner's concern: until then, answers may still arrive.
+        Where the contract has no answer to it, does not wait. Returns a `Failure` if the shutdown went wrong. Answers
+        of open calls may arrive until the owner ends the process.
         """
         parted = self.fault
         if self.fault is None and not self.machine.GOOD_BYE_IS_ANSWERED:
@@ -154,13 +156,13 @@ class Link:
         return parted
 
     def close_input(self) -> None:
-        """Tell the peer that nothing more will come; answers may still arrive."""
+        """Close the peer's input; answers may still arrive."""
         self.machine.close("done")
         self._send()
         self._stream.close_write()
 
     def close(self, failure: Failure | None = None) -> None:
-        """Let go at once. Whoever still waits gets `failure`."""
+        """Close at once. Waiting calls end with `failure`."""
         if self.fault is None:
             self._end(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
         if self._eof_timer is not None:
@@ -168,13 +170,13 @@ class Link:
         self._stream.close()
 
     def peer_exited(self) -> None:
-        """The process is gone: take what it still said; nothing more will come, whoever holds its pipe."""
+        """The process has exited: read the rest of its output, and end the link even if a child holds the pipe open."""
         self._has_process = False
         self._stream.read_available()
         self._end_of_output()
 
     def tap(self, tap: Tap | None) -> None:
-        """From now on, show every byte that is read or written to `tap`, or to nobody."""
+        """From now on, show every byte that is read or written to `tap`; None ends that."""
         self._tap = self._sender.tap = tap
 
     # Asking.
@@ -189,8 +191,8 @@ class Link:
     ) -> CallFinished:
         """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises.
 
-        With a `grace`, an answer still counts that comes within it after the deadline, or after the call is called off.
-        `over` is called when the call is, however it ended.
+        With a `grace`, an answer counts that arrives within it after the deadline, or after the cancellation. `over` is
+        called when the call has ended, however it ended.
         """
         self._number = id = self._number + 1
         if self._trace is not None:
@@ -223,12 +225,12 @@ class Link:
                 over()
 
     def notify(self, op: Operation) -> None:
-        """Tell the peer, in order; waits in a bounded lane while the peer is not ready or not reading."""
+        """Send a notification, in order; it waits in a bounded lane while the peer is not ready or not reading."""
         self._sender.notify(op)
 
     @property
     def has_room(self) -> bool:
-        """Whether the peer reads what it is sent well enough to be sent more."""
+        """Whether the peer reads fast enough to be sent more."""
         return self._sender.has_room()
 
     @property
@@ -238,7 +240,7 @@ class Link:
 
     @property
     def answering(self) -> int:
-        """Requests of the peer's that are being answered."""
+        """Requests of the peer that are being answered."""
         return len(self._answers)
 
     @property
@@ -262,7 +264,7 @@ class Link:
     def _abandon(self, id: CallId, reason: str) -> None:
         if self._in_flight.take(id) is not None and self.fault is None:
             self.machine.cancel(id, reason)
-            self._answers.abandoned(id)
+            self._answers.abandon(id)
             self._send()
 
     def _expire(self, id: CallId) -> None:
@@ -273,7 +275,7 @@ class Link:
         self._give_up(id, DEADLINE, failure if grace is None else grace.ignored())
 
     def _call_off(self, id: CallId, grace: Grace) -> None:
-        """The peer is told, and has the grace to answer all the same: its deadline from now on."""
+        """Send the cancellation; the grace is the new deadline of the call."""
         if id in self._in_flight and self.fault is None:
             self._in_flight.extend(id, grace.seconds)
             self.machine.cancel(id, grace.reason)
@@ -333,7 +335,7 @@ class Link:
     # Events.
 
     def _take(self, events: list[Event]) -> None:
-        """Each answer to its caller, everything else where it belongs."""
+        """Settle the calls that are answered; dispatch all other events."""
         waiting = self._in_flight.calls
         for event in events:
             if type(event) is not CallFinished:
@@ -360,9 +362,9 @@ class Link:
             case Ready():
                 self._ready(event)
             case CallArrived():
-                self._answers.arrived(event)
+                self._answer(event)
             case CancelArrived():
-                self._answers.cancelled(event)
+                self._answers.cancel(event.id)
             case Notified() if self._hooks.notified is not None:
                 self._hooks.notified(event.op)
             case Noise():
@@ -372,6 +374,26 @@ class Link:
             case Closed():
                 self._part(None)
                 self.fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+
+    def _answer(self, event: CallArrived) -> None:
+        """Start answering a request of the peer."""
+
+        def send() -> None:
+            self._send(len(self._answers))
+
+        def progress(item: Any) -> None:
+            if not self._sender.has_room():
+                why = "the plugin does not read the pieces it asked for"
+                raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
+            self.machine.progress(event.id, item)
+            send()
+
+        if self._hooks.handler is None:
+            self.machine.finish(event.id, None, Failure(Code.NOT_FOUND, "nobody here answers requests"))
+            send()
+        else:
+            # An empty context: the current one belongs to the caller that started the peer.
+            self._answers.start(event, send, self._hooks.handler, event.op, progress, context=Context())
 
     def _ready(self, event: Ready) -> None:
         self.hello = event
@@ -397,7 +419,7 @@ class Link:
             self._hooks.noise(event)
 
     def fail(self, failure: Failure) -> None:
-        """The conversation is over: everybody who waits learns why, once."""
+        """End the link: all waiting calls fail with the reason, once."""
         if self.fault is None:
             self._end(failure if self._hooks.explain is None else self._hooks.explain(failure))
 

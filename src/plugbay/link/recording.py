@@ -1,4 +1,4 @@
-"""What passed between a host and a plugin, as values and as lines of JSON.
+"""The messages between a host and a plugin, as values and as lines of JSON.
 
     {"plugbay_recording":1,"contract":…,"plugin":{"id":…,"version":…},"manifest_digest":…,"began_at":…}
     {"t":0.013,"link":1,"event":"spawn","pid":4711}
@@ -8,8 +8,8 @@
     {"t":0.100,"link":1,"event":"exit","code":0,"signal":null}
     {"ended_at":…,"frames":2,"redactions":1,"dropped":0}
 
-Owns the format, its version and what is tolerated in reading it: lines and keys that a later version may add, and a
-last line that whoever wrote it could not finish. Secrets are gone before anything comes here.
+Owns the format and its version. A reader tolerates lines and keys of later versions, and a last line that was not
+finished. Secrets are redacted before values come here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from plugbay.model.errors import PlugbayError
 from plugbay.wire.fast_json import MsgspecCodec
 
 VERSION = 1
-"""Of the format. A reader takes this one; what is added later is in keys and lines that it may leave out."""
+"""Version of the format. A reader accepts this one; additions are keys and lines that it may ignore."""
 
 MARK = "plugbay_recording"
 """The key by which the first line of a recording is known, with the version."""
 
 HEAD_BYTES = 1024
-"""What is kept of a frame that is too long: enough to recognise it."""
+"""Bytes that are kept of a frame that is too long: enough to recognise it."""
 
 SPAWN, JOINED, EXIT = "spawn", "joined", "exit"
 """A process was born; one that lives already was tapped; one has ended."""
@@ -56,13 +56,13 @@ class Frame:
     link: int
     """Which of the conversations, one for each process."""
     direction: str
-    """Who said it: a `Role`."""
+    """The sender: a `Role`."""
     size: int
-    """Bytes on the wire, without what marks its end or length."""
+    """Bytes on the wire, without line end or length header."""
     value: Any = None
     raw: bytes | None = None
     redacted: tuple[str, ...] = ()
-    """JSON pointers to what is not there as it was said."""
+    """JSON pointers to redacted or shortened values."""
     problem: str = ""
     """Why it is no message."""
     cut: str = ""
@@ -143,7 +143,7 @@ class Recording:
     items: tuple[Item, ...]
     lines: tuple[int, ...]
     end: Mapping[str, Any] | None = None
-    """What the writer counted; None when it was stopped before it could say so."""
+    """The counts of the writer; None if it was stopped before it wrote them."""
     torn: bool = False
     """Whether the last line was left unfinished."""
 
@@ -163,7 +163,7 @@ def encode(item: Item | Header | Mapping[str, Any]) -> bytes:
 
 
 def read(lines: Iterable[bytes]) -> Recording:
-    """The recording in these lines; raises `BadRecording`, which says where and why."""
+    """The recording in these lines; raises `BadRecording` with line and reason."""
     header: Header | None = None
     end: Mapping[str, Any] | None = None
     items: list[tuple[int, Item]] = []

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
 LIGHT = 2_048
-"""Bytes that any notification counts for, whatever it holds: the size of a middling event."""
+"""Bytes that each notification counts for at least: the size of an average event."""
 BURST = 65_536
 """Bytes of notifications of one tick that are sent together, as many as a pipe takes; then the pipe has to take them
 before there may be more. One large snapshot is a burst of its own."""
 
 
 def weight(op: Operation) -> int:
-    """About how many bytes `op` holds on to. What has no bytes of its own is bounded by its number."""
+    """About how many bytes `op` keeps in memory. Operations without bytes of their own are bounded by number."""
     return LIGHT + len(op.data) if type(op) is DeliverSnapshot else LIGHT
 
 
 class Lane:
-    """One bounded queue in order of arrival. What does not fit is dropped, at the end the contract names."""
+    """One bounded queue in order of arrival. A full one drops the oldest or the newest, as the contract says."""
 
     __slots__ = ("_bytes", "_capacity", "_drops", "_max_bytes", "_ops", "dropped")
 
@@ -76,7 +76,7 @@ class Lane:
 class Outbox:
     """Lanes in the order in which they are emptied: those of urgent operations, then the one of all others.
 
-    A dropped snapshot may be one piece of many: whoever puts pieces together sees the gap and drops the rest.
+    A dropped snapshot may be one chunk of many: the collector sees the gap and drops the rest.
     """
 
     __slots__ = ("_lanes", "_plain", "_urgent")
@@ -126,12 +126,12 @@ BATCH = 16
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
 MAX_UNREAD = 16 << 20
-"""Bytes waiting for a peer, past which it is not read any more either: answers are never dropped, so whoever only asks
-has to wait. Twice what calls alone may fill, because a peer that does one thing at a time must get its answers out."""
+"""Bytes waiting for a peer, past which its output is not read either: answers are never dropped, so a peer that only
+asks has to wait. Twice the limit of calls, because a peer that does one thing at a time must get its answers out."""
 
 
 class Sender:
-    """Everything that goes out on one link."""
+    """The output of one link."""
 
     __slots__ = tuple(
         "_burst _flush_scheduled _handed_over _held _incoming _loop _machine _muted _ready _refused _stream _trace "
@@ -146,7 +146,7 @@ class Sender:
         refused: Callable[[Operation, Failure], None],
         trace: Callable[[str], object] | None = None,
     ) -> None:
-        """`incoming`: paused while too much waits for the peer; `refused`: told what the machine would not send."""
+        """`incoming` is paused while too much waits for the peer. `refused` gets operations that cannot be sent."""
         self._machine = machine
         self._stream = stream
         self._incoming = incoming
@@ -164,12 +164,12 @@ class Sender:
         self._muted: tuple[float, int] | None = None
         """Since when the peer is not read, because too much waits for it, and all that it had taken by then."""
         self.over = False
-        """Set it, and nothing more is sent."""
+        """If set, nothing more is sent."""
         self.tap: Tap | None = None
-        """Shown every byte before it is written."""
+        """Called with every byte before it is written."""
 
     def send(self, at_once: int = 0) -> None:
-        """Send what the machine has to say: now where little goes on, else with the rest of the tick.
+        """Send the output of the machine: now if few calls are under way, else with the rest of the tick.
 
         `at_once`: how many calls or answers like this one are under way.
         """
@@ -187,7 +187,7 @@ class Sender:
             self._loop.call_soon(self._flush)
 
     def send_now(self) -> None:
-        """The same at once: whatever was read has been dealt with."""
+        """Send the output of the machine now, after all read bytes were processed."""
         self._write(self._machine.outgoing())
 
     def _flush(self) -> None:
@@ -215,9 +215,9 @@ class Sender:
         return self._stream.buffered <= MAX_UNSENT + self._handed_over
 
     def admits_call(self) -> bool:
-        """The same, before a call while bytes wait: what was urgent goes before it.
+        """The same, before a call while bytes wait: urgent notifications go before it.
 
-        So a picture shows the keys that were pressed until then.
+        So a rendered screen shows the keys that were pressed until then.
         """
         if not self.has_room():
             return False
@@ -234,7 +234,7 @@ class Sender:
     # Notifications.
 
     def notify(self, op: Operation) -> None:
-        """Tell the peer, in order; waits in a bounded lane while the peer is not ready or not reading."""
+        """Send a notification, in order; it waits in a bounded lane while the peer is not ready or not reading."""
         if self.over:
             return
         if not self._ready or self.outbox or self._stream.buffered:
@@ -248,7 +248,7 @@ class Sender:
             self._hand_over()
 
     def ready(self) -> None:
-        """The peer has been greeted: what waited for that goes out."""
+        """The handshake is complete: send the waiting notifications."""
         self._ready = True
         self._drain()
 

@@ -1,4 +1,4 @@
-"""`ByteStream`: what a link reads and writes; `PipeStream`: the one over two pipe descriptors; `Tap`: an observer.
+"""`ByteStream`: the bytes that a link reads and writes; `PipeStream`: over two pipe descriptors; `Tap`: an observer.
 
 Owns non-blocking reads and writes and the bytes that could not be written yet. Callbacks run in the event loop; there
 is no task and no thread per stream, so an idle plugin costs a few hundred bytes here. A link without a tap pays for one
@@ -13,16 +13,16 @@ from time import monotonic, thread_time
 from typing import Protocol
 
 READ_SIZE = 65_536
-"""One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
+"""The size of a pipe. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
 
 MOMENT = 0.002
-"""Seconds that one read may keep everybody else waiting. A peer whose bytes take longer is read in smaller bites: what
-is left stays in its pipe until the loop has seen to the others."""
+"""Seconds that the bytes of one read may block the loop. A peer whose bytes take longer is read in smaller pieces: the
+rest stays in its pipe until the loop has served the others."""
 SMALLEST_READ = 1_024
 FINAL_READS = 16
-"""A pipe's largest size, 1 MiB, in reads: whoever still holds the other end must not keep the loop busy for ever."""
+"""A pipe's largest size, 1 MiB, in reads: a child that holds the other end must not keep the loop busy for ever."""
 FINAL_SECONDS = 0.05
-"""Of work on what a peer left when it died. More than an answer takes, whatever its size; a flood has no such right."""
+"""Seconds of work on the output that a dead peer left: more than the largest answer takes, less than a flood."""
 
 EXIT_NOTICE = 1.0
 """Seconds to wait at most, after end of output, for the exit status that explains it. A process that ends is noticed at
@@ -30,7 +30,7 @@ once; one that closes its output and goes on is rare, and so is a machine that t
 
 
 class Listener(Protocol):
-    """Who is told what happens on a stream."""
+    """Called with the events of a stream."""
 
     def data_received(self, data: bytes) -> None: ...
     def eof_received(self) -> None: ...
@@ -52,10 +52,10 @@ class ByteStream(Protocol):
         """Start reading."""
 
     def write(self, data: bytes) -> None:
-        """Send now what fits, keep the rest; never blocks, never raises for what the peer does."""
+        """Send now as much as fits, keep the rest; never blocks, and never raises if the peer is gone."""
 
     def read_available(self) -> None:
-        """Hand over what has already arrived, without waiting: called once more when the peer has died."""
+        """Read the bytes that have arrived, without waiting; also called when the peer has died."""
 
     def pause(self) -> None:
         """Stop reading; the peer's pipe fills up and the peer waits."""
@@ -64,10 +64,10 @@ class ByteStream(Protocol):
         """Read again after a `pause`."""
 
     def close_write(self) -> None:
-        """No more bytes will follow; the peer sees end of input after what is buffered."""
+        """End the output; the peer sees the end of input after the buffered bytes."""
 
     def close(self) -> None:
-        """Let go of both directions at once."""
+        """Close both directions at once."""
 
 
 class PipeStream:
@@ -214,4 +214,4 @@ class Tap(Protocol):
         """Whole messages that are about to be written."""
 
     def received(self, data: bytes, pending: int) -> None:
-        """What was just read; `pending` bytes of an unfinished message came before it."""
+        """Bytes that were just read; `pending` bytes of an unfinished message came before them."""

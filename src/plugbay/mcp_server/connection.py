@@ -3,8 +3,9 @@
 Drives the server side of the MCP machine from received bytes to sent bytes. Every frame about a call goes out with the
 `origin` that its request came in with, because over HTTP each request has its own response.
 
-A `Link` does not fit here: it greets and watches a child process, allows 32 inbound requests, and does not report which
-request an outgoing frame belongs to.
+A `Link` does not fit here: it writes the frames of all calls of one tick to one stream, and over HTTP each frame has to
+go out on the response of its own request. It also holds notifications back until a greeting, which clients of the
+modern era do not send. The answering of requests is shared (`link.answers`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import functools
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.link.answers import Answers
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallArrived, CallFinished, CancelArrived, Fault, Noise, Notified
 from plugbay.model.operations import OfferExports
 
@@ -79,14 +81,14 @@ class Call:
 
 
 class ClientConnection:
-    """A machine and the tasks of its open calls, on the running event loop."""
+    """A machine and its open calls, on the running event loop."""
 
     def __init__(self, machine: ServerMachine, service: Service, transport: Transport) -> None:
         self.machine = machine
         self._service = service
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[CallId, asyncio.Task[None]] = {}
+        self._answers = Answers(machine, MAX_CALLS, "client")
         self._pending: dict[int, asyncio.Future[CallFinished]] = {}
         self._number = 0
         self.closed = False
@@ -95,7 +97,7 @@ class ClientConnection:
     @property
     def busy(self) -> int:
         """Number of open calls."""
-        return len(self._tasks)
+        return len(self._answers)
 
     # From the client.
 
@@ -114,8 +116,7 @@ class ClientConnection:
         self.machine.close("the server stops")
         self._flush(None)
         self.closed = True
-        for task in self._tasks.values():
-            task.cancel()
+        self._answers.stop()
         gone = Failure(Code.UNAVAILABLE, "the client has gone")
         for number, future in self._pending.items():
             if not future.done():
@@ -123,8 +124,7 @@ class ClientConnection:
 
     async def finished(self) -> None:
         """Wait until no call is running."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
+        await self._answers.wait()
 
     # To the client.
 
@@ -141,7 +141,7 @@ class ClientConnection:
 
     def progress(self, call: Call, item: Any) -> None:
         """Send progress of a call, unless the call is over."""
-        if call.id in self._tasks and not self.closed and self._transport.has_room(call.origin):
+        if call.id in self._answers and not self.closed and self._transport.has_room(call.origin):
             self.machine.progress(call.id, item)
             self._flush(call.origin)
 
@@ -178,9 +178,12 @@ class ClientConnection:
     def _handle(self, event: Event, origin: Any) -> None:
         match event:
             case CallArrived():
-                self._start_call(Call(self, event.id, event.op, origin))
-            case CancelArrived() if (task := self._tasks.get(event.id)) is not None:
-                task.cancel()
+                call = Call(self, event.id, event.op, origin)
+                task = self._answers.start(event, functools.partial(self._flush, origin), self._service.answer, call)
+                if task is not None:
+                    task.add_done_callback(functools.partial(self._call_done, origin))
+            case CancelArrived():
+                self._answers.cancel(event.id)
             case CallFinished() if (future := self._pending.get(int(event.id))) is not None and not future.done():
                 future.set_result(event)
             case Notified():
@@ -190,35 +193,10 @@ class ClientConnection:
             case Fault():
                 self._service.report_noise(event.failure.message)
 
-    def _start_call(self, call: Call) -> None:
-        if len(self._tasks) >= MAX_CALLS:
-            why = f"{MAX_CALLS} calls of this client are being answered already"
-            self.machine.finish(call.id, None, Failure(Code.OVERLOADED, why, retryable=True))
-            return
-        self._tasks[call.id] = task = self._loop.create_task(self._run(call))
-        task.add_done_callback(functools.partial(self._call_done, call))
-
-    def _call_done(self, call: Call, task: asyncio.Task[None]) -> None:
+    def _call_done(self, origin: Any, task: asyncio.Task[None]) -> None:
         """Runs as a done callback: a task that is cancelled before it starts never runs its own `finally`."""
-        del self._tasks[call.id]
         if task.cancelled():
-            self._transport.drop_answer(call.origin)
-
-    async def _run(self, call: Call) -> None:
-        """Answer a call. A cancelled call gets no answer."""
-        try:
-            answer = await self._service.answer(call)
-        except CallFailed as error:
-            answer = error.failure
-        except Exception as error:
-            answer = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
-        if self.closed:
-            return
-        if isinstance(answer, Failure):
-            self.machine.finish(call.id, None, answer)
-        else:
-            self.machine.finish(call.id, answer)
-        self._flush(call.origin)
+            self._transport.drop_answer(origin)
 
     def _flush(self, origin: Any) -> None:
         data = self.machine.outgoing()

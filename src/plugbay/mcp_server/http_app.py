@@ -1,8 +1,8 @@
-"""`McpApp`: MCP's streamable HTTP as an ASGI application, with sessions (handshake) and without (stateless, "modern").
+"""`McpApp`: MCP's streamable HTTP as an ASGI application, for both eras of the protocol.
 
-A request passes the guard, is read, and goes to its session or to a connection of its own. Its `ResponseStream` answers
-with plain JSON if the answer is all there is, or with server-sent events. A client that disconnects from a stateless
-request cancels it; within a session, requests go on.
+A request passes the guard, is read, and goes to its session (handshake era) or to a connection of its own (modern era).
+Its `ResponseStream` answers with plain JSON if the answer is all there is, or with server-sent events. A client that
+disconnects cancels a modern request; within a session, requests go on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IDLE_SECONDS = 1800.0
 """Idle time after which a session ends; the next request of its client gets 404, and the client initializes again."""
 
 MAX_PARKED = 64
-"""Stateless requests that wait for input of their clients; the oldest is dropped."""
+"""Modern requests that wait for input of their clients; the oldest is dropped."""
 
 ID_BYTES = 32
 """Random bytes of a session id, which is as good as a password."""
@@ -107,7 +107,7 @@ class ResponseStream:
         """`expected`: number of answers after which the stream ends; 0: until `end`. `statuses`: HTTP status by error
         code.
 
-        A `lossy` stream drops its oldest messages when nobody reads.
+        A `lossy` stream drops its oldest messages if it is not read.
         """
         self._left = expected
         self._endless = expected == 0
@@ -286,8 +286,8 @@ class Session:
             origin.drop_answer()
 
 
-class StatelessRequest:
-    """One stateless request, and the requests that continue it with input."""
+class ModernRequest:
+    """One modern request, and the requests that continue it with input."""
 
     def __init__(self, server: McpServer, response: ResponseStream) -> None:
         self.response = response
@@ -343,13 +343,13 @@ class HttpClients:
         self._server = server
         self._clock = clock
         self._sessions: dict[str, Session] = {}
-        self._requests: set[StatelessRequest] = set()
+        self._requests: set[ModernRequest] = set()
         """Open requests."""
-        self._parked: dict[str, StatelessRequest] = {}
+        self._parked: dict[str, ModernRequest] = {}
 
     def close(self) -> None:
         """Disconnect all clients."""
-        clients: list[Session | StatelessRequest] = [*self._sessions.values(), *self._requests, *self._parked.values()]
+        clients: list[Session | ModernRequest] = [*self._sessions.values(), *self._requests, *self._parked.values()]
         self._sessions.clear()
         self._parked.clear()
         for client in clients:
@@ -388,18 +388,18 @@ class HttpClients:
             if session.is_idle and now - session.used > IDLE_SECONDS:
                 self.end_session(session)
 
-    # Stateless requests.
+    # Modern requests.
 
-    def request(self, state: Any, response: ResponseStream) -> StatelessRequest:
+    def request(self, state: Any, response: ResponseStream) -> ModernRequest:
         """The request that continues from `state`, or a new one."""
         request = self._parked.pop(state, None) if isinstance(state, str) else None
         if request is None:
-            request = StatelessRequest(self._server, response)
+            request = ModernRequest(self._server, response)
         request.response, request.state = response, None
         self._requests.add(request)
         return request
 
-    def finished(self, request: StatelessRequest) -> None:
+    def finished(self, request: ModernRequest) -> None:
         """The response is complete. A request that asked for input is parked until its client continues it."""
         self._requests.discard(request)
         now = self._clock()
@@ -493,7 +493,7 @@ class McpApp:
         return PostedMessage(message, line + b"\n", requests)
 
     async def _modern(self, headers: dict[str, str], posted: PostedMessage, receive: Receive, send: Send) -> None:
-        """Answer one stateless request; a disconnect cancels it."""
+        """Answer one modern request; a disconnect cancels it."""
         message = as_object(posted.message)
         refused = http_checks.check_modern(headers, posted.message, self._schema_of(message))
         if refused is not None:

@@ -1,6 +1,7 @@
 """Checks on HTTP requests before they are handled: host names, origins, the token, and MCP's headers.
 
-Pure functions. Each violation is a `Refusal` with its HTTP status and JSON-RPC error code.
+Pure functions. The REST server uses the checks of names and media types, too. Each violation of MCP is a `Refusal` with
+its HTTP status and JSON-RPC error code.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,9 +32,31 @@ PARAM = "x-mcp-header"
 _ENCODED = ("=?base64?", "?=")
 
 STATUSES = {errors.METHOD_NOT_FOUND: 404, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400}
-"""HTTP status by JSON-RPC error code, in stateless MCP."""
+"""HTTP status by JSON-RPC error code, in the modern era."""
 
 _NETLOC = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/\s]+)(:[0-9]*)?", re.IGNORECASE)
+
+
+def accepts_host(netloc: str, hosts: Collection[str]) -> bool:
+    """Whether a `Host` header names one of these hosts; `*` stands for any. The port does not count.
+
+    This and the check of `Origin` turn away web pages that make a browser send requests here (DNS rebinding).
+    """
+    if "*" in hosts:
+        return True
+    whole = _NETLOC.fullmatch(netloc)
+    return whole is not None and whole[1].lower() in hosts
+
+
+def accepts_origin(origin: str, hosts: Collection[str]) -> bool:
+    """Whether an `Origin` header is a web page of one of these hosts."""
+    scheme, _, netloc = origin.partition("://")
+    return "*" in hosts or (scheme in ("http", "https") and accepts_host(netloc, hosts))
+
+
+def media_type(content_type: str) -> str:
+    """The media type in a `Content-Type` header, without parameters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 class Refusal(NamedTuple):
@@ -48,7 +71,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Decides who may send requests. `Host` and `Origin` are checked against web pages and DNS rebinding."""
+    """Accepts requests to a known host name, from a known origin, with the token."""
 
     token: str | None
     """None: the caller has checked authorization already."""
@@ -60,10 +83,10 @@ class Guard:
     def refusal(self, headers: Mapping[str, str]) -> Refusal | None:
         """Why a request is refused; None when it is accepted."""
         host = headers.get("host", "")
-        if "*" not in self.hosts and _name(host) not in self.hosts:
+        if not accepts_host(host, self.hosts):
             return Refusal(421, f"this server is not called {host[:100]!r}; allow the name with --allow-host")
         origin = headers.get("origin")
-        if origin is not None and not self._trusts(origin):
+        if origin is not None and origin not in self.origins and not accepts_origin(origin, LOOPBACK):
             return Refusal(403, f"requests of pages from {origin[:100]!r} are not allowed")
         if self.token is None:
             return None
@@ -73,10 +96,6 @@ class Guard:
             challenge = (("www-authenticate", "Bearer"),)
             return Refusal(401, "the bearer token is missing or wrong", headers=challenge)
         return None
-
-    def _trusts(self, origin: str) -> bool:
-        scheme, _, netloc = origin.partition("://")
-        return origin in self.origins or (scheme in ("http", "https") and _name(netloc) in LOOPBACK)
 
 
 def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -88,12 +107,6 @@ def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _name(netloc: str) -> str:
-    """Host name without port; empty when the text is not exactly a host and a port."""
-    whole = _NETLOC.fullmatch(netloc)
-    return "" if whole is None else whole[1].lower()
-
-
 def accepts(header: str, *types: str) -> bool:
     """Whether an `Accept` header accepts all of these types."""
     taken = {part.partition(";")[0].strip().lower() for part in header.split(",")}
@@ -102,7 +115,7 @@ def accepts(header: str, *types: str) -> bool:
 
 def check_post(headers: Mapping[str, str]) -> Refusal | None:
     """Check the headers of a POST before its body is read."""
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if media_type(headers.get("content-type", "")) != "application/json":
         return Refusal(415, "the body must be application/json")
     if not accepts(headers.get("accept", "*/*"), "application/json", "text/event-stream"):
         return Refusal(406, "the answer may be application/json or text/event-stream; Accept must name both")
@@ -116,7 +129,7 @@ def check_post(headers: Mapping[str, str]) -> Refusal | None:
 def count_requests(message: Any) -> int | Refusal:
     """Count the answers that a body waits for; a batch may hold several requests.
 
-    Messages that the machine would ignore are refused here, because nobody would answer them.
+    Messages that the machine would ignore are refused here, because they would get no answer.
     """
     items = message if isinstance(message, list) else [message]
     if not items or not all(isinstance(item, dict) for item in items):
@@ -132,13 +145,13 @@ def count_requests(message: Any) -> int | Refusal:
 
 
 def is_modern(headers: Mapping[str, str], message: Any) -> bool:
-    """Whether a message is stateless MCP, by its header or its body."""
+    """Whether a message is of the modern era, by its header or its body."""
     meta = as_object(as_object(as_object(message).get("params")).get("_meta"))
     return messages.VERSION in meta or headers.get("mcp-protocol-version") in MODERN_REVISIONS
 
 
 def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) -> Refusal | None:
-    """Check a stateless request: headers must match the body."""
+    """Check a modern request: headers must match the body."""
     method = as_object(message).get("method")
     if not isinstance(method, str):
         return Refusal(400, "the body must be one request or one notification")

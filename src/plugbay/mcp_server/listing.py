@@ -1,7 +1,7 @@
 """`Listing`: all tools, resources and prompts that MCP clients see at one moment, and the export behind each name.
 
 Served are tools of every contract, and resources, templates and prompts of MCP servers. A name depends only on the
-plugin id and the export name, so a tool keeps its name whatever else is served. Definitions of MCP servers pass
+plugin id and the export name, so a tool keeps its name when other plugins come and go. Definitions of MCP servers pass
 unchanged. A listing is immutable: when plugins change, a new one is built.
 """
 

@@ -2,13 +2,15 @@
 
 Forwards client requests to plugins, notifies clients when lists or subscribed resources change, and rebuilds the
 `Listing` when plugins come and go. Transports (stdio, HTTP) connect and disconnect clients through `ClientConnection`.
+A question of a plugin goes to the client whose call the plugin works on (`QuestionRouter`), and never to another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -22,15 +24,16 @@ from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.runtime_exports import CHANGED, RUNTIME_CONTRACTS
 from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
+from plugbay.host.inbound.questions import CANCEL, DECLINE, Question
 from plugbay.host.journal import OWN_LINE, Note
 from plugbay.host.request import CallRequest
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.connection import Call, ClientConnection, Transport
 from plugbay.mcp_server.listing import INPUT_ARGUMENT, Listing, build_listing, original_name, takes_object
-from plugbay.mcp_server.questions import QuestionRouter
 from plugbay.mcp_server.results import ProgressCounter, tool_result
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
+    AskUser,
     ChangeResource,
     CheckHealth,
     CompleteArgument,
@@ -47,6 +50,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 if TYPE_CHECKING:
     from plugbay.host.events.bus import BusEvent
     from plugbay.model.operations import Operation, PluginOp
+
 
 SetSubscription = Callable[[WatchResource], Coroutine[Any, Any, Failure | None]]
 """Subscribes to a resource at its plugin, or unsubscribes; returns a `Failure` when the plugin refuses."""
@@ -128,6 +132,54 @@ class Subscriptions:
             subscribers.discard(client)
             if not subscribers and self._subscribers.pop(uri, None) is not None:
                 await self._ask(WatchResource(uri, False))
+
+
+class QuestionRouter:
+    """The open calls of each plugin. Pass `Host(questions=router.ask)` so that plugins can ask."""
+
+    def __init__(self) -> None:
+        self._busy: dict[str, list[Call]] = {}
+        self._asking: dict[asyncio.Future[Any], tuple[str, ClientConnection]] = {}
+        """Open questions, each with its plugin and client."""
+
+    @contextmanager
+    def serving(self, plugin_id: str, call: Call) -> Iterator[None]:
+        """Mark the plugin as working on the call, for the duration of the block."""
+        calls = self._busy.setdefault(plugin_id, [])
+        calls.append(call)
+        try:
+            yield
+        finally:
+            calls.remove(call)
+            if not calls:
+                del self._busy[plugin_id]
+            if self._asking and all(other.connection is not call.connection for other in calls):
+                self._withdraw(plugin_id, call.connection)
+
+    def _withdraw(self, plugin_id: str, client: ClientConnection) -> None:
+        for asking, between in self._asking.items():
+            if between == (plugin_id, client):
+                asking.cancel()
+
+    async def ask(self, question: Question) -> Mapping[str, Any]:
+        """The answer of the person at the client; a client that cannot ask a person declines."""
+        calls = self._busy.get(question.plugin, [])
+        if question.during is not None:
+            calls = [call for call in calls if call.forwarded_op is question.during]
+        if len({id(call.connection) for call in calls}) != 1:
+            return {"action": DECLINE}
+        call = calls[0]
+        asking = asyncio.ensure_future(call.ask(AskUser(question.message, question.schema, question.url)))
+        self._asking[asking] = (question.plugin, call.connection)
+        try:
+            await asyncio.wait({asking})
+        finally:
+            del self._asking[asking]
+            asking.cancel()
+        if asking.cancelled():
+            return {"action": CANCEL}
+        answer = asking.result()
+        return {"action": DECLINE} if isinstance(answer, Failure) else answer
 
 
 class McpServer:
@@ -263,7 +315,7 @@ class McpServer:
         return Failure(Code.NOT_FOUND, f"nobody here answers {type(call.op).__name__}")
 
     def handle_notification(self, client: ClientConnection, op: Operation) -> None:
-        """Handle a notification: in the stateless revision of MCP, subscriptions arrive without a request id."""
+        """Handle a notification: in the modern era, subscriptions arrive without a request id."""
         if isinstance(op, WatchResource):
             self._spawn(self._subscriptions.change(client, op))
 

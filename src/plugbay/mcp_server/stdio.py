@@ -15,11 +15,9 @@ import termios
 import threading
 from typing import Any, NamedTuple
 
+from plugbay.link.sender import MAX_UNSENT
 from plugbay.link.stream import READ_SIZE, PipeStream
 from plugbay.mcp_server.server import McpServer
-
-MAX_UNSENT = 8 << 20
-"""Unsent bytes; beyond this, progress is dropped and no further requests are read."""
 
 DRAIN_SECONDS = 5.0
 """Grace for open calls after the end of input, so that piped requests get their answers. A client in a hurry sends a
@@ -75,6 +73,8 @@ class _Client:
         self._stream = stream
         self._write_fd = write_fd
         self._out: list[bytes] = []
+        self._has_progress = False
+        """Whether a frame in `_out` may be progress."""
         self._progressed = False
         """Whether the last write was progress."""
         self._retries = 0
@@ -85,7 +85,7 @@ class _Client:
         stream.open(self)
 
     async def close(self) -> None:
-        """Write what is left, as far as the client reads, and close."""
+        """Write the waiting frames, as far as the client reads, and close."""
         self._server.disconnect(self.connection)
         self.connection.close()
         await self.connection.finished()
@@ -100,23 +100,29 @@ class _Client:
     # The transport of the connection.
 
     def has_room(self, origin: Any = None) -> bool:
+        """Beyond `MAX_UNSENT` bytes, progress is dropped and no further requests are read."""
         return self._stream.buffered <= MAX_UNSENT
 
     def send(self, data: bytes, origin: Any) -> None:
         if not self._out:
             asyncio.get_running_loop().call_soon(self._write)
         self._out.append(data)
+        self._has_progress = self._has_progress or data.startswith(PROGRESS)
 
     def drop_answer(self, origin: Any) -> None:
         pass
 
     def _write(self) -> None:
         """Write all frames; hold back those after progress until it was read."""
+        if not self._has_progress and not self._progressed:
+            self._stream.write(b"".join(self._out))
+            self._out.clear()
         while self._out and not self._holds_back():
             self._progressed = self._out[0].startswith(PROGRESS)
             alike = next((at for at, data in enumerate(self._out) if self._is_other(data)), len(self._out))
             self._stream.write(b"".join(self._out[:alike]))
             del self._out[:alike]
+        self._has_progress = self._has_progress and bool(self._out)
         if not self.has_room() and not self._paused:
             self._paused = True
             self._stream.pause()

@@ -1,12 +1,14 @@
-"""Topics of events and of snapshots. Pure: host, SDK and conformance kit use the same rules.
+"""Names that events and snapshots are published under: validity, patterns, and the cover of grants.
 
-Events: dotted names; in a pattern, `*` stands for one segment and `>` for all that follow (`matches`).
+Pure. The manifest of a plugin, its process and the bus are checked with the same functions.
 
-    pattern `a.*.c`    covers `a.b.c`; `*` stands for exactly one whole segment, `a.b*` is plain text
-    pattern `a.>`      covers `a.b` and `a.b.c`, not `a`; what follows a `>` is ignored
-    `a..b`, `.a`, ``   cover nothing and are covered by nothing
+A *subject* names an event of the bus. It has segments between dots; patterns have wildcards:
 
-Snapshots: a grant names a topic, or the beginning of some (`covers`).
+    pattern `a.*.c`    matches `a.b.c`; `*` stands for exactly one whole segment, `a.b*` is plain text
+    pattern `a.>`      matches `a.b` and `a.b.c`, not `a`; segments after `>` are ignored
+    `a..b`, `.a`, ``   match nothing and are matched by nothing
+
+A *topic* names a snapshot. It is plain text; a grant may end with `*`.
 """
 
 from __future__ import annotations
@@ -15,14 +17,26 @@ ANY = "*"
 REST = ">"
 
 MAX_SUBJECT = 1_024
-"""Characters of the topic of an event. The bus caches topics that plugins choose, so they must be bounded."""
+"""Characters of a subject. The bus caches subjects that plugins choose, so they must be bounded."""
+
+MAX_TOPIC = 256
+"""Characters of a topic: it is a name."""
 
 HOST_ONLY = "fleet."
-"""Prefix of the snapshot topics that only the host publishes."""
+"""Prefix of the topics that the host alone publishes."""
+
+UI_STATE = "ui.state"
+"""A plugin's snapshot of this topic is kept under `ui.state/<plugin>`, for as long as its process lives."""
+
+
+def split_segments(text: str) -> list[str]:
+    """The segments of a pattern or subject; none if one of them is empty."""
+    segments = text.split(".")
+    return segments if all(segments) else []
 
 
 def subject_problem(subject: str) -> str | None:
-    """Why an event cannot have this topic; None when it can."""
+    """Why a subject is invalid; None if it is valid."""
     if len(subject) > MAX_SUBJECT:
         return f"a subject has at most {MAX_SUBJECT} characters, not {len(subject)}"
     segments = subject.split(".")
@@ -35,10 +49,10 @@ def subject_problem(subject: str) -> str | None:
     return None
 
 
-def matches(pattern: str, topic: str) -> bool:
-    """Whether `pattern` covers the topic of an event. In a topic, `*` and `>` are plain text."""
-    wanted, given = pattern.split("."), topic.split(".")
-    if not all(wanted) or not all(given):
+def matches(pattern: str, subject: str) -> bool:
+    """Whether `pattern` matches `subject`. In a subject, `*` and `>` are plain text."""
+    wanted, given = split_segments(pattern), split_segments(subject)
+    if not wanted or not given:
         return False
     for position, segment in enumerate(wanted):
         if position == len(given):
@@ -50,11 +64,20 @@ def matches(pattern: str, topic: str) -> bool:
     return len(wanted) == len(given)
 
 
-def covers(target: str, topic: str) -> bool:
-    """Whether a grant for `target` covers the topic of a snapshot.
+def topic_problem(topic: str) -> str | None:
+    """Why a topic is invalid; None if it is valid."""
+    if not topic:
+        return "a topic must not be empty"
+    if len(topic) > MAX_TOPIC:
+        return f"a topic has at most {MAX_TOPIC} characters"
+    return None if topic.isprintable() else "a topic has printable characters only"
 
-    A target with `*` at its end covers every topic with that beginning, an empty target covers all. A topic of the host
-    must be named in full.
+
+def covers(target: str, topic: str) -> bool:
+    """Whether a grant for `target` covers the snapshots of `topic`.
+
+    A target with `*` at its end covers every topic with that prefix, an empty one covers all topics. Neither covers a
+    topic that only the host publishes: that has to be named in full.
     """
     if target and not target.endswith("*"):
         return target == topic

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.screens.canvas import Canvas
     from plugbay.sdk.screens.command_lines import CliResult
     from plugbay.sdk.screens.inputs import Key, Mouse
-    from plugbay.sdk.services.brokered import ChunkCollector, Snapshot
+    from plugbay.sdk.services.brokered import ChunkCollector, Snapshot, from_json, split_chunks
     from plugbay.sdk.services.gateway import (
         Gateway,
         GatewayConflict,
@@ -100,8 +100,10 @@ __all__ = [
     "UnsupportedFeature",
     "WriteFailed",
     "block",
+    "from_json",
     "inject",
     "override",
+    "split_chunks",
     "transform",
 ]
 
@@ -128,11 +130,13 @@ _ELSEWHERE = {
     "Snapshot": "services.brokered",
     "ToolResult": "results",
     "block": "results",
+    "from_json": "services.brokered",
     "inject": "results",
     "override": "results",
+    "split_chunks": "services.brokered",
     "transform": "results",
 }
-"""Where what is not an error is to be found."""
+"""Modules of the names that are loaded on first access and are no errors."""
 
 
 def __getattr__(name: str) -> object:

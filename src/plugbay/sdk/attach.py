@@ -29,11 +29,11 @@ MAX_LINE = 1 << 20
 OVER = "plugbay dev has ended"
 
 PIPES = 2
-"""What is given: where the host speaks, and where it listens."""
+"""File descriptors that are received: output of the host, and input of the host."""
 
 
 class NotAttached(Exception):
-    """There is no place for this plugin; says why. `over`: because whoever kept it has left."""
+    """No host accepts this plugin, and why. `over`: the waiting host has left."""
 
     def __init__(self, text: str, *, over: bool = False) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ def parse_address(text: str) -> tuple[str, str]:
 
 
 class Assignment:
-    """One conversation: the pipes of the host, and what its plugin would find in its environment."""
+    """One session: the pipes of the host, and the environment that its plugin would have."""
 
     __slots__ = ("cwd", "env", "listen", "speak")
 
@@ -94,7 +94,7 @@ class Place:
         try:
             self._say({"left": status})
         except OSError:
-            pass  # whoever wanted to know has gone
+            pass  # the host has left
         self.close()
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Place:
         self._line.sendall(self._json.dumps(message).encode() + b"\n")
 
     def _hear(self, key: str) -> Any:
-        """What the next message says under this key; whoever hears something else goes."""
+        """The value of this key in the next message; exits on any other message."""
         try:
             return self._heard(key)
         except NotAttached:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.services.host_client import HostClient
 
 MASK = "***"
-"""Shown in place of every secret, whatever its length."""
+"""Shown in place of every secret; does not tell its length."""
 
 
 class Config(Mapping[str, "Any"]):
@@ -181,9 +181,9 @@ class Context:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the call is cancelled, at least 0: as the host says, else as `timeout=` of the export does.
+        """Seconds until the call is cancelled, at least 0: by the host's deadline, else by `timeout=` of the export.
 
-        None when nobody says.
+        None without either.
         """
         return self._stop.remaining()
 

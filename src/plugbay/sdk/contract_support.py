@@ -31,7 +31,7 @@ SUPPORTED = {
     VAI: ("tools", "hooks", "compactor", "harnesses", "config", "secrets"),
     MCP: ("tools",),
 }
-"""By contract, the kinds of declarations it has a word for."""
+"""By contract, the kinds of declarations that it supports."""
 
 SUFFICIENT = {
     RUNE: ("tools",),
@@ -70,7 +70,7 @@ def declarations_of(plugin: Plugin) -> dict[str, list[str]]:
 
 
 def supports(contract: str, kind: str, name: str, id: str) -> bool:
-    """Whether this contract has a word for one declaration."""
+    """Whether this contract supports one declaration."""
     if kind not in SUPPORTED[contract]:
         return False
     if kind == "hooks":
@@ -88,12 +88,12 @@ _HOOKS: dict[str, Callable[[str], bool]] = {
 
 
 def receives_event(pattern: str, id: str) -> bool:
-    """Whether a nexo plugin is told what the pattern covers: the events of channels, and its own."""
+    """Whether a nexo plugin receives the topics of a pattern: the events of channels, and its own."""
     return pattern == "*" or pattern.startswith(("plugin.outbound.", f"plugin.{nexo_id(id)}."))
 
 
 def unsupported_declarations(plugin: Plugin, contract: str) -> list[str]:
-    """What this contract cannot carry, in words, in the order of `declared`."""
+    """The declarations that this contract does not support, in words, in the order of `declared`."""
     missing = {
         kind: [name for name in names if not supports(contract, kind, name, plugin.id)]
         for kind, names in declarations_of(plugin).items()

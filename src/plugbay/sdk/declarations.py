@@ -1,6 +1,6 @@
 """Checks of declarations, made while the plugin's module is loaded and not when a host calls.
 
-Only what can be seen without evaluating annotations is checked here: shapes cost 2 ms of start-up, so the rest is
+Only checks that need no evaluation of annotations are made here: shapes cost 2 ms of start-up, so the rest is
 checked by `plugbay manifest`.
 """
 
@@ -24,7 +24,7 @@ def refuse_function(what: str, name: object) -> None:
 
 
 def declare(declared: dict[str, Any], what: str, name: str, thing: object) -> None:
-    """Keep what was declared under its name."""
+    """Keep a declaration under its name."""
     if name in declared:
         raise ValueError(f"two {what} are called {name!r}")
     declared[name] = thing
@@ -37,7 +37,7 @@ def refuse_other(what: str, value: object, known: tuple[str, ...]) -> None:
 
 
 def seconds(what: str, value: Any) -> float:
-    """A time to wait, as it was given; raises for what is none."""
+    """A number of seconds, unchanged; raises for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is a number of seconds, such as 5 or 0.5, not {value!r}")
     if not 0 < value <= MAX_SECONDS:
@@ -53,7 +53,7 @@ def texts(what: str, value: Any) -> tuple[str, ...]:
 
 
 def table(what: str, value: Any) -> dict[str, Any] | None:
-    """An object, such as a schema, or None."""
+    """An object, for example a schema, or None."""
     if value is None:
         return None
     if not hasattr(value, "keys"):
@@ -77,7 +77,7 @@ def parameters(function: Any) -> tuple[str, ...]:
 
 
 def defaults(function: Any) -> dict[str, Any]:
-    """What it takes where nothing is given, by parameter."""
+    """The defaults of a function, by parameter."""
     last: tuple[Any, ...] = function.__defaults__ or ()
     count = function.__code__.co_argcount
     return {
@@ -131,7 +131,7 @@ _TAKES: dict[str, tuple[type, ...]] = {
     "dict": (dict,),
     "None": (),
 }
-"""What an annotation says that can be read without evaluating it, and the plain values that are that."""
+"""Annotations that can be read without evaluation, and the plain values of each."""
 
 
 def _refuse_misfit(what: str, function: Any, name: str, default: Any) -> None:

@@ -46,7 +46,7 @@ class Declared(BaseException):
 
 
 def load(source: str) -> tuple[Plugin, bool]:
-    """The plugin in this file, and whether it is served; raises what the file raises, or LookupError for none."""
+    """The plugin in this file, and whether it is served; raises LookupError without a plugin."""
     import runpy
 
     def stop(self: Plugin) -> NoReturn:
@@ -121,7 +121,7 @@ _FILES: Mapping[str, Callable[[Plugin, str], dict[str, str]]] = {
 
 
 def _defaults(plugin: Plugin, contract: str) -> list[str]:
-    """What the manifest says although the source does not: the author may want to say something else."""
+    """Defaults of the manifest that the source does not set: the author may want other values."""
     unsaid = ", ".join(tool.name for tool in plugin.tools.values() if tool.effect == "unknown")
     found = {
         RUNE: [f"approval_tier moderate for {unsaid}, because effect= is not said"] if unsaid else [],
@@ -141,18 +141,18 @@ _ASKS: Mapping[str, Callable[[str], bool]] = {
     AINB: lambda capability: bool(ainb_capabilities([capability])),
     VAI: lambda capability: permissions_of([capability]) != permissions_of([]),
 }
-"""By contract, whether it has a word for a capability. Hosts of rune take any, and those of MCP know none."""
+"""By contract, whether it has a capability of this name. Hosts of rune accept any, and those of MCP have none."""
 
 
 def _not_asked_for(plugin: Plugin, contract: str) -> list[str]:
-    """Every contract names what it grants in its own way, and the words of one are nothing to another."""
+    """Every contract has its own names of capabilities; those of one mean nothing to another."""
     asks = _ASKS.get(contract)
     unsaid = [] if asks is None else [name for name in plugin.capabilities if not asks(name)]
     return [f"not asked for: {', '.join(unsaid)}, of which {contract} has no word"] if unsaid else []
 
 
 def main(source: str) -> None:
-    """Print what `source` declares; its own output, and that of its children, goes to stderr."""
+    """Print the declarations of `source`; its own output, and that of its children, goes to stderr."""
     import json
 
     answer = os.dup(1)

@@ -9,8 +9,8 @@
     ├── RateLimited                  of a channel, a model or a vector store
     ├── Cancelled                    the host no longer wants it, and the handler has stopped
     └── MethodMissing                the plugin offers the thing, but not this part of it
-    ServiceError                     the host did not do what the plugin asked
-    └── Unsupported                  this host has no such service; which hosts do, it says
+    ServiceError                     the host refused or failed a request of the plugin
+    └── Unsupported                  this host does not have the service; names the hosts that do
 
 Each class is a row of a table: its name for every contract (`kind`), our failure code, whether trying again may help.
 The number on the wire belongs to the contract. Loaded only when an error is named or happens.
@@ -34,7 +34,7 @@ MAX_BUG_TEXT = 1_000
 
 
 class HandlerError(PlugbayError):
-    """Raised by a handler, it is the answer. `data` holds what the error carries beside its message."""
+    """Raised by a handler, it is the answer. `data` is sent beside the message."""
 
     kind = ""
     meaning = Code.PLUGIN_ERROR
@@ -80,7 +80,7 @@ class ToolNotFound(ToolError):
 
 
 class ToolArgumentInvalid(ToolError):
-    """The arguments cannot be used; `details` says which, in any JSON shape."""
+    """The arguments cannot be used; `details` names them, in any JSON shape."""
 
     kind, meaning = "tool_argument_invalid", Code.INVALID_INPUT
 
@@ -95,7 +95,7 @@ class ToolExecutionFailed(ToolError):
 
 
 class ToolUnavailable(ToolError):
-    """Not now; `retry_after_ms` says when, if that is known."""
+    """Temporarily unavailable; `retry_after_ms` is the time to wait, if known."""
 
     kind, meaning, retryable = "tool_unavailable", Code.UNAVAILABLE, True
 
@@ -152,7 +152,7 @@ class LlmAuthenticationFailed(HandlerError):
 
 
 class ModelNotFound(HandlerError):
-    """There is no such model."""
+    """The model does not exist."""
 
     kind, meaning = "model_not_found", Code.NOT_FOUND
 
@@ -164,7 +164,7 @@ class ContextOverflow(HandlerError):
 
 
 class CollectionNotFound(HandlerError):
-    """There is no such collection of vectors."""
+    """The collection of vectors does not exist."""
 
     kind, meaning = "collection_not_found", Code.NOT_FOUND
 
@@ -188,7 +188,7 @@ class WriteFailed(HandlerError):
 
 
 class RateLimited(HandlerError):
-    """Too many requests; `retry_after_secs` says how long to wait, if that is known."""
+    """Too many requests; `retry_after_secs` is the time to wait, if known."""
 
     kind, meaning, retryable = "rate_limited", Code.OVERLOADED, True
 
@@ -207,16 +207,16 @@ class Cancelled(HandlerError):
 
 
 class MethodMissing(HandlerError):
-    """What was asked for has no handler. The SDK raises it; a handler may too."""
+    """The request has no handler. The SDK raises it; a handler may too."""
 
     kind, meaning = "method_not_found", Code.NOT_FOUND
 
 
 class ServiceError(PlugbayError):
-    """The host did not do what the plugin asked. `code` says why:
+    """The host refused or failed a request. `code` is the reason:
 
     `timeout` no answer in time · `unavailable` the host is gone or going, or could not · `not_found` this contract has
-    no such service · anything else as the host said. `rpc_code` is the number of an error the host answered with.
+    no such service · any other code of the host. `rpc_code` is the number of an error the host answered with.
     """
 
     def __init__(self, code: str, message: str, rpc_code: int | None = None) -> None:
@@ -256,7 +256,7 @@ _NOT_GIVEN = frozenset(
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What a handler raised, as its answer. A bug is a short text for the host and a traceback on stderr.
+    """The exception of a handler, as its answer. A bug is a short text for the host and a traceback on stderr.
 
     A service that the host does not have or did not give is no bug of the author's.
     """
@@ -277,7 +277,7 @@ def failure_of(error: BaseException) -> Failure:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # SystemExit too: whoever asked gets an answer
+    except BaseException:  # SystemExit too: the caller gets an answer
         return "(its text cannot be read)"
 
 
@@ -287,4 +287,4 @@ def _print_traceback(error: BaseException) -> None:
     try:
         traceback.print_exception(error)
     except BaseException:
-        pass  # stderr is closed, or the error cannot be printed; the answer still says what happened
+        pass  # stderr is closed, or the error cannot be printed; the answer still has the reason

@@ -1,4 +1,4 @@
-"""`Event`: one event of the host's bus."""
+"""`Event`: one event of the host's bus, as plugins receive and publish it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 OPTIONAL = ("correlation_id", "metadata")
-"""What an event carries only when it is set."""
+"""Fields of an event that are optional."""
 
 
 class Event(Value):
-    """What happened. `raw` is the object as it arrived; fields that it lacks are None here."""
+    """One event. `raw` is the object as it arrived; missing fields are None."""
 
     __slots__ = (
         "correlation_id",

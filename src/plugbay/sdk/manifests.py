@@ -41,7 +41,7 @@ MAX_DESCRIPTION = 200
 """Characters that the contract allows."""
 
 BINDING = "config."
-"""What the field that a knob turns is written after."""
+"""Prefix of the config field that a knob sets."""
 
 YAML_WORDS = frozenset("y n yes no on off true false null".split())
 """Keys that some readers of YAML take for something else than text."""
@@ -56,10 +56,10 @@ TIERS = {
 """By a tool's effect: how much approval a host of rune should ask for, and whether the tool changes anything."""
 
 ANY_NEXO = ">=0.1.0"
-"""The hosts that a plugin runs under whose author says nothing about it: every one."""
+"""The default of supported host versions: all."""
 
 NEXO_SERVICES = ("memory.recall", "llm.complete")
-"""The capabilities that nexo has a word for."""
+"""The capabilities of nexo."""
 
 
 def rune_manifest(plugin: Plugin, command: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def _rune_tool(plugin: Plugin, tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
-        # What the plugin does not say of itself in its handshake, no tool of it may ask for.
+        # A tool may only ask for capabilities that the plugin names in its handshake.
         "capabilities": [name for name in tool.terms.capabilities if name in plugin.capabilities],
         "approval_tier": tier,
         "mutating": mutating,
@@ -168,7 +168,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _roles(plugin: Plugin) -> list[str]:
-    """Whoever has a hook of a session observes."""
+    """A plugin with a hook of a session is an observer."""
     observes = any(hook in plugin.hooks for hook in supported_hooks(plugin))
     return [*(["observer"] if observes else ()), *(["compactor"] if plugin.compaction is not None else ())]
 
@@ -188,7 +188,7 @@ def ainb_manifest(plugin: Plugin) -> str:
 
 
 def ainb_program(source: str = "plugin.py", python: str = "python3") -> str:
-    """The text of the program that lies beside the manifest: it runs `source`, which lies there too."""
+    """The text of the program beside the manifest: it runs `source` in the same folder."""
     from shlex import quote
 
     return f'#!/bin/sh\nexec {quote(python)} "${{0%/*}}"/{quote(source)}\n'
@@ -206,7 +206,7 @@ def write_ainb(plugin: Plugin, folder: Path, source: str = "plugin.py", python: 
 
 
 VAI_PROGRAM = "bin/plugin"
-"""Where the program of a package lies."""
+"""The path of the program in a package."""
 
 
 def vai_manifest(plugin: Plugin, entrypoint: Sequence[str] = (f"./{VAI_PROGRAM}",)) -> str:
@@ -228,7 +228,7 @@ def _vai_export(export: dict[str, Any]) -> list[str]:
 
 
 def vai_program(source: str = "plugin.py", python: str = "python3") -> str:
-    """The text of `bin/plugin`: it runs `source`, which lies in the package's folder."""
+    """The text of `bin/plugin`: it runs `source` in the package's folder."""
     from shlex import quote
 
     return f'#!/bin/sh\nexec {quote(python)} "${{0%/*}}"/../{quote(source)}\n'
@@ -253,7 +253,7 @@ def write_vai(plugin: Plugin, folder: Path, source: str = "plugin.py", python: s
 def mcp_manifest(plugin: Plugin, command: Sequence[str]) -> str:
     """The text of a `.mcp.json` for a server that is started with `command`, in the folder of that file.
 
-    What it offers, it says when it is greeted; raises ValueError for tools that cannot be told apart there.
+    Its tools are listed at run time; raises ValueError for tools with the same name there.
     """
     import json
 
@@ -313,7 +313,7 @@ def _inline(value: Any) -> str:
 VAI_API_VERSION = "vai.plugin.v1"
 
 SECONDS = {HARNESS: 1_800, TOOL: 20, HOOK: 15, COMPACTOR: 120}
-"""How long an export of each kind may take whose author says nothing; what the contract's own example has."""
+"""Default timeouts by kind of export, from the contract's own example."""
 
 SYSTEMS = ("linux", "darwin")
 
@@ -321,11 +321,11 @@ PROCESSORS = ("amd64", "arm64")
 """Python runs on all of them."""
 
 MAX_LABEL = 128
-"""Characters of what people read in lists."""
+"""Characters of a text in lists."""
 
 
 def vai_manifest_object(plugin: Plugin, entrypoint: Sequence[str]) -> dict[str, Any]:
-    """The manifest as an object; what says nothing is left out."""
+    """The manifest as an object; empty fields are left out."""
     return {
         "api_version": VAI_API_VERSION,
         "package_id": package_id(plugin.id),
@@ -385,7 +385,7 @@ def _facts(offer: Offer) -> dict[str, Any]:
 
 
 def permissions_of(capabilities: Iterable[str], secrets_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What these words ask for. Scopes need the network, and what may write may read, too."""
+    """The permissions of these capabilities. Scopes need the network, and write access includes read access."""
     asked: dict[str, list[str]] = {"network": [], "filesystem": [], "scope": [], "secret": []}
     for capability in dict.fromkeys(capabilities):
         name, _, target = capability.partition("=")
@@ -414,7 +414,7 @@ def _schemas(plugin: Plugin, offer: Offer) -> dict[str, tuple[str, dict[str, Any
 
 
 def structured(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The schema of structured output, which is an object, for a tool that returns what `schema` says."""
+    """The schema of structured output, which is an object, for a tool that returns values of `schema`."""
     if schema is None or "object" in schema.get("type", "object"):  # a word, or a list of them
         return schema
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}

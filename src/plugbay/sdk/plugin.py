@@ -4,7 +4,7 @@
 
     plugin = Plugin("example.greeter", version="1.0.0")
 
-    @plugin.tool(description="Greet somebody.")
+    @plugin.tool(description="Greet a person.")
     def greet(name: str, excited: bool = False) -> dict:
         return {"text": f"Hello, {name}{'!' if excited else '.'}"}
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 class Plugin:
     """A plugin: an id, a version, and its exports.
 
-    `manifest` is what a nexo host is shown instead of these few fields; `server_version` names the running program.
-    `config_schema` and `secrets_schema` are JSON Schemas of what an operator may set. `eager` plugins are started with
+    `manifest` is shown to a nexo host instead of these fields; `server_version` names the running program.
+    `config_schema` and `secrets_schema` are JSON Schemas of the operator's settings. `eager` plugins are started with
     their host where a contract lets them say so, and `idle_seconds` is how long an unused one may live there, 0 for
-    ever. What a contract cannot carry is not offered to its hosts.
+    ever. Declarations that a contract does not support are not offered to its hosts.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Plugin:
             server_version=server_version,
         )
 
-    # What an author declares.
+    # Declarations.
 
     def tool(
         self,
@@ -125,7 +125,7 @@ class Plugin:
     ) -> Callable[[Function], Function]:
         """Offer a function as a tool; its name and docstring are the defaults.
 
-        `effect` says whether it may be tried again: `read_only`, `idempotent_write`, `non_idempotent_write` or
+        `effect` tells whether it may be tried again: `read_only`, `idempotent_write`, `non_idempotent_write` or
         `unknown`. A function that yields is `streaming`. The other facts are those of `Terms`.
         """
         refuse_function("tool", name)
@@ -151,7 +151,7 @@ class Plugin:
         return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
-        """Answer a method of your own, such as `index.rebuild`; it takes parameters as a tool does."""
+        """Answer a method of your own, for example `index.rebuild`; it takes parameters as a tool does."""
         refuse_function("method", name)
 
         def register(function: Function) -> Function:
@@ -209,8 +209,8 @@ class Plugin:
     def compactor(self, function: Any = None, **options: Any) -> Any:
         """Shorten a conversation: take a list of messages, return another, or None to leave it to the host.
 
-        With or without parentheses. `ctx.compaction` says how short it has to be and what is pinned, where a host says
-        so; a text may be returned then, to stand for everything that nobody asked to keep.
+        With or without parentheses. `ctx.compaction` has the target size and the pinned items, if the host sends
+        them; then a text may be returned, which replaces everything that is not pinned.
         """
 
         def register(function: Any) -> Any:
@@ -234,7 +234,7 @@ class Plugin:
         """Run a program of several steps: `def triage(run, ctx)` acts through `ctx.gateway`.
 
         Return a text for the summary, a `HarnessResult` or nothing. `ctx.checkpoint(data)` keeps where it is, and
-        `run.checkpoint` is what was kept when it goes on after a break, as `fidelity` promises.
+        `run.checkpoint` is the saved data when it continues after a break, as `fidelity` promises.
         """
         refuse_function("harness", name)
         terms = Terms(**facts)
@@ -254,7 +254,7 @@ class Plugin:
     def knob(self, name: str, *, type: str, label: str, binds_to: str = "", default: Any = None, **facts: Any) -> None:
         """Offer an operator a control for a field of the config, by default the field of the same name.
 
-        `facts` are what the type needs: `min`, `max`, `step`; `values`, `labels`; `max_length`; `prefixes`.
+        `facts` depend on the type: `min`, `max`, `step`; `values`, `labels`; `max_length`; `prefixes`.
         """
         common = {"type": type, "label": label, "binds_to": binds_to or name, "default": default, **facts}
         declare(self.knobs, "knobs", name, {key: value for key, value in common.items() if value is not None})
@@ -288,7 +288,7 @@ class Plugin:
         """Handle the keys of a screen, or those with these names: `def key(key, ctx)`.
 
         Names are `a`, `A`, `space`, `enter`, `esc`, `page_up`, `f5`, with `ctrl+`, `alt+`, `shift+` or `super+` before
-        them. That a key was let go is heard with `releases` only.
+        them. Releases of keys are delivered with `releases` only.
         """
         refuse_function("on_key", screen)
 
@@ -321,7 +321,7 @@ class Plugin:
     def cli(self, namespace: str, *, concurrent: bool = False) -> Callable[[Function], Function]:
         """Answer a command line: `def command(argv, ctx)`.
 
-        What it prints, and what it writes to `ctx.out` and `ctx.err`, is the output. Return a text, bytes, an exit
+        Its prints, and its writes to `ctx.out` and `ctx.err`, are the output. Return a text, bytes, an exit
         code, a `CliResult` or nothing; `sys.exit` ends it. With `concurrent` it may run beside other handlers.
         """
         refuse_function("cli", namespace)
@@ -368,7 +368,7 @@ class Plugin:
     def on_ready(self, function: Function) -> Function:
         """Run the function once, after the host's greeting.
 
-        Where handlers take turns this takes one, so what goes on for long belongs in a thread or a task of its own.
+        If handlers run one at a time, this is one of them: start a thread or a task for long work.
         """
         self.ready_handlers.append(Handler(function))
         return function
@@ -406,11 +406,11 @@ class Plugin:
         if offered not in declared_tools(self.manifest):
             raise ValueError(f"the manifest does not declare {offered!r} in plugin.extends.tools")
 
-    # What serves it.
+    # Serving.
 
     @property
     def host(self) -> Context:
-        """The host's services for code outside handlers, such as a channel's own threads."""
+        """The host's services for code outside handlers, for example a channel's own threads."""
         if self._host is None:
             from plugbay.sdk.context import unconnected
 

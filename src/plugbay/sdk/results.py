@@ -42,7 +42,7 @@ KINDS = {"system": "system", "user": "input", "assistant": "response", "tool": "
 class ToolResult(Value):
     """The complete result of a tool: content for the model, an object for programs, and the error flag.
 
-    With `is_error` the tool has run, and tells the model what went wrong; raise to say that it could not run.
+    With `is_error` the tool has run and tells the model its error; raise an exception if it could not run.
     `retryable` is for tools whose effect allows it.
     """
 
@@ -88,7 +88,7 @@ def tool_result(value: Any, structured: bool = False) -> dict[str, Any]:
 
 
 def as_text(output: Mapping[str, Any]) -> str:
-    """Structured output as JSON; raises `ToolError` where it has no such form."""
+    """Structured output as JSON; raises `ToolError` if it has no JSON form."""
     try:
         return stdlib_codec().encode(output).decode()
     except Unencodable as error:
@@ -110,7 +110,7 @@ def content_items(content: Content) -> list[dict[str, Any]]:
 
 
 class Deltas(Pieces):
-    """Sends what a tool yields piece by piece, and keeps the whole result."""
+    """Sends the pieces that a tool yields, and keeps the whole result."""
 
     __slots__ = ("_check", "_send", "_structured")
 
@@ -277,7 +277,7 @@ class Compaction(Value):
     """The request to a compactor: target size, pinned items, and the conversation's ids.
 
     `target` has `max_input_tokens` and `target_model`, `policy` has `retain_system` and `retain_open_tasks`; both are
-    as the host said them.
+    as the host sent them.
     """
 
     __slots__ = ("chain_id", "id", "pinned", "policy", "target", "token_estimate")
@@ -344,8 +344,8 @@ def _list(content: Mapping[str, Any], name: str) -> list[Any]:
 class Run(Value):
     """The request to a harness, to start or to resume.
 
-    `target` has `session_id`, `chain_id` and `execution_id`, `trigger` what set it off, `policy` its limits, all as the
-    host said them. `checkpoint` is the data that was kept last; None at the start.
+    `target` has `session_id`, `chain_id` and `execution_id`, `trigger` the cause, `policy` its limits, all as the
+    host sent them. `checkpoint` is the data that was saved last; None at the start.
     """
 
     __slots__ = ("checkpoint", "mode", "policy", "target", "trigger")

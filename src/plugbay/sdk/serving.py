@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
     class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, McpPlugin, Protocol):
-        """What is served: an identity, and something that answers."""
+        """The plugin that is served."""
 
         def invoke(self, tool: str, given: Any, context: Mapping[str, Any], contract: str = "") -> Any: ...
 
@@ -42,7 +42,7 @@ _serving = False
 
 
 def serve(plugin: Plugin) -> NoReturn:
-    """Talk until the conversation is over, then leave at once. A process has one wire, so it serves once."""
+    """Serve until the host leaves, then exit. A process has one wire, so it serves once."""
     global _serving
     if _serving:
         raise RuntimeError("this process serves a plugin already; run() is called once")
@@ -54,7 +54,7 @@ def serve(plugin: Plugin) -> NoReturn:
 
 
 def begin(plugin: Plugin, wire: Wire, codec: Codec) -> bytes:
-    """What a host of rune has said so far. One of any other contract is served here, until this process ends."""
+    """The bytes that a host of rune has sent so far. Any other host is served here, until this process ends."""
     contract, first = greeting(wire, codec, plugin)
     if contract == KAGED:
         from plugbay.sdk.contracts.kaged import serve as serve_kaged
@@ -88,7 +88,7 @@ def serve_rune(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> int:
 
 
 def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
-    """The contract the host speaks, and everything it has said so far."""
+    """The contract of the host, and the bytes that it has sent so far."""
 
     def owns(method: str) -> bool:
         from plugbay.sdk.io.detect import is_own_method
@@ -122,7 +122,7 @@ def converse(machine: Machine, wire: Wire, plugin: Plugin, first: bytes) -> int:
 
 
 def react(machine: Machine, data: bytes, plugin: Plugin) -> Failure | None:
-    """Give bytes to the machine and answer what they ask; a failure means the host broke the contract."""
+    """Give bytes to the machine and answer its requests; a failure means the host broke the contract."""
     for event in machine.receive(data) if data else machine.receive_eof():
         if isinstance(event, Fault):
             return event.failure

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from plugbay.host.host import Host
 from plugbay.mcp_server.http_app import McpApp
 from plugbay.mcp_server.http_checks import Guard
-from plugbay.mcp_server.questions import QuestionRouter
-from plugbay.mcp_server.server import McpServer
+from plugbay.mcp_server.server import McpServer, QuestionRouter
 
 PATH = "/mcp"
 

@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 
 from plugbay.host.authorization.policy import (
     Decision,
-    access,
     admit,
     authorize,
-    capability_for_path,
-    covers_topic,
     effective,
-    may_spawn,
-    read_roots,
-    refuse_capability,
 )
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
@@ -115,13 +109,6 @@ def test_what_is_only_optional_keeps_no_plugin_pending() -> None:
     assert admit(spec, Decision()) is None
 
 
-def test_access_is_what_the_granted_capabilities_stand_for() -> None:
-    wanted = (Access("storage_read", capability="r"), Access("storage_write", capability="w"))
-    spec = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("r", "w"), access=wanted)
-    assert access(spec, ("r",)) == wanted[:1]
-    assert access(spec, ()) == ()
-
-
 def test_a_grant_covers_the_narrower_requests_of_its_name_and_never_a_wider_one() -> None:
     wanted = ("network=a.example", "network=b.example", "event_bus")
     spec = PluginSpec("p", "1", "ainb", Path("/"), ("x",), capabilities=wanted)
@@ -138,54 +125,3 @@ def test_unapproved_exports_do_not_run_unless_everything_is_granted_for_this_run
     assert "plugbay mcp approve p" in refusal.detail["hint"]
     assert admit(spec(), Decision(approved=False, grant_all=True)) is None
     assert admit(spec(), Decision(approved=True)) is None
-
-
-@requirement("ainb:host-topics-gated")
-def test_a_topic_is_covered_by_any_of_its_grants() -> None:
-    access = [Access("topic", "a"), Access("topic", "b.*")]
-    assert [covers_topic(access, topic) for topic in ("a", "b.c", "b", "fleet.x")] == [True, True, False, False]
-    assert not covers_topic([], "a")
-
-
-def test_other_access_covers_no_topic() -> None:
-    assert not covers_topic([Access("network"), Access("run"), Access("read_path", "x")], "x")
-
-
-def test_roots_are_the_paths_that_may_be_read() -> None:
-    access = [Access("read_path", "~/a"), Access("write_path", "~/b"), Access("read_path", "/c"), Access("topic", "/d")]
-    assert read_roots(access) == ["~/a", "/c"]
-
-
-@pytest.mark.parametrize(
-    ("access", "may"),
-    [([], False), ([Access("network")], False), ([Access("run")], True), ([Access("run", "git")], True)],
-)
-def test_processes_are_started_for_who_may_have_them_started(access: list[Access], may: bool) -> None:
-    assert may_spawn(access) is may
-
-
-@requirement("ainb:host-files-denied")
-@pytest.mark.parametrize(
-    ("path", "capability"),
-    [
-        ("/home/u/.claude/projects/x/y.jsonl", "read_claude_logs"),
-        ("/home/u/.claude/projects", "read_claude_logs"),
-        ("/home/u/.claude/projectsx", "read_paths"),
-        ("/home/u/.claude/projects/../../secret", "read_paths"),
-        ("/notes/a", "read_paths"),
-        ("/etc/passwd", "read_paths"),
-    ],
-)
-def test_a_path_that_is_closed_names_what_would_open_it(path: str, capability: str) -> None:
-    requested = [
-        Access("write_path", "/etc", capability="write_plugin_data"),
-        Access("read_path", "~/.claude/projects", capability="read_claude_logs"),
-        Access("read_path", "/notes", capability="read_paths=/notes"),
-    ]
-    assert capability_for_path(requested, path, "/home/u") == capability
-
-
-def test_a_refusal_is_a_matter_of_policy_and_names_its_capability() -> None:
-    failure = refuse_capability("event_bus", "no")
-    assert (failure.code, failure.origin, failure.message) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "no")
-    assert failure.detail == {"capability": "event_bus"}

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from plugbay.host.events.snapshots import MAX_TOPIC, Quotas, Snapshot, Snapshots, topic_problem
+from plugbay.host.events.snapshots import Quotas, Snapshot, Snapshots
 from plugbay.model.errors import CallFailed, Code
+from plugbay.model.topics import MAX_TOPIC, topic_problem
 from tests.support.requirements import requirement
 
 Heard = list[tuple[str, bytes, int]]

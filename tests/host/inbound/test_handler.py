@@ -9,7 +9,7 @@ import textwrap
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from plugbay.contracts.mcp.spec import resident
 from plugbay.host.events.snapshots import Snapshot, Snapshots
 from plugbay.host.inbound.handler import (
     LINE_BURST,
-    MAX_EVENT,
-    MAX_SUBSCRIPTIONS,
     OFFER_BURST,
     SNAPSHOT_BURST,
     InboundHandler,
@@ -33,7 +31,15 @@ from plugbay.host.inbound.handler import (
 from plugbay.host.journal import LEVELS
 from plugbay.host.supervision.resident import ResidentSupervisor
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.model.operations import ChangeResource, OfferExports, WriteLog
+from plugbay.model.gate import MAX_EVENT, MAX_SUBSCRIPTIONS, Gate
+from plugbay.model.operations import (
+    ChangeResource,
+    GetSnapshot,
+    OfferExports,
+    PublishSnapshot,
+    SubscribeSnapshot,
+    WriteLog,
+)
 from plugbay.model.spec import Access, PluginSpec
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -841,7 +847,7 @@ def test_an_action_of_the_host_is_done_in_its_time_or_not_at_all(run: Run, tmp_p
 
 
 @requirement("ainb:host-action-spawns")
-def test_an_action_that_starts_a_process_is_done_for_who_may(run: Run, tmp_path: Path) -> None:
+def test_an_action_that_starts_a_process_needs_the_grant(run: Run, tmp_path: Path) -> None:
     talker(tmp_path, capabilities={"spawn_subprocess": True})
 
     async def main() -> None:
@@ -967,12 +973,31 @@ def test_a_flood_is_cut_off_and_counted_and_what_is_too_low_costs_nothing() -> N
     assert kinds[-5:] == ["log_dropped"] * 5
 
 
+class GatedAccess(SnapshotAccess):
+    """The snapshots of one instance behind their gate, as the handler calls them."""
+
+    def get(self, topic: str) -> Any:
+        return self._gate.refuse(GetSnapshot(topic)) or super().get(topic)
+
+    def subscribe(self, topic: str) -> Failure | None:
+        return self._gate.refuse(SubscribeSnapshot(topic)) or super().subscribe(topic)
+
+    def publish(self, topic: str, data: bytes) -> Failure | None:
+        return self._gate.refuse(PublishSnapshot(topic, data)) or super().publish(topic, data)
+
+
+def with_topics(spec: PluginSpec, *topics: str) -> tuple[PluginSpec, Gate]:
+    """The plugin with a grant for these topics."""
+    granted = replace(spec, access=tuple(Access("topic", topic, capability="event_bus") for topic in topics))
+    return granted, Gate(granted, ("event_bus",))
+
+
 @dataclass
 class Process:
-    """A desk and what it delivered."""
+    """The snapshots of one instance, and those it received."""
 
     snapshots: Snapshots
-    desk: SnapshotAccess
+    desk: GatedAccess
     heard: list[tuple[str, bytes]] = field(default_factory=list)
 
 
@@ -982,7 +1007,7 @@ def process(
     """A process that may use these topics, greeted already."""
     store = Snapshots() if snapshots is None else snapshots
     plugin = PluginSpec(id, "1.0.0", "ainb", Path("/nowhere"), ("x",), **(spec or {}))
-    made = Process(store, SnapshotAccess(plugin, tuple(Access("topic", topic) for topic in topics), store))
+    made = Process(store, GatedAccess(*with_topics(plugin, *topics), store))
     made.desk.open(lambda topic, data: made.heard.append((topic, data)))
     made.desk.subscribe_declared()
     return made
@@ -993,11 +1018,8 @@ def code_of(answer: object) -> object:
 
 
 def published(desk: SnapshotAccess, topic: str, data: bytes = b"x") -> object:
-    try:
-        desk.publish(topic, data)
-    except CallFailed as error:
-        return error.code
-    return "published"
+    refusal = desk.publish(topic, data)
+    return "published" if refusal is None else refusal.code
 
 
 DENIED = (Code.CAPABILITY_NOT_ALLOWED, "event_bus")
@@ -1014,7 +1036,7 @@ def test_without_the_grant_nothing_is_read_subscribed_to_or_published() -> None:
 
 
 @requirement("ainb:host-topics-gated", "ainb:host-snapshot-get")
-def test_with_the_grant_it_is_and_the_publisher_is_who_it_is() -> None:
+def test_with_the_grant_it_is_and_the_publisher_is_the_plugin() -> None:
     p = process("a*")
     assert p.desk.get("a") == {"data": None, "version": 0}
     assert p.desk.subscribe("a") is None
@@ -1039,7 +1061,7 @@ def test_only_the_host_publishes_for_the_fleet_and_only_a_full_name_reads_it() -
 def test_declared_and_granted_topics_are_delivered_from_the_greeting_on() -> None:
     snapshots = Snapshots()
     spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",), snapshots=("a", "b"))
-    desk = SnapshotAccess(spec, (Access("topic", "a"),), snapshots)
+    desk = SnapshotAccess(*with_topics(spec, "a"), snapshots)
     heard: list[str] = []
     desk.open(lambda topic, data: heard.append(topic))
     snapshots.publish("a", b"before the greeting")
@@ -1062,7 +1084,7 @@ def test_a_topic_that_is_declared_and_asked_for_is_delivered_once_and_never_to_i
 def test_what_it_asks_for_in_its_greeting_counts_at_once() -> None:
     snapshots = Snapshots()
     spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",))
-    desk = SnapshotAccess(spec, (Access("topic"),), snapshots)
+    desk = SnapshotAccess(*with_topics(spec, ""), snapshots)
     heard: list[str] = []
     desk.open(lambda topic, data: heard.append(topic))
     assert desk.subscribe("a") is None

@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plugbay.host.services import files as module
-from plugbay.host.services.files import MAX_ENTRIES, MAX_FILE, MAX_PATH, MAX_TRIES, Files, Outside
+from plugbay.host.services.files import MAX_ENTRIES, MAX_FILE, MAX_TRIES, Files, Outside
 from plugbay.model.errors import CallFailed, Code
+from plugbay.model.gate import MAX_PATH
 from plugbay.model.protected import Entry, Protected
 from tests.support.loops import Run
 from tests.support.requirements import requirement

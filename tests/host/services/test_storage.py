@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugbay.host.disk.sqlite import IN_MEMORY
-from plugbay.host.services.storage import MAX_KEY, MAX_KEYS, MAX_LISTED, MAX_TOTAL, MAX_VALUE, PluginStorage
+from plugbay.host.services.storage import PluginStorage
 from plugbay.model.errors import CallFailed, Code, PlugbayError
+from plugbay.model.gate import MAX_KEY, MAX_KEYS, MAX_LISTED, MAX_STORED, MAX_VALUE
 from tests.support.loops import Run, run_on
 from tests.support.requirements import requirement
 
@@ -194,7 +195,7 @@ def test_the_number_of_keys_is_bounded(run: Run) -> None:
 
 
 def test_the_limits_are_those_that_were_promised() -> None:
-    assert (MAX_TOTAL, MAX_VALUE, MAX_KEYS) == (64 << 20, 1 << 20, 10_000)
+    assert (MAX_STORED, MAX_VALUE, MAX_KEYS) == (64 << 20, 1 << 20, 10_000)
 
 
 def test_writes_at_once_never_pass_the_quota_together(run: Run) -> None:

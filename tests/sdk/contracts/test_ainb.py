@@ -104,7 +104,7 @@ def invoke(plugin: Framed, action: str, data: bytes = b"") -> Any:
 
 
 @requirement("ainb:sdk-identity", "ainb:sdk-name", "ainb:sdk-what-is-not-carried")
-def test_a_plugin_says_who_it_is_in_both_shapes(tmp_path: Path) -> None:
+def test_a_plugin_sends_its_identity_in_both_shapes(tmp_path: Path) -> None:
     with running_framed(tmp_path, EVERYTHING) as plugin:
         assert plugin.greet() == {
             "name": "a.p",
@@ -126,7 +126,7 @@ def test_a_plugin_says_who_it_is_in_both_shapes(tmp_path: Path) -> None:
 
 
 @requirement("ainb:sdk-identity")
-def test_another_abi_is_refused_and_a_method_nobody_knows_is_not_found_even_before_the_greeting(tmp_path: Path) -> None:
+def test_another_abi_is_refused_and_an_unknown_method_is_not_found_even_before_the_greeting(tmp_path: Path) -> None:
     with running_framed(tmp_path, EVERYTHING) as plugin:
         assert plugin.ask("plugin/other")["code"] == -32601
         assert plugin.greet(abi_version=3)["code"] == -32003
@@ -146,7 +146,7 @@ def test_one_source_serves_whichever_contract_greets_it(tmp_path: Path) -> None:
 
 
 @requirement("ainb:sdk-light")
-def test_asyncio_is_loaded_by_the_first_async_handler_and_other_contracts_by_nobody(tmp_path: Path) -> None:
+def test_asyncio_is_loaded_by_the_first_async_handler_and_other_contracts_never(tmp_path: Path) -> None:
     with running_framed(tmp_path, EVERYTHING) as plugin:
         plugin.greet()
         loaded = set(plugin.run("modules")[0].decode().split())
@@ -241,7 +241,7 @@ def test_keys_reach_the_handlers_that_ask_for_them(everything: Framed) -> None:
 
 
 @requirement("ainb:sdk-keys")
-def test_that_a_key_was_let_go_is_heard_by_those_who_want_it(everything: Framed) -> None:
+def test_key_releases_reach_the_handlers_that_ask_for_them(everything: Framed) -> None:
     for screen in ("main", "other"):
         for kind in ("press", "release"):
             key = {"code": {"type": "char", "ch": "x"}, "mods": 0, "kind": kind}

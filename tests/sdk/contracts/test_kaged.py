@@ -104,7 +104,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginProce
 
 
 @requirement("kaged:sdk-identity", "kaged:sdk-name", "kaged:sdk-what-is-not-carried")
-def test_a_plugin_says_who_it_is_and_what_it_offers(tmp_path: Path) -> None:
+def test_a_plugin_sends_its_identity_and_exports(tmp_path: Path) -> None:
     with running(tmp_path, EVERYTHING) as plugin:
         said = greet(plugin)
         tools = "fails fails_later echo returns who who_later modules asks_memory publishes publishes_later".split()
@@ -139,7 +139,7 @@ def test_both_probes_are_answered_while_handlers_are_busy(tmp_path: Path, method
 
 
 @requirement("kaged:sdk-tools", "kaged:sdk-context")
-def test_a_tool_gets_its_arguments_and_who_it_is_for(everything: PluginProcess) -> None:
+def test_a_tool_gets_its_arguments_and_its_context(everything: PluginProcess) -> None:
     assert everything.ask("a-p.echo", x=1, _context=CONTEXT) == {"x": 1}
     path = "primary.subagents.x"
     assert everything.ask("a-p.who", _context=CONTEXT) == ["a-p", path, path, "ses", "proj", "op", "req"]
@@ -233,7 +233,7 @@ def test_what_kaged_does_not_carry_is_said_to_be_missing(everything: PluginProce
 
 
 @requirement("kaged:sdk-light")
-def test_asyncio_is_loaded_by_the_first_async_handler_and_nexo_by_nobody(tmp_path: Path) -> None:
+def test_asyncio_is_loaded_by_the_first_async_handler_and_nexo_never(tmp_path: Path) -> None:
     with running(tmp_path, EVERYTHING) as plugin:
         greet(plugin)
         loaded = set(plugin.ask("a-p.modules"))

@@ -103,7 +103,7 @@ def text(words: str) -> list[dict[str, str]]:
 
 
 @requirement("mcp:sdk-handshake")
-def test_a_plugin_says_who_it_is_and_what_it_can(plugin: Mcp) -> None:
+def test_a_plugin_sends_its_identity_and_capabilities(plugin: Mcp) -> None:
     assert plugin.greet() == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}, "logging": {}},
@@ -168,7 +168,7 @@ def test_a_result_that_says_it_went_wrong_is_sent_as_it_is_and_an_unknown_tool_i
 
 
 @requirement("mcp:sdk-progress")
-def test_progress_goes_to_whoever_gave_a_token(plugin: Mcp) -> None:
+def test_progress_goes_to_requests_with_a_token(plugin: Mcp) -> None:
     plugin.greet()
     assert plugin.tool("reports") == {"content": text("done")}
     id = plugin.request("tools/call", name="reports", arguments={}, _meta={"progressToken": "t"})
@@ -182,7 +182,7 @@ def test_progress_goes_to_whoever_gave_a_token(plugin: Mcp) -> None:
     assert said[-1]["id"] == id
 
 
-def test_progress_grows_whatever_is_said() -> None:
+def test_progress_always_grows() -> None:
     sent: list[Any] = []
     report = progress_reporter(sent.append)
     for more in ({"progress": 2.5}, {"progress": True}, {"progress": "x", "total": "y"}, {"progress": -1}):
@@ -232,7 +232,7 @@ def test_a_person_is_asked_with_a_request_of_its_own(plugin: Mcp, tool: str) -> 
 
 
 @requirement("mcp:sdk-ask")
-def test_a_person_who_would_rather_not_answer_has_said_nothing(plugin: Mcp) -> None:
+def test_a_declined_question_has_no_answer(plugin: Mcp) -> None:
     plugin.greet(elicitation={})
     plugin.request("tools/call", name="asks", arguments={})
     plugin.send(id=plugin.read()["id"], result={"action": "decline"})
@@ -240,7 +240,7 @@ def test_a_person_who_would_rather_not_answer_has_said_nothing(plugin: Mcp) -> N
 
 
 @requirement("mcp:sdk-ask")
-def test_a_question_that_nobody_waits_for_any_more_is_taken_back_at_once(tmp_path: Path, plugin: Mcp) -> None:
+def test_a_question_that_timed_out_is_cancelled_at_once(tmp_path: Path, plugin: Mcp) -> None:
     path = gate(tmp_path)
     plugin.greet(elicitation={})
     id = plugin.request("tools/call", name="asks_in_vain", arguments={"path": str(path)})
@@ -265,7 +265,7 @@ def test_without_a_session_a_call_is_made_again_with_the_answer(plugin: Mcp, too
 
 
 @requirement("mcp:sdk-ask")
-def test_a_client_that_has_nobody_to_ask_is_not_asked(plugin: Mcp) -> None:
+def test_a_client_without_elicitation_is_not_asked(plugin: Mcp) -> None:
     plugin.greet()
     result = plugin.tool("asks")
     assert result["content"] == text("it needs the host: the client does not offer elicitation")

@@ -30,7 +30,7 @@ async def ready(ctx):
 
 
 @requirement("nexo:sdk-identity", "nexo:sdk-tool-namespace")
-def test_a_plugin_says_who_it_is_and_what_it_offers(tmp_path: Path) -> None:
+def test_a_plugin_sends_its_identity_and_exports(tmp_path: Path) -> None:
     with running(tmp_path, GREETER) as plugin:
         schema = {"type": "object", "required": ["name"]}
         name = "example_greeter_greet"
@@ -295,7 +295,7 @@ def test_run_is_called_once(everything: PluginProcess) -> None:
 
 
 @requirement("nexo:sdk-light")
-def test_asyncio_is_loaded_by_the_first_async_handler_and_threading_by_nobody_else(tmp_path: Path) -> None:
+def test_asyncio_is_loaded_by_the_first_async_handler_and_other_modules_never(tmp_path: Path) -> None:
     with running(tmp_path, EVERYTHING) as plugin:
         plugin.ask("initialize")
         loaded = set(plugin.tool("modules"))
@@ -486,7 +486,7 @@ def test_a_manifest_is_echoed_as_it_is_written() -> None:
     assert declared_tools(default_manifest("p", "1", "", "")) == []
 
 
-def test_a_plugin_without_one_says_who_it_is() -> None:
+def test_a_plugin_without_one_sends_its_identity() -> None:
     table = {"id": "a_b", "version": "1", "name": "a.b", "description": "d"}
     assert default_manifest("a.b", "1", "", "d") == {"plugin": table}
     assert default_manifest("a.b", "1", "N", "d")["plugin"]["name"] == "N"
@@ -504,6 +504,6 @@ def test_a_plugin_without_one_says_who_it_is() -> None:
         ('[plugin]\nid = "p"\nversion = " "', "version"),
     ],
 )
-def test_a_manifest_that_does_not_say_who_is_refused(text: str, what: str) -> None:
+def test_a_manifest_without_a_valid_id_and_version_is_refused(text: str, what: str) -> None:
     with pytest.raises(ValueError, match=rf"plugin\.{what}"):
         parse(text)

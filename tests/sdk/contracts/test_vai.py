@@ -720,7 +720,7 @@ def test_what_is_too_late_already_is_not_begun(tmp_path: Path) -> None:
         assert plugin.answer(second) == STOPPED
 
 
-def test_a_cancellation_that_nobody_asked_for_is_a_bug(tmp_path: Path) -> None:
+def test_an_unrequested_cancellation_is_a_bug(tmp_path: Path) -> None:
     with running_vai(tmp_path, CANCELLED) as plugin:
         plugin.greet()
         assert tool(plugin, "stray")["error"] == {"code": "internal", "message": "CancelledError"}
@@ -909,7 +909,7 @@ def invocation(function: Any, given: InvocationScope | None = None) -> Invocatio
         (asyncio.CancelledError(), Code.PLUGIN_ERROR, "internal", False),
     ],
 )
-def test_no_handler_can_refuse_a_request_whatever_it_raises(
+def test_no_exception_of_a_handler_refuses_a_request(
     error: BaseException, code: str, word: str, retryable: bool
 ) -> None:
     failure = invocation(lambda: 1).failure(error)

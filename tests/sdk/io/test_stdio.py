@@ -59,7 +59,7 @@ def test_a_script_that_is_the_plugin_claims_at_import_so_module_level_prints_are
     assert (done.stdout, done.stderr) == (b"", b"loud\n")
 
 
-def test_a_module_that_imports_the_sdk_for_somebody_else_claims_nothing(tmp_path: Path) -> None:
+def test_a_library_that_imports_the_sdk_claims_nothing(tmp_path: Path) -> None:
     (tmp_path / "weather.py").write_text("from plugbay.sdk import Plugin\nplugin = Plugin('x')\n")
     done = run_script("import weather\nprint('a test report')\n", tmp_path, b"x")
     assert done.stdout == b"a test report\n"
@@ -111,7 +111,7 @@ wire.write(b"status %d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
     assert (done.stdout, done.stderr) == (b"status 1", b"")
 
 
-def test_a_copy_that_was_made_while_somebody_printed_is_gone_as_well(tmp_path: Path) -> None:
+def test_a_fork_that_was_made_during_a_print_exits_as_well(tmp_path: Path) -> None:
     done = run_script(
         """
 import os, threading
@@ -201,7 +201,7 @@ leave(3)
 # Whether anybody is there.
 
 
-def test_a_wire_knows_whether_anybody_reads_it() -> None:
+def test_a_wire_knows_whether_it_is_read() -> None:
     reader, writer = os.pipe()
     wire = Wire(reader, writer)
     assert wire.has_reader()

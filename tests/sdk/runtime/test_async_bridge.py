@@ -75,7 +75,7 @@ def test_a_system_without_threads_is_asked_again_for_the_next_one(monkeypatch: p
     assert seen.get(timeout=PATIENCE) == "here"
 
 
-def test_a_loop_goes_on_whatever_a_task_of_the_authors_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_survives_every_exception_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     told = SimpleQueue[BaseException]()
     monkeypatch.setattr(async_bridge, "failure_of", told.put)
     bridge, seen, started = Bridge(), SimpleQueue[str](), SimpleQueue[asyncio.Task[None]]()

@@ -13,7 +13,7 @@ import pytest
 from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import Identity
-from plugbay.model.errors import Code
+from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, GetStored, Publish, RecallMemory
 from plugbay.sdk.errors import ServiceError
@@ -79,12 +79,12 @@ def asked(host: Host, answer: dict[str, Any]) -> Any:
     return got[0]
 
 
-def test_an_answer_finds_whoever_asked(host: Host) -> None:
+def test_an_answer_reaches_its_request(host: Host) -> None:
     entries = [{"id": "1", "content": "c"}]
     assert asked(host, {"result": {"entries": entries}})[0]["content"] == "c"
 
 
-def test_whoever_waits_for_an_answer_sees_to_it_first_that_it_is_read(host: Host) -> None:
+def test_before_a_thread_waits_for_an_answer_it_releases_the_reader(host: Host) -> None:
     host.connection.release_reader = lambda: host.says(id=host.heard()["id"], result={"entries": []})
     assert BlockingClient(host.connection).ask(RECALL, list, 60) == []
 
@@ -106,7 +106,7 @@ def test_what_a_contract_has_no_word_for_is_refused_before_anything_is_said(host
 
 
 @requirement("nexo:sdk-service-timeout")
-def test_nobody_waits_longer_than_they_said_and_a_late_answer_is_dropped(host: Host) -> None:
+def test_a_request_ends_at_its_timeout_and_a_late_answer_is_dropped(host: Host) -> None:
     with pytest.raises(ServiceError, match=r"did not answer RecallMemory within 0\.01 s") as caught:
         BlockingClient(host.connection).ask(RECALL, list, 0.01)
     assert caught.value.code == Code.TIMEOUT
@@ -122,7 +122,7 @@ def test_a_time_in_quotes_is_refused_before_anything_is_said(host: Host) -> None
     assert asked(host, {"result": {"entries": []}}) == []
 
 
-def test_who_gives_up_sends_nothing_of_others(host: Host) -> None:
+def test_giving_up_sends_no_messages_of_other_threads(host: Host) -> None:
     id = host.connection.ask(RECALL, lambda heard: None)
     host.connection._machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
     host.connection.give_up(id)
@@ -143,16 +143,16 @@ def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -
 
 
 @requirement("nexo:sdk-abandon")
-def test_who_waits_when_the_host_leaves_fails_at_once_and_so_does_who_asks_later(host: Host) -> None:
+def test_when_the_host_leaves_waiting_and_later_requests_fail_at_once(host: Host) -> None:
     stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
-    host.connection.abandon("the host asked us to leave")
+    host.connection.abandon(Failure("unavailable", "the host asked us to leave"))
     for ask in (lambda: next(stream), lambda: BlockingClient(host.connection).ask(RECALL, list, 60)):
         with pytest.raises(ServiceError, match="the host asked us to leave") as caught:
             ask()
         assert (caught.value.code, caught.value.rpc_code) == (Code.UNAVAILABLE, None)
 
 
-def test_what_cannot_be_sent_is_told_to_whoever_says_it(host: Host) -> None:
+def test_a_message_that_cannot_be_sent_raises_in_its_sender(host: Host) -> None:
     for payload, code in (({1, 2}, Code.INVALID_INPUT), ("x" * (17 << 20), Code.FRAME_TOO_LARGE)):
         with pytest.raises(ServiceError) as caught:
             host.connection.tell(Publish("t", {"payload": payload}))
@@ -170,7 +170,7 @@ def test_a_host_that_stops_reading_is_no_reason_to_fail(host: Host, capsys: pyte
     assert capsys.readouterr().err.count("no longer reads") == 1
 
 
-def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(host: Host) -> None:
+def test_the_reading_thread_is_not_blocked_by_a_thread_that_writes_to_a_slow_host(host: Host) -> None:
     stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
     id = host.heard()["id"]
     speaker = Thread(target=host.connection.tell, args=(Publish("t", {"payload": "x" * 1_000_000}),))
@@ -184,7 +184,7 @@ def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(h
     speaker.join()
 
 
-def test_who_listens_sends_what_the_machine_says_by_itself_and_nothing_of_others(host: Host) -> None:
+def test_the_reading_thread_sends_only_answers_of_the_machine_itself(host: Host) -> None:
     machine = host.connection._machine
     for _ in range(2):
         host.connection.receive(b'{"jsonrpc":"2.0","id":1,"method":"nobody.knows"}\n')

@@ -233,7 +233,7 @@ def joined(pieces: list[Any], sent: list[Any] | None = None) -> dict[str, Any]:
     return answer.end()
 
 
-def test_pieces_are_joined_when_nobody_wants_them_one_by_one() -> None:
+def test_pieces_are_joined_unless_the_caller_streams() -> None:
     assert joined(["a", "b"]) == {"content": text("ab"), "usage": NO_USAGE, "finish_reason": STOP}
     pieces = ["a", {"type": "usage", "usage": USAGE}, {"type": "end", "finish_reason": {"kind": "length"}}]
     assert joined(pieces) == {"content": text("a"), "usage": USAGE, "finish_reason": {"kind": "length"}}

@@ -160,7 +160,7 @@ def test_what_a_plain_function_returns_to_be_awaited_goes_on_elsewhere(executor:
     assert executor.in_flight.wait(60) == 0
 
 
-def test_a_handler_is_quick_when_it_was_and_nobody_knows_at_first(executor: Executor) -> None:
+def test_a_handler_counts_as_quick_after_its_first_quick_run(executor: Executor) -> None:
     held, handler = Event(), Handler(lambda: held.wait())
     task = Task(handler)
     assert not executor.is_quick(task)
@@ -345,7 +345,7 @@ def test_of_too_many_keys_the_oldest_give_way(lane: int) -> None:
 
 
 @requirement("ainb:sdk-bounded")
-def test_of_what_nobody_waits_for_the_oldest_gives_way_to_what_somebody_does() -> None:
+def test_the_oldest_notification_gives_way_to_a_request() -> None:
     stage = Stage(SerialQueue(waiting=2))
     assert stage.add("call 1", may_drop=False)
     assert stage.add("event 1")

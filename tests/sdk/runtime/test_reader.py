@@ -89,7 +89,7 @@ def test_every_thread_that_reads_may_be_held_up(script: Script) -> None:
     assert sum(reads for _, reads in returned) <= 1
 
 
-def test_whoever_is_about_to_wait_for_the_host_makes_way_at_once(
+def test_a_reading_thread_that_waits_for_the_host_is_replaced_at_once(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept, answer = Event(), SimpleQueue[str]()

@@ -95,7 +95,7 @@ BOTH = pytest.mark.parametrize("way", ["", "_later"], ids=["plain", "async"])
 
 @BOTH
 @requirement("nexo:sdk-concurrent")
-def test_a_handler_that_waits_holds_up_nobody(tmp_path: Path, source: str, way: str) -> None:
+def test_a_handler_that_waits_blocks_no_other_call(tmp_path: Path, source: str, way: str) -> None:
     with running(tmp_path, source) as plugin:
         waiting = [tool(plugin, f"recalls{way}") for _ in range(40 if way else 31)]
         questions = [plugin.read() for _ in waiting]
@@ -141,7 +141,7 @@ def text(size: int):
 """
 
 
-def test_a_tool_that_takes_no_time_is_soon_done_by_whoever_reads_and_a_slow_one_never(tmp_path: Path) -> None:
+def test_a_quick_tool_soon_runs_on_the_reading_thread_and_a_slow_one_never(tmp_path: Path) -> None:
     with running(tmp_path, WHERE) as plugin:
         assert plugin.tool("quick") is False  # nobody knows how long it takes
         while not plugin.tool("quick"):
@@ -149,7 +149,7 @@ def test_a_tool_that_takes_no_time_is_soon_done_by_whoever_reads_and_a_slow_one_
         assert [plugin.tool("slow") for _ in range(20)] == [False] * 20
 
 
-def test_a_tool_that_hangs_for_once_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_quick_tool_that_hangs_once_blocks_no_other_call(tmp_path: Path) -> None:
     path = gate(tmp_path)
     with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
         held_by_reader = False
@@ -355,7 +355,7 @@ r.DRAIN_SECONDS, r.LEAVE_SECONDS, r.LAST_SECONDS = 0.05, 5.0, 1.0
 @pytest.mark.parametrize("how", ["shutdown", "end of input"])
 @pytest.mark.parametrize("thought", ["", THOUGHT_QUICK], ids=["unknown", "thought quick"])
 @requirement("nexo:sdk-shutdown-bound")
-def test_a_host_that_reads_nothing_keeps_nobody(tmp_path: Path, name: str, how: str, thought: str) -> None:
+def test_a_host_that_reads_nothing_does_not_keep_the_process(tmp_path: Path, name: str, how: str, thought: str) -> None:
     with running(tmp_path, f"{UNREAD}\n{thought}") as plugin:
         plugin.ask("initialize")
         tool(plugin, name)

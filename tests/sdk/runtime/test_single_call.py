@@ -43,7 +43,7 @@ def test_without_a_host_ctx_refuses_every_service() -> None:
         assert (failure.code, "does not offer ctx." in failure.message) == (Code.UNAVAILABLE, True)
 
 
-def test_without_a_host_ctx_still_says_who_the_call_is_for() -> None:
+def test_without_a_host_ctx_still_has_the_context_of_the_call() -> None:
     def who(ctx: Any) -> Any:
         return ctx.session_id, dict(ctx.config)
 
@@ -73,7 +73,7 @@ def test_a_plain_function_may_return_something_to_await() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RuntimeError("no"), asyncio.CancelledError()])
-def test_whatever_is_raised_is_a_failure(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_exception_is_a_failure(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
     def raises() -> None:
         raise error
 

@@ -298,7 +298,7 @@ strokes = st.one_of(
 @given(
     st.integers(0, 9), st.integers(0, 4), st.lists(st.tuples(strokes, style, st.none() | st.tuples(*[anywhere] * 4)))
 )
-def test_whatever_is_painted_nothing_is_outside_and_no_wide_character_is_split(
+def test_nothing_is_painted_outside_and_no_wide_character_is_split(
     columns: int, rows: int, painting: list[tuple[Any, dict[str, Any], tuple[int, int, int, int] | None]]
 ) -> None:
     canvas = Canvas(columns, rows)
@@ -408,7 +408,7 @@ def test_a_shortened_text_fits(text: str, most: int) -> None:
 
 @requirement("ainb:sdk-wide-characters")
 @given(st.text())
-def test_whatever_the_text_nothing_in_a_cell_can_be_obeyed_by_a_terminal(text: str) -> None:
+def test_no_text_in_a_cell_is_a_command_to_a_terminal(text: str) -> None:
     shown = "".join(symbol for symbol, _ in graphemes(text))
     assert not any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in shown)
     shown.encode()

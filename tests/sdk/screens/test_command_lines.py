@@ -155,7 +155,7 @@ def test_argparse_works_as_in_a_program(plugin: Framed) -> None:
 
 
 @requirement("ainb:sdk-cli")
-def test_a_namespace_nobody_declared_is_an_exit_code_of_2(plugin: Framed) -> None:
+def test_an_undeclared_namespace_is_exit_code_2(plugin: Framed) -> None:
     out, err, code = plugin.run("other")
     assert (out, b"unknown namespace 'other'" in err, code) == (b"", True, 2)
 

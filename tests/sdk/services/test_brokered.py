@@ -34,7 +34,7 @@ from plugbay.sdk.services.brokered import (
     from_json,
     from_msgpack,
     raw_msgpack,
-    split,
+    split_chunks,
     to_json,
     to_msgpack,
 )
@@ -206,7 +206,7 @@ ENCODINGS = pytest.mark.parametrize("encoding", ["json", "msgpack"])
 
 
 def pieces(items: Any, aggregates: Any = None, *, version: int = 3, published_ns: int = 1, **more: Any) -> list[bytes]:
-    return list(split(items, aggregates, version=version, published_ns=published_ns, **more))
+    return list(split_chunks(items, aggregates, version=version, published_ns=published_ns, **more))
 
 
 def envelope(index: int, data: Any = None, **more: Any) -> dict[str, Any]:

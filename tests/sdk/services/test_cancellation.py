@@ -16,7 +16,7 @@ FAR = 1e12
 """Seconds; more than a lock can wait for."""
 
 
-def test_only_the_first_reason_counts_and_everybody_is_told_once() -> None:
+def test_only_the_first_reason_counts_and_every_callback_runs_once() -> None:
     cancellation, told = Cancellation(), []
     cancellation.then(lambda: told.append("before"))
     cancellation.check()
@@ -41,7 +41,7 @@ def test_what_is_over_cannot_be_cancelled() -> None:
 
 
 @requirement("vai:sdk-deadline")
-def test_a_deadline_that_has_passed_is_seen_by_whoever_looks() -> None:
+def test_a_deadline_that_has_passed_counts_as_cancelled() -> None:
     cancellation, told = Cancellation(monotonic() - 1), []
     cancellation.then(lambda: told.append(1))
     assert (cancellation.remaining(), cancellation.why, told) == (0.0, DEADLINE, [1])
@@ -51,7 +51,7 @@ def test_a_deadline_that_has_passed_is_seen_by_whoever_looks() -> None:
 
 
 @requirement("vai:sdk-deadline")
-def test_whoever_waits_hears_of_the_deadline_and_not_before_it() -> None:
+def test_waiting_ends_at_the_deadline_and_not_before_it() -> None:
     cancellation = Cancellation(monotonic() + 0.05)
     assert not cancellation.wait(0)
     assert cancellation.wait(FAR)

@@ -49,7 +49,7 @@ OPS: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("op", "service", "hosts"), OPS)
-def test_every_service_that_is_missing_says_its_name_and_who_has_it(op: Any, service: str, hosts: str) -> None:
+def test_every_missing_service_names_itself_and_the_contracts_that_have_it(op: Any, service: str, hosts: str) -> None:
     error = unsupported_service(op, "rune")
     text = f"this host speaks rune and does not offer ctx.{service}; hosts of {hosts} do"
     assert (error.code, error.service, error.contract, str(error)) == (Code.NOT_FOUND, service, "rune", text)

@@ -6,6 +6,7 @@ import _thread
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from plugbay.model.operations import (
     UpsertVectors,
 )
 from plugbay.model.spec import Export
-from plugbay.sdk import Plugin, testing
+from plugbay.sdk import Plugin, ToolResult, testing
 from plugbay.sdk.screens import inputs
 from plugbay.sdk.screens.canvas import Canvas
 from plugbay.sdk.services.brokered import from_json
@@ -30,9 +31,11 @@ from plugbay.sdk.testing.memory_host import (
     CliOutput,
     Drawing,
     VectorStore,
+    block,
     called_value,
     key_event,
     mouse_event,
+    tool_value,
 )
 from tests.support.authored import everything
 
@@ -323,7 +326,7 @@ def test_a_text_is_a_message_and_a_message_is_sent_as_it_is() -> None:
     ]
 
 
-def test_a_query_is_an_embedding_and_whatever_else_is_said() -> None:
+def test_a_query_is_an_embedding_and_further_options() -> None:
     host = Asked({"matches": [1], "count": 2})
     store = VectorStore(host, "shelf")
     assert store.search("c", (0.5,), limit=3, filter={"a": 1}) == [1]
@@ -362,3 +365,57 @@ def test_a_picture_reads_as_lines_of_text() -> None:
 
 def test_output_is_bytes() -> None:
     assert CliOutput.read({"stdout": "/w==", "stderr": "", "exit_code": 3}) == CliOutput(b"\xff", b"", 3)
+
+
+def test_a_call_has_ids_a_deadline_and_a_folder_that_goes() -> None:
+    plugin = Plugin("acme/p", capabilities=["filesystem=scratch"])
+
+    @plugin.tool()
+    def look(ctx: Any) -> dict[str, Any]:
+        """Look around."""
+        (ctx.scratch / "x").write_text("x")
+        return {"scratch": str(ctx.scratch), "org": ctx.org_id, "chain": ctx.chain_id, "left": ctx.remaining}
+
+    with testing.host(plugin, "vai") as host:
+        seen = host.call("look", context={"chain_id": "c1", "org_id": "o1"}, timeout=9)
+        assert (seen["org"], seen["chain"]) == ("o1", "c1")
+        assert 0 < seen["left"] <= 9 and not Path(seen["scratch"]).exists()
+        assert host.call("look")["org"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("returned", "schema"),
+    [
+        ({"a": 1}, None),
+        ([1, 2], None),
+        (7, {"type": "integer"}),
+        ("text", None),
+        (None, None),
+        ({"result": 1}, {"type": "object"}),
+    ],
+)
+def test_what_a_tool_returned_is_what_a_test_gets(returned: Any, schema: Any) -> None:
+    plugin = Plugin("acme/p")
+    plugin.tool("t", input_schema={"type": "object"}, output_schema=schema)(lambda: returned)
+    with testing.host(plugin, "vai") as host:
+        assert host.call("t") == returned
+
+
+def test_a_result_that_says_it_is_an_error_is_one() -> None:
+    plugin = Plugin("acme/p")
+    plugin.tool("t", input_schema={"type": "object"})(lambda: ToolResult("no tea", is_error=True))
+    with testing.host(plugin, "vai") as host, pytest.raises(CallFailed, match="no tea"):
+        host.call("t")
+
+
+def test_content_that_is_no_text_stays_content() -> None:
+    picture = {"type": "image", "data": "…"}
+    assert tool_value({"content": [picture]}, None) == [picture]
+
+
+def test_a_message_is_a_block_of_its_kind() -> None:
+    assert block({"role": "assistant", "content": "hi"}) == {
+        "kind": "response",
+        "content": [{"type": "text", "text": "hi"}],
+    }
+    assert block({"kind": "system", "content": []}) == {"kind": "system", "content": []}

@@ -15,7 +15,7 @@ from plugbay.model.errors import Failure
 from plugbay.model.operations import DeliverEvent, InvokeTool
 from plugbay.sdk import Plugin, testing
 from plugbay.sdk.testing import CallFailed
-from plugbay.sdk.testing.session import CapturedStderr, Conversation, MemoryWire, Pending, Pipe
+from plugbay.sdk.testing.session import CapturedStderr, HostConnection, MemoryWire, Pending, Pipe
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.patience import PATIENCE
 
@@ -93,53 +93,53 @@ class Talk:
     def __init__(self) -> None:
         self.wire, self.desk = MemoryWire(), HostServices()
         machine = NexoMachine(Role.HOST, stdlib_codec(), plugin_id="p", tools=("p_t",))
-        self.conversation = Conversation(machine, self.wire, self.desk)
+        self.connection = HostConnection(machine, self.wire, self.desk)
 
     def say(self, data: bytes) -> None:
-        self.wire.said.write(data)
+        self.wire.output.write(data)
 
 
 @pytest.fixture
 def talk() -> Iterator[Talk]:
     talk = Talk()
     yield talk
-    talk.conversation.end()
+    talk.connection.end()
 
 
 def greeted(talk: Talk) -> None:
     talk.say(HELLO)
-    assert talk.conversation.open(5) is None
+    assert talk.connection.open(5) is None
 
 
 def test_a_peer_that_answers_the_greeting_is_ready(talk: Talk) -> None:
     greeted(talk)
-    assert talk.conversation.hello["tools"][0]["name"] == "p_t"
+    assert talk.connection.hello["tools"][0]["name"] == "p_t"
 
 
 def test_a_peer_that_says_nothing_times_out(talk: Talk) -> None:
-    failure = talk.conversation.open(0.01)
+    failure = talk.connection.open(0.01)
     assert failure is not None and failure.code == "timeout"
 
 
-def test_a_peer_that_is_somebody_else_is_refused(talk: Talk) -> None:
+def test_a_peer_with_another_id_is_refused(talk: Talk) -> None:
     talk.say(HELLO.replace(b'"id":"p"', b'"id":"q"'))
-    failure = talk.conversation.open(5)
+    failure = talk.connection.open(5)
     assert failure is not None and failure.code == "handshake_failed"
 
 
 def test_a_call_has_its_answer(talk: Talk) -> None:
     greeted(talk)
-    call = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
+    call = Pending(talk.connection, InvokeTool("p_t", {}), 5)
     talk.say(b'{"jsonrpc":"2.0","id":2,"result":{"a":1}}\n')
     assert call.finished().value == {"a": 1}
 
 
 def test_a_call_whose_time_is_over_times_out_and_a_late_answer_is_dropped(talk: Talk) -> None:
     greeted(talk)
-    late = Pending(talk.conversation, InvokeTool("p_t", {}), 0.01).finished()
+    late = Pending(talk.connection, InvokeTool("p_t", {}), 0.01).finished()
     assert late.failure is not None and late.failure.code == "timeout"
     talk.say(b'{"jsonrpc":"2.0","id":2,"result":{}}\n')
-    again = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
+    again = Pending(talk.connection, InvokeTool("p_t", {}), 5)
     talk.say(b'{"jsonrpc":"2.0","id":3,"result":3}\n')
     assert again.finished().value == 3
 
@@ -148,19 +148,19 @@ def test_what_is_said_besides_is_kept(talk: Talk) -> None:
     greeted(talk)
     talk.say(b"printed\n")
     talk.say(b'{"jsonrpc":"2.0","method":"broker.publish","params":{"topic":"t","event":{}}}\n')
-    assert talk.wire.said.wait_until_read(5)
-    assert len(talk.conversation.noise) == 1 and talk.desk.told[0].topic == "t"
+    assert talk.wire.output.wait_until_read(5)
+    assert len(talk.connection.noise) == 1 and talk.desk.told[0].topic == "t"
 
 
-def test_when_the_peer_is_gone_whoever_waits_is_told_and_so_is_whoever_asks_later(talk: Talk) -> None:
+def test_when_the_peer_is_gone_waiting_and_later_calls_fail(talk: Talk) -> None:
     greeted(talk)
-    call = Pending(talk.conversation, InvokeTool("p_t", {}), 5)
-    talk.wire.said.close()
+    call = Pending(talk.connection, InvokeTool("p_t", {}), 5)
+    talk.wire.output.close()
     failure = call.finished().failure
     assert failure is not None and failure.code == "crashed"
-    assert talk.conversation.over.wait(PATIENCE)
-    assert Pending(talk.conversation, InvokeTool("p_t", {}), 5).finished().failure == talk.conversation.fault
-    assert talk.conversation.tell(DeliverEvent("t", {})) == talk.conversation.fault
+    assert talk.connection.over.wait(PATIENCE)
+    assert Pending(talk.connection, InvokeTool("p_t", {}), 5).finished().failure == talk.connection.fault
+    assert talk.connection.notify(DeliverEvent("t", {})) == talk.connection.fault
 
 
 def test_what_is_written_is_read_in_order_and_then_comes_the_end() -> None:
@@ -190,8 +190,8 @@ def test_to_leave_ends_the_conversation_and_not_the_process() -> None:
     gone: list[str] = []
     with pytest.raises(SystemExit):
         wire.leave(3, lambda: gone.append("workers"))
-    assert (wire.status, gone, wire.said.read()) == (3, ["workers"], b"")
-    assert not wire.has_reader() and wire.said.wait_until_closed(0)
+    assert (wire.status, gone, wire.output.read()) == (3, ["workers"], b"")
+    assert not wire.has_reader() and wire.output.wait_until_closed(0)
     with pytest.raises(SystemExit):
         wire.read()
 
@@ -202,5 +202,5 @@ def test_a_wire_without_a_resident_plugin_is_settled_when_it_is_read() -> None:
     reader = Thread(target=wire.read)
     reader.start()
     assert wire.settle(5)
-    wire.heard.close()
+    wire.input.close()
     reader.join()

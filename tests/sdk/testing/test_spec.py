@@ -58,7 +58,7 @@ def test_a_tool_whose_capability_is_not_granted_is_not_called() -> None:
         host.call("t")
 
 
-def test_a_manifest_that_somebody_wrote_by_hand_counts_when_its_folder_is_named(tmp_path: Path) -> None:
+def test_a_handwritten_manifest_counts_if_its_folder_is_given(tmp_path: Path) -> None:
     plugin = Plugin("byhand")
     plugin.tool("t", input_schema={"type": "object"})(lambda **given: given)
     text = manifests.kaged_manifest(plugin, ["python3", "plugin.py"]).replace(

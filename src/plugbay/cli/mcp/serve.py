@@ -83,8 +83,7 @@ def serve(
     found, settings = _find(places or [Path()], config)
     output.show_host_log()
 
-    from plugbay.mcp_server.questions import QuestionRouter
-    from plugbay.mcp_server.server import McpServer
+    from plugbay.mcp_server.server import McpServer, QuestionRouter
 
     router = QuestionRouter()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": router.ask}

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.gate import refuse_snapshot_size
 from plugbay.model.sizes import MAX_PAYLOAD
+from plugbay.model.topics import topic_problem
 
 HOST = "host"
 """The publisher that is no plugin; no plugin may have this name."""
-
-UI_STATE = "ui.state"
-"""A plugin's snapshot of this topic is kept under `ui.state/<plugin>`, for as long as its process lives."""
-
-MAX_TOPIC = 256
-"""Characters of a topic: it is a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +140,9 @@ class Snapshots:
 
     def _quota_failure(self, topic: str, size: int, publisher: str) -> Failure | None:
         quotas = self._quotas
-        if size > quotas.entry:
-            text = f"the snapshot has {size:,} bytes; at most {quotas.entry:,} fit one message"
-            return Failure(Code.FRAME_TOO_LARGE, text, detail={"limit": "entry"})
+        refusal = refuse_snapshot_size(size, quotas.entry)
+        if refusal is not None:
+            return refusal
         old = self._entries.get(topic)
         freed = 0 if old is None else len(old.data)
         own = old is not None and old.publisher == publisher
@@ -180,15 +176,6 @@ class Snapshots:
         except Exception as error:
             if self._report is not None:
                 self._report(error)
-
-
-def topic_problem(topic: str) -> str | None:
-    """Why a topic is invalid; None when it is valid."""
-    if not topic:
-        return "a topic must not be empty"
-    if len(topic) > MAX_TOPIC:
-        return f"a topic has at most {MAX_TOPIC} characters"
-    return None if topic.isprintable() else "a topic has printable characters only"
 
 
 def _exceeded(limit: str, text: str) -> Failure:

@@ -1,7 +1,7 @@
 """`InboundHandler`: handles the requests and notifications of one instance, and delivers events to it.
 
-The one place where requests of plugins are authorized: a service answers only if it is configured and granted, a topic
-is open only if the manifest lists it. Works with operations, never with a contract's method names.
+Each request and notification passes the gate (`model.gate`) before a service sees it. Works with operations, never with
+a contract's method names.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from plugbay.host.authorization import policy
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
-from plugbay.host.events.snapshots import UI_STATE, Snapshot, Snapshots, SnapshotSubscription, topic_problem
+from plugbay.host.events.snapshots import Snapshot, Snapshots, SnapshotSubscription
 from plugbay.host.inbound.questions import Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
 from plugbay.host.limits import TokenBucket
@@ -30,8 +29,9 @@ from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.link.link import Link
-from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.events import Noise
+from plugbay.model.gate import Gate, covers_topic, may_spawn, refuse_event_size, refuse_subscription
 from plugbay.model.operations import (
     AskUser,
     ChangeResource,
@@ -56,16 +56,13 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.model.protected import Protected
-from plugbay.model.spec import Access, PluginSpec
-from plugbay.model.topics import HOST_ONLY, matches, subject_problem
+from plugbay.model.spec import PluginSpec
+from plugbay.model.topics import UI_STATE
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
-
-MAX_EVENT = 1_040_000
-"""Bytes of one event as JSON: with its envelope, the most that a plugin's SDK accepts in one line (1 MiB)."""
 
 LARGE_AT_ONCE = 4
 """Concurrent file reads of one instance, and concurrent fetches: each answer may have 16 MiB."""
@@ -73,7 +70,6 @@ LARGE_AT_ONCE = 4
 SNAPSHOTS_PER_SECOND = 500.0
 SNAPSHOT_BURST = 1000.0
 """Snapshot publishes of one instance: enough for 2 GB in chunks at once, too little for an endless loop."""
-
 
 CHANGES_PER_SECOND = 50.0
 CHANGE_BURST = 200.0
@@ -140,14 +136,13 @@ class InboundHandler:
         self._protected = protected or Protected()
         self._roots = roots
         self._spec = spec
-        self._granted = granted
+        self._gate = Gate(spec, granted)
         self._services = services
         self._redactor = redactor or Redactor(None)
-        self._access = policy.access(spec, granted)
         self._bucket = None if spec.publish_rate is None else TokenBucket(spec.publish_rate, spec.publish_rate)
         self._link: Link | None = None
         self._subscription: Subscription | None = None
-        self._snapshots = SnapshotAccess(spec, self._access, services.snapshots)
+        self._snapshots = SnapshotAccess(spec, self._gate, services.snapshots)
         self._snapshot_bucket = TokenBucket(SNAPSHOTS_PER_SECOND, SNAPSHOT_BURST)
         self._change_bucket = TokenBucket(CHANGES_PER_SECOND, CHANGE_BURST)
         self._offer_bucket = TokenBucket(OFFERS_PER_SECOND, OFFER_BURST)
@@ -168,7 +163,7 @@ class InboundHandler:
     async def handle_request(self, op: Operation, progress: Callable[[Any], None]) -> Any:
         """The answer to a request, or a `Failure`."""
         try:
-            answer = await self._dispatch(op, progress)
+            answer = self._gate.refuse(op) or await self._dispatch(op, progress)
         except CallFailed as error:
             answer = error.failure
         if isinstance(answer, Failure):
@@ -180,7 +175,7 @@ class InboundHandler:
             case Publish():
                 return self._publish(op)
             case RecallMemory() | CompleteChat() | AskUser() | ListRoots():
-                return await self._granted_service(op, progress)
+                return await self._ask_agent(op, progress)
             case WriteLog():
                 return self._write_log(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():
@@ -193,29 +188,28 @@ class InboundHandler:
                 return await self._read(op)
             case FetchUrl():
                 return await self._fetch(op)
-        text = f"this host does not offer {type(op).__name__} to plugins"
-        return Failure(Code.NOT_FOUND, text, detail={"absent": True})
+        raise AssertionError(f"the gate allows {type(op).__name__}, and no service answers it")
 
-    async def _granted_service(
+    async def _ask_agent(
         self, op: RecallMemory | CompleteChat | AskUser | ListRoots, progress: Callable[[Any], None]
     ) -> Any:
-        """Services that need a grant of their own name."""
+        """Services of the agent: its memory, its models, its user and its project."""
         match op:
             case RecallMemory():
-                return self._refuse_ungranted("memory.recall") or await self._recall(op)
+                return await self._recall(op)
             case CompleteChat():
-                return self._refuse_ungranted(self._llm_capability) or await self._services.llm.complete(op, progress)
+                return await self._services.llm.complete(op, progress)
             case AskUser():
                 question = Question(self._spec.id, op.message, op.schema, op.url, op.during)
-                return self._refuse_ungranted("elicitation") or await ask_user(self._services.questions, question)
-        return self._refuse_ungranted("roots") or [dict(root) for root in self._roots]
+                return await ask_user(self._services.questions, question)
+        return [dict(root) for root in self._roots]
 
     def handle_notification(self, op: Operation) -> None:
         match op:
             case Publish() if self._bucket is not None and not self._bucket.take(time.monotonic()):
                 self._note("publish_dropped", f"more than {self._spec.publish_rate:g} a second")
             case Publish():
-                refusal = self._publish(op)
+                refusal = self._gate.refuse(op) or self._publish(op)
                 if refusal is not None:
                     self._note("publish_refused", refusal.message)
             case PublishSnapshot():
@@ -250,44 +244,30 @@ class InboundHandler:
             offer, self._offer = self._offer, None
             self._services.offered(self._spec.id, offer)
         else:
-            self._note("change_delayed", "what it offers changes all the time")
+            self._note("change_delayed", "its exports change too often")
             # Slightly later than the next token is due: a timer may fire a millisecond early and would have to wait.
             self._offer_timer = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND + 0.05, self._forward_offer)
-
-    @property
-    def _llm_capability(self) -> str:
-        """The capability for language models, as the plugin's contract calls it."""
-        return "sampling" if "sampling" in self._spec.optional_capabilities else "llm.complete"
 
     def handle_noise(self, event: Noise) -> None:
         excerpt = self._redactor.redact_text(event.data.decode("utf-8", "backslashreplace"))[:200]
         self._note("noise", f"{event.why}: {excerpt}" if excerpt else event.why)
 
     def _publish(self, op: Publish) -> Failure | None:
-        problem = subject_problem(op.topic)
-        if problem is not None:
-            return Failure(Code.INVALID_INPUT, f"cannot publish to {op.topic!r}: {problem}")
-        if not any(matches(pattern, op.topic) for pattern in self._spec.publishes):
-            allowed = ", ".join(self._spec.publishes) or "nothing"
-            text = f"{op.topic!r} is outside this plugin's topics ({allowed})"
-            return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
         event = BusEvent.complete(op.topic, self._spec.id, op.event, new_id=new_uuid, now=utc_now)
         if isinstance(event, str):
             return Failure(Code.INVALID_INPUT, f"not an event: {event}")
-        size = memoryview(event.raw()).nbytes
-        if size > MAX_EVENT:
-            return Failure(Code.FRAME_TOO_LARGE, f"the event has {size:,} bytes; at most {MAX_EVENT:,}")
-        self._services.bus.publish(event)
-        return None
+        refusal = refuse_event_size(memoryview(event.raw()).nbytes)
+        if refusal is None:
+            self._services.bus.publish(event)
+        return refusal
 
     def _publish_snapshot(self, op: PublishSnapshot) -> None:
         if not self._snapshot_bucket.take(time.monotonic()):
             self._note("publish_dropped", f"more than {SNAPSHOTS_PER_SECOND:g} snapshots a second")
             return
-        try:
-            self._snapshots.publish(op.topic, op.data)
-        except CallFailed as error:
-            self._note("publish_refused", error.failure.message)
+        refusal = self._gate.refuse(op) or self._snapshots.publish(op.topic, op.data)
+        if refusal is not None:
+            self._note("publish_refused", refusal.message)
 
     def _read_snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
         if isinstance(op, SubscribeSnapshot):
@@ -295,19 +275,19 @@ class InboundHandler:
         return self._backlog_refusal() or self._snapshots.get(op.topic)
 
     async def _invoke(self, op: InvokeAction) -> bytes:
-        actions, may_spawn = self._services.actions, policy.may_spawn(self._access)
-        return await actions.invoke(self._spec.id, op.action, op.data, op.timeout_ms, may_spawn=may_spawn)
+        spawns = may_spawn(self._gate.access)
+        return await self._services.actions.invoke(self._spec.id, op.action, op.data, op.timeout_ms, may_spawn=spawns)
 
     async def _fetch(self, op: FetchUrl) -> Any:
         async with self._fetching:
-            return self._backlog_refusal() or await self._services.network.fetch(op, self._access)
+            return self._backlog_refusal() or await self._services.network.fetch(op, self._gate.access)
 
     async def _read(self, op: ReadFile | ReadFolder) -> Any:
         files = self._services.files
         look = files.read if isinstance(op, ReadFile) else files.entries
         try:
             async with self._reading:
-                return self._backlog_refusal() or await look(op.path, policy.read_roots(self._access), self._protected)
+                return self._backlog_refusal() or await look(op.path, self._gate.read_roots(), self._protected)
         except Outside as error:
             return self._path_refusal(op.path, error)
 
@@ -318,17 +298,13 @@ class InboundHandler:
         return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
 
     def _path_refusal(self, path: str, error: Outside) -> Failure:
-        missing = policy.capability_for_path(self._spec.access, path, os.path.expanduser("~"))
+        reason = ""
         if error.entry is not None:
             where = f"{path} is" if error.entry.path == path else f"{path} lies in"
-            return policy.refuse_capability(missing, f"{where} {error.entry.what}, which no grant opens")
-        return policy.refuse_capability(missing, f"{path} is outside of what is granted to {self._spec.id}")
+            reason = f"{where} {error.entry.what}, which no grant opens"
+        return self._gate.refuse_path(path, os.path.expanduser("~"), reason)
 
     async def _handle_storage(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
-        kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
-        if not any(access.kind == kind for access in self._access):
-            text = f"{kind.replace('_', ' ')} access was not requested and granted"
-            return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
         storage, plugin_id = self._services.storage, self._spec.id
         if storage is None:
             return Failure(Code.UNAVAILABLE, "storage is not configured: set state_dir under [host] in plugbay.toml")
@@ -347,13 +323,6 @@ class InboundHandler:
             return Failure(Code.UNAVAILABLE, "memory is not configured: set [memory] path in plugbay.toml")
         entries = await self._services.memory.recall(op.agent_id, op.query, op.limit)
         return [entry.to_json() for entry in entries]
-
-    def _refuse_ungranted(self, capability: str) -> Failure | None:
-        if capability in self._granted:
-            return None
-        hint = f"grant it with --grant {capability}, or with grants = [{capability!r}] in plugbay.toml"
-        text = f"{capability} is not granted to {self._spec.id}; {hint}"
-        return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
 
     # Events for the plugin.
 
@@ -441,24 +410,17 @@ def _format_fields(fields: Any) -> str:
     return " " + bytes(raw).decode("utf-8", "backslashreplace")
 
 
-CAPABILITY = "event_bus"
-"""The capability for snapshots of any topic."""
-
-MAX_SUBSCRIPTIONS = 256
-"""Snapshot subscriptions of one instance."""
-
 Deliver = Callable[[str, bytes], object]
 """Sends a topic and its data to the instance."""
 
 
 class SnapshotAccess:
-    """The snapshots that one instance may read and publish. Refusals are returned; only `publish` raises them."""
+    """The snapshot subscriptions of one instance, and its own snapshots. The gate has allowed each request before."""
 
-    def __init__(self, spec: PluginSpec, access: tuple[Access, ...], snapshots: Snapshots) -> None:
+    def __init__(self, spec: PluginSpec, gate: Gate, snapshots: Snapshots) -> None:
         self._spec = spec
-        self._access = access
+        self._gate = gate
         self._snapshots = snapshots
-        self._own = f"{UI_STATE}/{spec.id}"
         self._subscription: SnapshotSubscription | None = None
 
     def open(self, deliver: Deliver) -> None:
@@ -471,10 +433,10 @@ class SnapshotAccess:
 
     def subscribe_declared(self) -> list[str]:
         """Subscribe to the topics of the manifest, after the greeting. Returns the topics that are not granted."""
-        ungranted = [topic for topic in self._spec.snapshots if not policy.covers_topic(self._access, topic)]
+        ungranted = [topic for topic in self._spec.snapshots if not covers_topic(self._gate.access, topic)]
         if self._subscription is not None:
             for topic in set(self._spec.snapshots).difference(ungranted):
-                self._subscription.add(self._key(topic))
+                self._subscription.add(self._gate.snapshot_key(topic))
         return ungranted
 
     def close(self) -> None:
@@ -482,56 +444,36 @@ class SnapshotAccess:
         if self._subscription is not None:
             self._subscription.cancel()
             self._subscription = None
-            self._snapshots.erase(self._own)
+            self._snapshots.erase(self._gate.snapshot_key(UI_STATE))
 
     @property
     def keeps_alive(self) -> bool:
         """Whether it waits for snapshots, so it is not idle even without calls."""
         subscribed = set() if self._subscription is None else self._subscription.topics
-        return bool(subscribed - {self._key(topic) for topic in self._spec.latest_state})
+        return bool(subscribed - {self._gate.snapshot_key(topic) for topic in self._spec.latest_state})
 
-    def get(self, topic: str) -> dict[str, Any] | Failure:
+    def get(self, topic: str) -> dict[str, Any]:
         """The current snapshot of the topic."""
-        refusal = self._topic_refusal(topic)
-        if refusal is not None:
-            return refusal
-        found = self._snapshots.get(self._key(topic))
+        found = self._snapshots.get(self._gate.snapshot_key(topic))
         return {"data": None, "version": 0} if found is None else {"data": found.data, "version": found.version}
 
     def subscribe(self, topic: str) -> Failure | None:
         """Subscribe to the topic, from the next publish on."""
-        problem = topic_problem(topic)
-        refusal = self._topic_refusal(topic) if problem is None else Failure(Code.INVALID_INPUT, problem)
-        if refusal is not None:
-            return refusal
         if self._subscription is None:
-            return Failure(Code.CANCELLED, "the plugin is about to leave and hears of nothing more")
-        if len(self._subscription.topics | {topic}) > MAX_SUBSCRIPTIONS:
-            return Failure(Code.OVERLOADED, f"it hears of {MAX_SUBSCRIPTIONS} topics already")
-        self._subscription.add(self._key(topic))
+            return Failure(Code.CANCELLED, "the plugin is shutting down and gets no further snapshots")
+        key = self._gate.snapshot_key(topic)
+        refusal = refuse_subscription(self._subscription.topics | {key})
+        if refusal is None:
+            self._subscription.add(key)
+        return refusal
+
+    def publish(self, topic: str, data: bytes) -> Failure | None:
+        """Publish a snapshot, or return why it is refused."""
+        key = self._gate.snapshot_key(topic)
+        if key == self._gate.snapshot_key(UI_STATE) and self._subscription is None:
+            return self._gate.refuse_ui_state(topic)
+        try:
+            self._snapshots.publish(key, data, publisher=self._spec.id)
+        except CallFailed as error:
+            return error.failure
         return None
-
-    def publish(self, topic: str, data: bytes) -> None:
-        """Publish a snapshot; raises `CallFailed` if that is refused."""
-        refusal = self._topic_refusal(topic)
-        key = self._key(topic)
-        if refusal is None and topic.startswith(HOST_ONLY):
-            refusal = policy.refuse_capability(CAPABILITY, f"only the host publishes under {topic}")
-        if refusal is None and key.startswith(f"{UI_STATE}/") and (key != self._own or self._subscription is None):
-            refusal = policy.refuse_capability(
-                CAPABILITY, f"{topic} belongs to another plugin, or to a process that is gone"
-            )
-        if refusal is not None:
-            raise CallFailed(refusal)
-        self._snapshots.publish(key, data, publisher=self._spec.id)
-
-    def _key(self, topic: str) -> str:
-        """The key of a topic in the store: each plugin has its own for the state of its screens."""
-        return self._own if topic == UI_STATE else topic
-
-    def _topic_refusal(self, topic: str) -> Failure | None:
-        if policy.covers_topic(self._access, topic):
-            return None
-        return policy.refuse_capability(
-            CAPABILITY, f"{CAPABILITY} is not granted to {self._spec.id} for the topic {topic[:100]!r}"
-        )

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.schemas import answer_problem
 from plugbay.model.errors import Code, Failure
+from plugbay.model.gate import refuse_answer
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
@@ -52,20 +53,5 @@ async def ask_user(questions: Questions | None, question: Question) -> dict[str,
         return {"action": action}
     content = response.get("content")
     content = {} if content is None else content
-    problem = _problem(question.schema, content)
-    if problem is not None:
-        return Failure(Code.INVALID_INPUT, f"the answer does not fit the question: {problem}")
-    return {"action": ACCEPT, "content": dict(content)}
-
-
-def _problem(schema: Any, content: Any) -> str | None:
-    if not isinstance(content, Mapping):
-        return "it is no object"
-    if schema is None:
-        return None
-    try:
-        validator = compile_schema(schema)
-    except ValueError as error:
-        return f"its schema cannot be used: {error}"
-    first = next(iter(validator.iter_errors(dict(content))), None)
-    return None if first is None else f"{'/'.join(map(str, first.instance_path)) or 'content'}: {first.message}"
+    problem = answer_problem(question.schema, content)
+    return {"action": ACCEPT, "content": dict(content)} if problem is None else refuse_answer(problem)

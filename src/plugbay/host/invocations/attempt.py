@@ -23,7 +23,7 @@ from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Lease, Supervisor
-from plugbay.link.grace import DEADLINE, Grace
+from plugbay.link.in_flight import DEADLINE, Grace
 from plugbay.model.errors import Code, Failure, Origin, Outcome
 from plugbay.model.events import CallFinished
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from plugbay.host.disk.open_beneath import open_beneath
 from plugbay.host.services.threads import on_thread
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.gate import invalid, is_readable, path_problem
 from plugbay.model.protected import Entry, Protected
 from plugbay.model.sizes import MAX_PAYLOAD
 
@@ -28,9 +29,6 @@ PIECE = 1 << 20
 
 MAX_ENTRIES = 8_192
 """Entries of one folder: with 255-byte names they fit a frame even if every byte is escaped."""
-
-MAX_PATH = 4_096
-"""Bytes of a path, as Linux has it."""
 
 THREADS = 8
 """Concurrent reads of all plugins; a disk is not faster with more."""
@@ -44,9 +42,6 @@ MAX_TRIES = 5
 
 _CHANGED = frozenset({errno.ELOOP, errno.EAGAIN, errno.EXDEV, errno.ENOTDIR})
 """Errors of opening a path that changed since its check."""
-
-_KERNEL_FOLDERS = tuple(map(PurePosixPath, ("/proc", "/sys", "/dev")))
-"""Kernel file systems, with the host's own memory among their files; a grant of `/` does not include them."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -86,7 +81,9 @@ class Files:
         self._threads = asyncio.Semaphore(THREADS)
 
     async def _run(self, path: str, work: Callable[[], T]) -> T:
-        _check_text(path)
+        problem = path_problem(path)
+        if problem is not None:
+            raise CallFailed(invalid(problem))
         threads = self._threads
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -96,17 +93,6 @@ class Files:
                 return await asyncio.shield(done)
         except TimeoutError:
             raise CallFailed(Failure(Code.TIMEOUT, f"read {path}: not done within {READ_SECONDS:g} s")) from None
-
-
-def _check_text(path: str) -> None:
-    if not path.startswith("/") or "\0" in path:
-        raise _invalid(path, "the path must be absolute; ~ is not expanded")
-    try:
-        size = len(os.fsencode(path))
-    except UnicodeEncodeError:
-        raise _invalid("", "the path is no Unicode text") from None
-    if size > MAX_PATH:
-        raise _invalid(path[:40], f"the path has {size:,} bytes; at most {MAX_PATH:,}")
 
 
 # All functions below run on threads.
@@ -129,7 +115,7 @@ def _open(path: str, roots: Sequence[str], protected: Protected, flags: int) -> 
     for left in reversed(range(MAX_TRIES)):
         # `..` is removed textually first: /a/link/../b is /a/b, wherever the link leads.
         real = _real(os.path.normpath(path))
-        if not any(real.is_relative_to(root) for root in granted) or any(map(real.is_relative_to, _KERNEL_FOLDERS)):
+        if not is_readable(real, granted):
             raise Outside(path)
         entry = protected.around(str(real))
         if entry is not None:

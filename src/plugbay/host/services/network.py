@@ -7,7 +7,6 @@ request with all checks. Proxies of the environment are ignored.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,8 +17,9 @@ from urllib.parse import urljoin
 
 from plugbay.host.services.threads import on_thread
 from plugbay.model import addresses
-from plugbay.model.errors import CallFailed, Code, Failure, Origin
-from plugbay.model.sizes import MAX_PAYLOAD
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.fetch import HOP_BY_HOP, Url, parse_url, read_url
+from plugbay.model.gate import refuse_capability, refuse_network
 from plugbay.model.spec import Access
 
 if TYPE_CHECKING:
@@ -38,55 +38,18 @@ MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are checked."""
 
 MAX_REDIRECTS = 5
-MAX_URL = 8192
-"""Characters; longer ones are refused by most servers."""
-MAX_HEADERS = 100
-"""Headers of a request."""
-MAX_HEADER_TEXT = 16 << 10
-"""Characters of all headers of a request together."""
 
 THREAD = "plugbay-network"
-
-METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
-
-HOP_BY_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    "upgrade".split()
-)
-"""Headers of one connection, which are not passed on."""
-
-REFUSED_HEADERS = HOP_BY_HOP | {"content-length", "expect", "host", "http2-settings"}
-"""Headers that the host writes itself, or that would change where a request ends."""
 
 CROSS_ORIGIN_HEADERS = frozenset(
     "accept accept-encoding accept-language content-language content-type user-agent".split()
 )
 """Headers that are sent to another origin after a redirect; any other may hold a credential."""
 
-_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", re.IGNORECASE)
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_PORTS = {"http": 80, "https": 443}
-
 Headers = tuple[tuple[str, str], ...]
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host name, port) → every address of the name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Url:
-    """A URL, parsed strictly."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-
-    @property
-    def origin(self) -> str:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{shown}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +142,9 @@ class Fetcher:
         from plugbay.host.services.http_client import OwnAddress, PinnedBackend, Unreachable, send
 
         url = request.url
-        if not addresses.covered(granted, url.host, url.port):
-            raise _denied(f"the network is not granted for {url.host}, port {url.port}")
+        refusal = refuse_network(granted, url.host, url.port)
+        if refusal is not None:
+            raise CallFailed(refusal)
         for address in (await self._check_addresses(url))[:MAX_ADDRESSES]:
             may_be_local = addresses.pair(address, url.port) in self._allow_private
             try:
@@ -206,50 +170,13 @@ class Fetcher:
         return found
 
 
-def parse_url(text: str) -> Url | str:
-    """The URL, or why it is invalid, as the end of a sentence. Never quotes it: it may hold a password."""
-    match = _URL.fullmatch(text)
-    if len(text) > MAX_URL or not text.isascii() or not text.isprintable() or set(text) & set(' \\"<>'):
-        return f"must have at most {MAX_URL} printable ASCII characters, all others percent-encoded"
-    if match is None:
-        return "must begin with http:// or https://"
-    if "@" in match[2]:
-        return "must hold no user and no password"
-    authority = _AUTHORITY.fullmatch(match[2])
-    host = None if authority is None else addresses.clean_host(authority[1] or authority[2])
-    if authority is None or host is None:
-        return "must name a host in lower-case ASCII letters, or an address in its usual form"
-    scheme = match[1].lower()
-    port = int(authority[3] or _PORTS[scheme])
-    if not 0 < port < 65536:
-        return "must name a port from 1 to 65535"
-    path = match[3] if match[3].startswith("/") else "/" + match[3]
-    return Url(scheme, host, port, path)
-
-
 def _request(op: FetchUrl) -> Request:
     """The checked request of a plugin; raises `CallFailed`."""
-    url, method = parse_url(op.url), (op.method or "GET").upper()
-    problem = f"the URL {url}" if isinstance(url, str) else _problem(method, op)
-    if problem is not None:
-        raise _invalid(problem)
-    assert isinstance(url, Url)
-    return Request(url, method, tuple((name, value.strip()) for name, value in op.headers), op.body)
-
-
-def _problem(method: str, op: FetchUrl) -> str | None:
-    if method not in METHODS:
-        return f"the method must be one of {', '.join(sorted(METHODS))}"
-    if op.body is not None and len(op.body) > MAX_PAYLOAD:
-        return f"the body has {len(op.body):,} bytes; at most {MAX_PAYLOAD:,} are sent"
-    if len(op.headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in op.headers) > MAX_HEADER_TEXT:
-        return f"at most {MAX_HEADERS} headers of {MAX_HEADER_TEXT:,} characters are sent"
-    for name, value in op.headers:
-        if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
-            return f"the header {name[:40]!r} has characters that no header has"
-        if name.lower() in REFUSED_HEADERS:
-            return f"the header {name} is written by the host alone"
-    return None
+    url = read_url(op)
+    if isinstance(url, str):
+        raise _invalid(url)
+    headers = tuple((name, value.strip()) for name, value in op.headers)
+    return Request(url, (op.method or "GET").upper(), headers, op.body)
 
 
 def _load() -> ssl.SSLContext:
@@ -271,8 +198,7 @@ def _invalid(text: str) -> CallFailed:
 
 
 def _denied(text: str) -> CallFailed:
-    failure = Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail={"capability": "network"})
-    return CallFailed(failure)
+    return CallFailed(refuse_capability("network", text))
 
 
 def _reason(error: OSError) -> str:

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.host.disk.sqlite import Database, Schema
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.errors import CallFailed
+from plugbay.model.gate import (
+    MAX_KEYS,
+    MAX_LISTED,
+    MAX_STORED,
+    invalid,
+    key_problem,
+    prefix_problem,
+    refuse_storage,
+    value_problem,
+)
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
-
-MAX_KEY = 512
-"""Bytes of a key."""
-MAX_VALUE = 1 << 20
-"""Bytes of one value as JSON, so that it fits a response to a plugin."""
-MAX_KEYS = 10_000
-"""Keys of one plugin; a plugin with more needs a database of its own."""
-MAX_TOTAL = 64 << 20
-"""Default of the bytes of one plugin's keys and values."""
-MAX_LISTED = 1_000
-"""Keys of one response: at their longest they still fit a plugin's line."""
 
 SCHEMA = Schema(
     "plugin storage",
@@ -58,7 +57,7 @@ class PluginStorage:
     something.
     """
 
-    def __init__(self, path: Path | str, *, max_total: int = MAX_TOTAL, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, path: Path | str, *, max_total: int = MAX_STORED, max_keys: int = MAX_KEYS) -> None:
         self._database = Database(path, SCHEMA)
         self._codec = MsgspecCodec()
         self._max_total = max_total
@@ -90,8 +89,9 @@ class PluginStorage:
 
         def store(connection: sqlite3.Connection) -> None:
             keys, used = connection.execute(_OTHERS, (plugin_id, name)).fetchone()
-            self._check_quota("keys", keys + 1, self._max_keys)
-            self._check_quota("bytes", int(used) + size, self._max_total)
+            refusal = refuse_storage(keys + 1, int(used) + size, max_keys=self._max_keys, max_total=self._max_total)
+            if refusal is not None:
+                raise CallFailed(refusal)
             connection.execute(_SET, (plugin_id, name, size, encoded))
 
         await self._database.write(store)
@@ -105,7 +105,8 @@ class PluginStorage:
 
     async def keys(self, plugin_id: str, prefix: str = "", limit: int = MAX_LISTED) -> list[str]:
         """The first keys with this prefix, sorted."""
-        first = _bytes("the prefix", prefix)
+        _check(prefix_problem(prefix))
+        first = prefix.encode()
         beyond = first + b"\xff"  # above every byte of UTF-8
         most = max(0, min(limit, MAX_LISTED))
         rows = await self._database.run(
@@ -117,32 +118,16 @@ class PluginStorage:
         try:
             encoded = bytes(self._codec.dump(value))
         except Unencodable as error:
-            raise _invalid(f"the value has no JSON form: {error}") from None
-        if len(encoded) > MAX_VALUE:
-            raise _invalid(f"the value has {len(encoded):,} bytes; at most {MAX_VALUE:,} are allowed")
+            raise CallFailed(invalid(f"the value has no JSON form: {error}")) from None
+        _check(value_problem(len(encoded)))
         return encoded
-
-    def _check_quota(self, what: str, wanted: int, limit: int) -> None:
-        if wanted > limit:
-            text = f"the plugin's storage is full: this would make {wanted:,} {what}, and {limit:,} are allowed"
-            raise CallFailed(Failure(Code.UNAVAILABLE, text, detail={"quota": what, "limit": limit}))
 
 
 def _key(key: str) -> bytes:
-    if not key:
-        raise _invalid("the key must not be empty")
-    return _bytes("the key", key)
+    _check(key_problem(key))
+    return key.encode()
 
 
-def _bytes(what: str, text: str) -> bytes:
-    try:
-        encoded = text.encode()
-    except UnicodeEncodeError as error:
-        raise _invalid(f"{what} is no Unicode text: {error.reason}") from None
-    if len(encoded) > MAX_KEY:
-        raise _invalid(f"{what} has {len(encoded)} bytes; at most {MAX_KEY} are allowed")
-    return encoded
-
-
-def _invalid(message: str) -> CallFailed:
-    return CallFailed(Failure(Code.INVALID_INPUT, message))
+def _check(problem: str | None) -> None:
+    if problem is not None:
+        raise CallFailed(invalid(problem))

@@ -203,7 +203,7 @@ class AinbDispatcher:
                 return self._snapshot(op)
         return []
 
-    # What a host asks.
+    # Requests.
 
     def _render(self, op: Render) -> Task | Failure:
         if not self._plugin.screens:
@@ -232,7 +232,7 @@ class AinbDispatcher:
             return _unknown("action", op.action, self._plugin.actions)
         return Task(action, op.data, shape=as_bytes, concurrent=action.concurrent)
 
-    # What a host tells.
+    # Notifications.
 
     def _key(self, op: PressKey) -> list[Task]:
         key, screen = inputs.key(op.key), self._screen(op.screen)
@@ -353,7 +353,7 @@ def ainb_manifest_object(plugin: Plugin) -> dict[str, Any]:
         "provides": _said(
             screens=list(plugin.screens),
             commands=list(plugin.commands),
-            # Hosts find who does an action among those who have a command line of that name.
+            # Hosts look for the plugin of an action by a command line of that name.
             cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)])),
             snapshots=list(plugin.topics),
         ),
@@ -372,7 +372,7 @@ def _said(**lists: list[str]) -> dict[str, list[str]]:
 
 
 def _setting(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A knob; its default is a text, whatever it is."""
+    """A knob; its default is a text for every type."""
     default = facts.get("default")
     text = str(default).lower() if isinstance(default, bool) else str(default)
     return {

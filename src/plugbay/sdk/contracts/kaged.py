@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 
 SHUTDOWN_SHARE = 0.6
-"""Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
-for the answer within three of them."""
+"""Share of the resident loop's shutdown times: 3 s in all. Hosts wait 5 s unless the manifest has another value, and
+ours expects the answer within 3 s."""
 
 UNSUPPORTED = BROKERED | MODELS | PEOPLE
 """Operations that kaged hosts do not support."""
@@ -124,7 +124,7 @@ class KagedConnection(Connection):
 
 
 def kaged_failure(failure: Failure) -> Failure:
-    """A failure whose `detail` is the `data` of the error, with a word for what happened; a bug has its number only."""
+    """A failure whose `detail` is the `data` of the error, with a name for the cause; a bug has its number only."""
     detail = failure.detail
     if detail.get("plugin_code") == INTERNAL:
         return Failure(Code.INTERNAL, f"Internal error: {failure.message}")

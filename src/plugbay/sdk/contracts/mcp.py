@@ -49,10 +49,10 @@ UNSUPPORTED = (BROKERED | STORAGE | {RecallMemory, Publish}) - {WriteLog}
 """Operations that no MCP client supports; sampling and elicitation depend on the client's capabilities."""
 
 CAPABILITIES: Mapping[str, Any] = {"tools": {}, "logging": {}}
-"""What is announced: the tools of a plugin are declared once, so their list never changes."""
+"""Announced capabilities: the tools of a plugin are declared once, so their list never changes."""
 
 STATE_BYTES = 18
-"""Of chance in the names of calls that wait for a person: nobody guesses them."""
+"""Random bytes in the state of calls that wait for a person, so that it cannot be guessed."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
@@ -108,12 +108,12 @@ class McpConnection(Connection):
         streams = isinstance(op, CompleteChat) and op.stream
         return super().ask(op, _split_once(sink) if streams else sink, within)
 
-    def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
+    def _call(self, id: int, op: Operation, within: CallId | None) -> Failure | None:
         return self._machine.call(id, op, within)
 
 
 def _split_once(sink: Sink) -> Sink:
-    """Clients give a model's answer whole; who wants it in pieces gets one, and then the rest."""
+    """Clients send a model's answer whole; a handler that streams gets it as one piece, and then the end."""
 
     def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is None and answer.value["content"] is not None:
@@ -165,7 +165,7 @@ class CallTask(Streamed):
 
 
 def progress_reporter(send: Send) -> Callable[[str, dict[str, Any]], None]:
-    """What `ctx.progress` does: `progress=` and `total=` are numbers of the author's, else reports are counted.
+    """Sends the reports of `ctx.progress`: `progress=` and `total=` are the author's numbers, else reports are counted.
 
     Progress must grow, so a number that does not is one more than the last.
     """
@@ -192,12 +192,12 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 def server_name(id: str) -> str:
-    """An id as clients take it for the name of a server: `-` for what is neither letter, digit, `_` nor `-`."""
+    """An id as the name of a server: every other character than letters, digits, `_` and `-` becomes `-`."""
     return "".join(char if char in _LETTERS else "-" for char in id)
 
 
 def tool_name(name: str) -> str:
-    """The name of a tool, with `_` for what is not in MCP's alphabet."""
+    """The name of a tool, with `_` for characters that are not in MCP's alphabet."""
     return "".join(char if char in _LETTERS or char == "." else "_" for char in name)[:LONGEST]
 
 
@@ -214,7 +214,7 @@ HINTS = {
     "idempotent_write": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
     "non_idempotent_write": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
 }
-"""By a tool's effect, what a client is told; of one whose effect is unknown, nothing, and it thinks the worst."""
+"""Annotations by a tool's effect; without any, clients assume the worst."""
 
 
 def definition(name: str, tool: Tool) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def definition(name: str, tool: Tool) -> dict[str, Any]:
 
 
 def promised_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The schema of structured content for a tool that returns what `schema` says."""
+    """The schema of structured content for a tool that returns values of `schema`."""
     if schema is None or not _is_wrapped(schema):
         return schema
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
@@ -271,7 +271,7 @@ class CallResult(Pieces):
         return _said(self._result(self._pieces))
 
     def _result(self, value: Any) -> ToolResult:
-        """What is no object, or is not promised to be one, is inside of one."""
+        """A value that is no object, or is not declared as one, is wrapped in one."""
         is_bare = isinstance(value, dict) and (self._schema is None or not _is_wrapped(self._schema))
         output = value if is_bare else {RESULT: value}
         if value is None or isinstance(value, str):
@@ -294,7 +294,7 @@ def _said(result: ToolResult) -> dict[str, Any]:
     if output is not None and not content:
         content = content_items(as_text(output))
     elif not all(_is_ascii(item) for item in content):
-        as_text({"content": content})  # what cannot be sent is an error of the author's, not of the conversation
+        as_text({"content": content})  # a value that cannot be sent is an error of the author, not of the connection
     return {
         "content": content,
         **({} if output is None else {"structuredContent": dict(output)}),

@@ -66,7 +66,7 @@ ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 
 def nexo_id(id: str) -> str:
-    """An id in nexo's alphabet: lower case, and `_` for whatever else is not in it."""
+    """An id in nexo's alphabet: lower case, and `_` for all other characters."""
     return "".join(char if char in ALPHABET else "_" for char in id.lower())
 
 
@@ -76,7 +76,7 @@ def nexo_tool_name(id: str, tool: str) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """A `nexo-plugin.toml`; raises ValueError when it does not say who the plugin is."""
+    """A `nexo-plugin.toml`; raises ValueError if it lacks the id of the plugin."""
     import tomllib
 
     manifest = tomllib.loads(text)

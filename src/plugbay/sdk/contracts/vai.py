@@ -55,7 +55,7 @@ SHUTDOWN_SHARE = 0.8
 """Of the resident loop's times to leave: 4 s in all. Hosts give a plugin 5 s after a shutdown, which has no answer."""
 
 UNSUPPORTED = BROKERED | MODELS | STORAGE | PEOPLE | {Publish}
-"""What hosts of vai do not offer over the pipe: everything. What a call may use is behind its gateway."""
+"""Services that hosts of vai do not offer over the pipe: all of them. A call uses the gateway instead."""
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
@@ -327,7 +327,7 @@ _DIGITS = "0123456789"
 
 
 def package_id(id: str) -> str:
-    """An id as a publisher and a name, in lower case, with `-` for what is not in vai's alphabet."""
+    """An id as a publisher and a name, in lower case, with `-` for characters that are not in vai's alphabet."""
     publisher, slash, name = id.partition("/")
     return f"{_part(publisher)}/{_part(name)}" if slash else f"{LOCAL}/{_part(id)}"
 
@@ -337,7 +337,7 @@ def _part(text: str) -> str:
 
 
 def export_id(name: str) -> str:
-    """A name as an export has it: lower case, a letter first, and `_` for what is not in vai's alphabet."""
+    """The name of an export: lower case, a letter first, and `_` for characters that are not in vai's alphabet."""
     spelt = _spell(name, "_", "_")
     return (spelt if spelt[:1] in set(_LETTERS) else f"x{spelt}")[:LONGEST]
 
@@ -470,7 +470,7 @@ class InvocationContext(Context):
         awaitable: bool,
         compaction: Compaction | None = None,
     ) -> None:
-        """`keep` takes the data of a checkpoint, and returns it as a host is told."""
+        """`keep` takes the data of a checkpoint, and returns it as the contract has it."""
         said = request.context
         super().__init__(Unconnected(VAI), plugin_id, said, request.settings, cancellation)
         self._request = request
@@ -518,7 +518,7 @@ def _object(said: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _deadline(said: Any) -> float | None:
-    """A time of the wall clock as one of the monotonic clock, which nobody sets; None for what is no time."""
+    """A time of the wall clock as one of the monotonic clock, which is never set; None for an invalid time."""
     if not isinstance(said, str):
         return None
     from _datetime import datetime  # type: ignore[import-not-found]  # `datetime` is 3 ms of start-up

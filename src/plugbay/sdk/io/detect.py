@@ -1,8 +1,8 @@
 """Detects the contract of a host from its first line or frame. Pure: bytes in, a name out.
 
     {"type": …}                             rune
-    {"method": "initialize", "params": …}   MCP, when the client says its name or a revision; kaged, when the daemon
-                                            says its version or the plugin's name; else nexo
+    {"method": "initialize", "params": …}   MCP, if the client sends its name or a revision; kaged, if the daemon
+                                            sends its version or the plugin's name; else nexo
     {"method": …}                           kaged, when only its hosts ask for that; MCP, when the method has a slash or
                                             its `_meta` a revision; else nexo: both may ask anything
     Content-Length: … {"type": …}           vai, whose frames may have other headers, and those first
@@ -59,13 +59,13 @@ KAGED_HOOK = "kaged.hook."
 
 MCP_GREETING = ("protocolVersion", "clientInfo")
 MCP_META = "io.modelcontextprotocol/"
-"""How the keys begin that a client of MCP has in the `_meta` of every request, where it greets nobody."""
+"""Prefix of the keys in `_meta` of every request of a modern MCP client, which sends no greeting."""
 
 
 def detect(codec: Codec, received: bytes, ended: bool = False, owns: Owns = lambda method: False) -> str | None:
     """The contract that `received` opens; None when more bytes are needed to tell, and more may come.
 
-    `owns` says whether only a host of kaged would ask this plugin for a method.
+    `owns` tells whether only a host of kaged would call this method of the plugin.
     """
     if received[: len(FRAME)].lower() == FRAME:
         return _contract_of_frame(codec, received, ended)
@@ -118,7 +118,7 @@ def _contract_of(codec: Codec, line: bytes, owns: Owns) -> str:
 
 
 def _message(codec: Codec, text: bytes) -> dict[str, Any]:
-    """The object that was said; nothing when it is none."""
+    """The decoded object; empty if it is none."""
     try:
         message = codec.decode(text)
     except Malformed:
@@ -147,7 +147,7 @@ def _is_mcp(message: dict[str, Any]) -> bool:
 
 
 def kaged_name(id: str) -> str:
-    """An id in kaged's alphabet: lower case, and `-` for whatever else is not in it."""
+    """An id in kaged's alphabet: lower case, and `-` for all other characters."""
     return "".join(char if char in KAGED_ALPHABET else "-" for char in id.lower())
 
 

@@ -40,7 +40,7 @@ ATTACH = "PLUGBAY_ATTACH"
 """The variable of a plugin that its author has started: where `plugbay dev --attach` waits for it."""
 
 LOOK_SECONDS = 2.0
-"""Between two looks whether the host is still there: soon for whoever counts orphans, rare enough to cost nothing."""
+"""Seconds between two checks whether the host is still there: soon enough for orphans, rare enough to cost nothing."""
 
 
 class Wire:
@@ -53,17 +53,17 @@ class Wire:
         self._out = out_fd
 
     def read(self) -> bytes:
-        """What has arrived, at least one byte; b"" at the end of input."""
+        """Bytes that have arrived, at least one; b"" at the end of input."""
         return os.read(self._in, READ_SIZE)
 
     def write(self, data: bytes) -> None:
-        """All of it, however small the pipe's bites."""
+        """Write all bytes, in as many writes as the pipe needs."""
         self.exit_if_forked()
         while data:
             data = data[os.write(self._out, data) :]
 
     def has_reader(self) -> bool:
-        """Whether there is anybody left to read what is written."""
+        """Whether the other end of the output is still open."""
         from select import POLLERR, POLLHUP, POLLNVAL, poll
 
         broken = poll()
@@ -71,7 +71,7 @@ class Wire:
         return not any(event & (POLLERR | POLLHUP | POLLNVAL) for _, event in broken.poll(0))
 
     def attend(self, conversation: Attended) -> None:
-        """Have it end when this process is asked to, or when nobody is left at the other end."""
+        """Shut the plugin down on a signal, or when the host is gone."""
         on_signals(lambda: conversation.shut_down("this process was asked to end"))
         when_host_gone(self, lambda: conversation.shut_down("the host is gone"))
 
@@ -118,7 +118,7 @@ def claim() -> Wire:
         os.close(nothing)
         os.dup2(2, 1)
         if hasattr(sys.stdout, "reconfigure"):
-            # A killed plugin flushes nothing; what it printed is most wanted then.
+            # A killed plugin flushes nothing, and its last prints are the ones that matter.
             sys.stdout.reconfigure(line_buffering=True)
     return _claimed
 
@@ -139,9 +139,9 @@ def drop_in_forks(drop: Callable[[], object]) -> None:
 
 
 def exit_copy(error: BaseException | None = None) -> None:
-    """End this process, if it is a copy, where it comes back from the author's code: nobody waits for its answer.
+    """End this process, if it is a fork that returns from the author's code: its answer is not awaited.
 
-    Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
+    Its error goes past the stream: a thread that the copy does not have may hold the stream's lock.
     """
     if _is_copy:
         status, words = _exit_report(error)
@@ -181,7 +181,7 @@ def claim_early() -> None:
 def when_host_gone(wire: Wire, call: Callable[[], object]) -> None:
     """Call the function once, on its own thread, when the host is gone.
 
-    The end of input does not always say so: somebody else may hold it open, and a plugin that serves one call reads
+    The end of input does not always tell: another process may hold it open, and a plugin that serves one call reads
     nothing while its handler runs.
     """
     try:

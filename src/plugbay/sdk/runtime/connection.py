@@ -1,7 +1,8 @@
-"""The connection of a resident plugin with its host: one machine, one wire, and the requests that wait for a reply.
+"""`Connection`: one machine, one wire, and the requests that wait for a reply. `BlockingClient`: for plain handlers.
 
-Shared by all threads. Bytes are sent in the order in which the machine made them, and the machine's lock is never held
-during a write: a host that reads slowly blocks the threads that send to it, not the one that reads.
+A resident plugin has one, and the test host has one for the other end. All threads share it. Bytes are sent in the
+order in which the machine made them, and the machine's lock is never held during a write: a peer that reads slowly
+blocks the threads that send to it, not the one that reads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import CallId, CallProgress, Event
-    from plugbay.model.operations import HostOp
+    from plugbay.model.operations import HostOp, Operation
     from plugbay.sdk.io.stdio import Wire
 
     Reply = CallFinished | CallProgress
@@ -58,7 +59,8 @@ class Connection:
         """Held during a write; other senders wait for it."""
         self._waiting: dict[CallId, Sink] = {}
         self._last_id = 0
-        self._over = ""
+        self._over: Failure | None = None
+        """Why no request is sent any more."""
         self._mute = False
 
     # Input; called by the reading thread only.
@@ -71,10 +73,9 @@ class Connection:
             return b""
 
     def receive(self, data: bytes) -> list[Event]:
-        """What these bytes mean; b"" is the end of input. What the machine answers by itself is sent.
+        """The events of these bytes; b"" is the end of input. Sends only the machine's own answers.
 
-        What others have to say they send themselves: to wait for one who speaks to a host that does not read is not for
-        whoever listens.
+        Threads send their own messages: the reading thread must not wait for a peer that does not read.
         """
         machine = self._machine
         with self._lock:
@@ -95,42 +96,65 @@ class Connection:
 
     # Output.
 
-    def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
-        """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread.
+    def call(self, op: Operation, sink: Sink, within: CallId | None = None) -> int | Failure:
+        """Send a request; returns its id, or why it is not sent.
 
-        `within` is the call of the host's that it is asked for, if there is one.
+        `sink` gets the parts of the answer and then its end, on the reading thread. `within` is the peer's call that
+        the request is made for, if there is one.
         """
-        self._refuse_unsupported(op)
         with self._lock:
-            if self._over:
-                raise ServiceError(Code.UNAVAILABLE, self._over)
+            if self._over is not None:
+                return self._over
             self._last_id = id = self._last_id + 1
             failure = self._call(id, op, within)
             if failure is None:
                 self._waiting[id] = sink
-        self._flush_unless(failure)
+        if failure is not None:
+            return failure
+        self.flush()
         return id
 
-    def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
+    def _call(self, id: int, op: Operation, within: CallId | None) -> Failure | None:
         """Most contracts ignore `within`."""
         return self._machine.call(id, op)
 
-    def give_up(self, id: int) -> None:
-        """Give up a request; the host is told where the contract has a cancellation."""
+    def cancel(self, id: CallId, reason: str, *, wait: bool = False) -> None:
+        """Cancel a request; the peer is told where the contract has a cancellation. With `wait` its answer counts."""
         machine = self._machine
         with self._lock:
             others = machine.has_outgoing
-            if self._waiting.pop(id, None) is not None:
-                machine.cancel(id, "the plugin gave up waiting")
+            if (self._waiting.get(id) if wait else self._waiting.pop(id, None)) is not None:
+                machine.cancel(id, reason)
             ours = machine.has_outgoing and not others
         if ours:
             self.flush()
 
-    def tell(self, op: HostOp) -> None:
-        self._refuse_unsupported(op)
+    def notify(self, op: Operation) -> Failure | None:
+        """Send a notification; returns why it is not sent."""
         with self._lock:
             failure = self._machine.notify(op)
-        self._flush_unless(failure)
+        if failure is None:
+            self.flush()
+        return failure
+
+    # Output of a plugin, whose failures are raised.
+
+    def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
+        """As `call`; raises `ServiceError`."""
+        self._refuse_unsupported(op)
+        id = self.call(op, sink, within)
+        if isinstance(id, Failure):
+            raise service_error(id)
+        return id
+
+    def give_up(self, id: int) -> None:
+        """Cancel a request that took too long."""
+        self.cancel(id, "the plugin gave up waiting")
+
+    def tell(self, op: HostOp) -> None:
+        """As `notify`; raises `ServiceError`."""
+        self._refuse_unsupported(op)
+        _raise(self.notify(op))
 
     def _refuse_unsupported(self, op: HostOp) -> None:
         self._wire.exit_if_forked()
@@ -147,26 +171,22 @@ class Connection:
         self._wire.exit_if_forked()
         with self._lock:
             failure = self._machine.progress(id, item)
-        self._flush_unless(failure)
+        _raise(failure)
+        self.flush()
 
-    def abandon(self, why: str) -> None:
-        """Fail all waiting requests, and every later one: the host will not answer."""
+    def abandon(self, failure: Failure) -> None:
+        """Fail all waiting requests, and every later one: the peer will not answer."""
         with self._lock:
-            self._over = why
+            self._over = failure
             waiting, self._waiting = self._waiting, {}
         for id, sink in waiting.items():
-            sink(CallFinished(id, failure=Failure(Code.UNAVAILABLE, why)))
+            sink(CallFinished(id, failure=failure))
 
     def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
         self._wire.leave(status, let_go)
 
     def leave_after(self, seconds: float) -> None:
         self._wire.leave_after(seconds)
-
-    def _flush_unless(self, failure: Failure | None) -> None:
-        if failure is not None:
-            raise service_error(failure)
-        self.flush()
 
     @property
     def unsent(self) -> bool:
@@ -244,6 +264,11 @@ class BlockingStream:
             return str(heard.item)
         self.result = self._read(answer(heard))
         raise StopIteration
+
+
+def _raise(failure: Failure | None) -> None:
+    if failure is not None:
+        raise service_error(failure)
 
 
 def _nothing() -> None:

@@ -1,6 +1,6 @@
 """Dispatch: from an operation of the host to a task, which is a handler with its arguments and the form of its result.
 
-Owns the conventions of the author's API: what a hook, a channel, a model or a vector backend returns, and the answer
+Owns the conventions of the author's API: the results of hooks, channels, models and vector backends, and the answer
 that this becomes. A model may return a text, a whole result, or pieces of either (`Answer`). Independent of threads and
 contracts.
 """
@@ -145,7 +145,7 @@ class Task:
         self.stop.cancel(why)
 
     def over(self) -> None:
-        """Called just before the answer, whatever it is."""
+        """Called just before the answer is sent."""
         self.stop.end()
 
 

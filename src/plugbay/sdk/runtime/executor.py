@@ -336,8 +336,8 @@ class InFlight:
 
 
 MAX_URGENT = 64
-"""Keys that wait, and as many moves of the mouse; what hosts keep for a plugin. Who is further behind wants the last of
-them, not the first."""
+"""Waiting keys, and as many moves of the mouse, as hosts keep for a plugin. Beyond that the oldest are dropped: the
+last ones matter."""
 
 MAX_IN_A_ROW = 32
 """Urgent jobs (keys, mouse) that may run before one of the rest does: a key that is held down freezes no screen."""

@@ -109,9 +109,9 @@ class Resident:
         serial: SerialQueue | None = None,
         busy: str = Code.UNAVAILABLE,
     ) -> None:
-        """`greeted` hears what the host said of itself; `pace` is the share of the times above that it gives us.
+        """`greeted` gets the host's greeting; `pace` is the share of the times above that the contract allows.
 
-        With `serial`, handlers run one at a time. `busy` is the code of what is refused because too much is being done.
+        With `serial`, handlers run one at a time. `busy` is the code of a refusal because too many handlers run.
         """
         self._connection = connection
         self._dispatcher = dispatcher
@@ -308,7 +308,7 @@ class Resident:
         self._connection.leave_after(LAST_SECONDS * self._pace)
         try:
             drain, deadline = DRAIN_SECONDS * self._pace, monotonic() + LEAVE_SECONDS * self._pace
-            self._connection.abandon(why)
+            self._connection.abandon(unavailable(why))
             unfinished = self._drain(drain)
             if unfinished:
                 note(f"{self._plugin_id}: {unfinished} handlers did not finish within {drain:g} s")

@@ -1,6 +1,6 @@
 """Runs one tool on the calling thread: in a process that serves one call, or in a test.
 
-Such a call is stopped by its own deadline only, as no input is read meanwhile. `ctx` and an event loop are loaded for
+The call is stopped by its own deadline only, as no input is read meanwhile. `ctx` and an event loop are loaded for
 tools that need them.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def invoke(tool: Tool, given: Any, context: Mapping[str, Any], plugin_id: str = "", contract: str = "") -> Any:
-    """The tool's value to the last piece, or a `Failure`; `contract` is what the host speaks, if there is one."""
+    """The tool's value to the last piece, or a `Failure`; `contract` is that of the host, if there is one."""
     arguments = tool.arguments(given, context)
     if isinstance(arguments, Failure):
         return arguments

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
     class Style(TypedDict, total=False):
-        """How cells look. What is not said is the terminal's own."""
+        """The style of cells. Missing values are the terminal's own."""
 
         fg: Colour
         bg: Colour
@@ -64,7 +64,7 @@ class Picture(dict[str, object]):
 
 
 class Canvas:
-    """Cells to paint on. `redraw` asks the host to draw again soon; `captures_text` says that keys are being typed."""
+    """Cells to paint on. `redraw` asks the host to draw again soon; `captures_text` tells that keys are typed text."""
 
     __slots__ = ("_cells", "_left", "_stride", "_top", "captures_text", "height", "redraw", "width")
 
@@ -78,7 +78,7 @@ class Canvas:
         self._left = self._top = 0
 
     def region(self, x: int, y: int, width: int, height: int) -> Canvas:
-        """A part of the canvas with coordinates of its own; what is painted there is painted here."""
+        """A part of the canvas with coordinates of its own; it paints on this canvas."""
         left, top = max(x, 0), max(y, 0)
         part = Canvas(0, 0)
         part._cells, part._stride = self._cells, self._stride
@@ -109,7 +109,7 @@ class Canvas:
         char: str = " ",
         **style: Unpack[Style],
     ) -> None:
-        """Paint every cell of a rectangle; the whole canvas unless it is said which."""
+        """Paint every cell of a rectangle; by default of the whole canvas."""
         area = self.region(x, y, self.width if width is None else width, self.height if height is None else height)
         look, (symbol, columns) = _look(style), next(graphemes(char), (" ", 1))
         row = symbol * (area.width // columns) + " " * (area.width % columns)
@@ -208,7 +208,7 @@ class Canvas:
         return width(text)
 
     def lines(self) -> list[str]:
-        """What the canvas shows, without looks: for tests, and for whoever has no screen."""
+        """The text of the canvas, without styles: for tests and for output without a screen."""
         return [
             "".join(" " if cell is None else _unescaped(cell[0]) for cell in self._row(line))
             for line in range(self.height)
@@ -255,7 +255,7 @@ def _modifier(style: Mapping[str, object]) -> int:
 
 
 def _blank(cell: Cell | None) -> Cell:
-    """What stays of a wide character."""
+    """The remainder of a wide character that was cut."""
     assert cell is not None, "a right half has a left one"
     return " ", cell[1]
 
@@ -265,7 +265,7 @@ def _unescaped(symbol: str) -> str:
 
 
 def _within(fraction: float) -> float:
-    return min(max(0.0, fraction), 1.0)  # in this order, what is no number is nothing
+    return min(max(0.0, fraction), 1.0)  # in this order, NaN becomes 0
 
 
 def _json(flag: bool) -> str:
@@ -294,7 +294,7 @@ NAMES: dict[str, Rgb] = {
 
 
 def rgb(colour: Colour) -> Rgb:
-    """Raises ValueError for what is no colour."""
+    """Raises ValueError for an unknown colour."""
     if not isinstance(colour, str):
         red, green, blue = colour
         if not all(type(part) is int and 0 <= part <= 255 for part in (red, green, blue)):
@@ -335,7 +335,7 @@ _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 
 
 def graphemes(text: str) -> Iterator[Grapheme]:
-    """What each cell shows, and how many columns it takes."""
+    """The text of each cell, and the columns that it takes."""
     if text.isascii() and text.isprintable():
         for char in text:
             yield char, 1
@@ -351,7 +351,7 @@ def width(text: str) -> int:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text in at most so many columns; an ellipsis stands for what is left out."""
+    """The text in at most so many columns; an ellipsis stands for the rest."""
     if width(text) <= most:
         return text
     kept, used = [], 1
@@ -392,7 +392,7 @@ def _joins(char: str) -> bool:
 
 
 def _belongs(symbol: str, columns: int, char: str, kind: str) -> bool:
-    """Whether a character stands in the cell of what is before it."""
+    """Whether a character is drawn in the cell of the previous one."""
     if kind in _JOINED or (symbol[-1] == JOINER and columns == 2):
         return True
     if "\U0001f3fb" <= char <= "\U0001f3ff":  # tones of skin

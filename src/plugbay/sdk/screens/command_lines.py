@@ -1,6 +1,6 @@
-"""A command line of a plugin: its output is what the handler prints, writes, returns or raises.
+"""A command line of a plugin: its output consists of prints, writes, the result and the error of its handler.
 
-`print` inside such a handler goes to the command's output, in this handler only: elsewhere, and in threads that the
+`print` inside a handler goes to the command's output, in this handler only: elsewhere, and in threads that the
 handler starts, it goes to stderr.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CliResult(Value):
-    """The whole output of a command line. What was printed before comes first."""
+    """The whole output of a command line. Printed text comes first."""
 
     __slots__ = ("exit_code", "stderr", "stdout")
 
@@ -37,7 +37,7 @@ class CliResult(Value):
 
 
 class Output:
-    """A stream that keeps what is written to it, text or bytes."""
+    """A stream that keeps all writes, text or bytes."""
 
     __slots__ = ("_parts",)
 
@@ -99,7 +99,7 @@ def route() -> None:
 
 
 class CliTask(Task):
-    """A command line to answer. Whatever its handler does, there is an exit code in the end."""
+    """A command line to answer. Its handler always ends with an exit code."""
 
     __slots__ = ("_outputs",)
 
@@ -139,7 +139,7 @@ class CliTask(Task):
         return self.settle(value, send)
 
     def _taken(self, value: Any) -> int:
-        """The exit code of what a handler returned, which is written out."""
+        """The exit code of a handler's result, which is written out."""
         if isinstance(value, _Raised):
             raise value.error
         if isinstance(value, CliResult):
@@ -154,7 +154,7 @@ class CliTask(Task):
         return _exit_code(value)
 
     def _ended(self, error: BaseException) -> int:
-        """What Python does when a program raises: `sys.exit` with a text prints it, and a bug is a failure."""
+        """As Python does when a program raises: `sys.exit` with a text prints it, and a bug is exit code 1."""
         exit_copy(error)
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             return _exit_code(error.code)
@@ -164,7 +164,7 @@ class CliTask(Task):
 
 
 class _Raised:
-    """What a handler raised, on its way to becoming an exit code."""
+    """The exception of a handler, before it becomes an exit code."""
 
     __slots__ = ("error",)
 

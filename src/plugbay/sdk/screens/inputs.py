@@ -49,7 +49,7 @@ class Key(Value):
 
 
 class Mouse(Value):
-    """What the mouse did at a cell: `down`, `up` or `drag` with a button, `moved`, or `scroll_up` and the like."""
+    """A mouse event at a cell: `down`, `up` or `drag` with a button, `moved`, or `scroll_up` and the like."""
 
     __slots__ = ("button", "kind", "mods", "x", "y")
 
@@ -62,7 +62,7 @@ class Mouse(Value):
 
 
 def key(said: Mapping[str, Any]) -> Key:
-    """A key as a host describes it. One that nobody knows has the host's word for a name."""
+    """A key from the host's description. An unknown one keeps the host's name."""
     code, mods, kind = said["code"], said.get("mods", 0), str(said.get("kind", "press"))
     word = str(code.get("type", ""))
     if word == "char" and isinstance(code.get("ch"), str):
@@ -74,7 +74,7 @@ def key(said: Mapping[str, Any]) -> Key:
 
 
 def mouse(said: Mapping[str, Any]) -> Mouse:
-    """What the mouse did as a host describes it."""
+    """A mouse event from the host's description."""
     kind = said["kind"]
     button = kind.get("button")
     pressed = button.get("type") if isinstance(button, dict) else None
@@ -82,7 +82,7 @@ def mouse(said: Mapping[str, Any]) -> Mouse:
 
 
 def canonical(name: str) -> str:
-    """A key's name as an author wrote it, as keys have it; raises ValueError for what no key is called."""
+    """The canonical name of a key; raises ValueError for a name that no key has."""
     held, _, last = name.rpartition("+") if len(name) > 1 and not name.endswith("++") else (name[:-2], "", name[-1:])
     mods = held.lower().split("+") if held else []
     if len(last) > 1:
@@ -96,7 +96,7 @@ def canonical(name: str) -> str:
 
 
 def _named(word: str, mods: int) -> str:
-    """Which character it is says whether shift was held."""
+    """The character already tells whether shift was held."""
     if len(word) == 1 or word == "space":
         upper = word.upper() if mods & SHIFT else word
         word, mods = ALIASES.get(word, upper if len(upper) == 1 else word), mods & ~SHIFT

@@ -1,6 +1,6 @@
 """Services that the host performs for a plugin: `ctx.actions`, `ctx.files`, `ctx.http` and `ctx.snapshots`.
 
-The host decides what is allowed; a refusal is a `ServiceError` with the code `capability_not_allowed`. Payloads are
+The host checks each request; a refusal is a `ServiceError` with the code `capability_not_allowed`. Payloads are
 bytes, texts or JSON, and MessagePack is read too. Values that exceed one frame are published in chunks
 `{"version", "published_ns", "partial", "chunk_index", "is_final", "data"}`: the first carries the aggregates, each one
 more of the lists, and a `ChunkCollector` joins them. msgspec is loaded inside functions only.
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     Lists = Mapping[str, Sequence[Any]]
 
 GRACE_SECONDS = 1.0
-"""How much longer than an action's own time its answer is waited for: the host's word is better than our silence."""
+"""Seconds to wait beyond the timeout of an action, so that the host's own error arrives."""
 
 
 class Actions:
-    """What other plugins, or the host, do when they are asked. Awaitable in an async handler."""
+    """Actions of other plugins and of the host. Awaitable in an async handler."""
 
     __slots__ = ("_client",)
 
@@ -47,7 +47,7 @@ class Actions:
         self._client = client
 
     def invoke(self, name: str, data: Any = b"", timeout: float = SERVICE_SECONDS) -> Any:
-        """Have an action done with bytes, a text or a JSON value; the bytes it answers with.
+        """Invoke an action with bytes, a text or a JSON value; returns bytes.
 
         An action of this same plugin waits for its turn, unless it was declared `concurrent`.
         """
@@ -56,7 +56,7 @@ class Actions:
 
 
 class FileEntry(Value):
-    """Something in a folder; folders have no size."""
+    """An entry of a folder; folders have no size."""
 
     __slots__ = ("is_dir", "name", "size")
 
@@ -93,7 +93,7 @@ def _entries(found: Iterable[Mapping[str, Any]]) -> list[FileEntry]:
 
 
 class Response(Value):
-    """What a server answered; `headers` are pairs, in its order."""
+    """The response of a server; `headers` are pairs, in its order."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -111,7 +111,7 @@ class Response(Value):
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Raises ValueError when it is no JSON."""
+        """Raises ValueError for invalid JSON."""
         return from_json(self.body)
 
     def header(self, name: str) -> str | None:
@@ -147,7 +147,7 @@ def _response(answer: Mapping[str, Any]) -> Response:
 
 
 class Snapshot(Value):
-    """What was published under a topic. `version` counts everything ever published; 0 where the host does not say."""
+    """The last value of a topic. `version` counts all publishes; 0 if the host does not send it."""
 
     __slots__ = ("data", "topic", "version")
 
@@ -160,11 +160,11 @@ class Snapshot(Value):
         return self.data.decode()
 
     def json(self) -> Any:
-        """Raises ValueError when it is no JSON."""
+        """Raises ValueError for invalid JSON."""
         return from_json(self.data)
 
     def msgpack(self) -> Any:
-        """Raises ValueError when it is no MessagePack."""
+        """Raises ValueError for invalid MessagePack."""
         return from_msgpack(self.data)
 
 
@@ -177,9 +177,9 @@ class Snapshots:
         self._client = client
 
     def publish(self, topic: str, value: Any) -> Any:
-        """Put bytes, a text or a JSON value under a topic, in the place of what is there.
+        """Publish bytes, a text or a JSON value under a topic; it replaces the last value.
 
-        No host says whether it wanted it: one that did not grant the event bus drops it without a word.
+        The host does not answer: without a grant of the event bus it silently drops the snapshot.
         """
         return self._client.tell(PublishSnapshot(topic, as_bytes(value)))
 
@@ -195,14 +195,14 @@ class Snapshots:
         partial: bool = False,
         encoding: str = "msgpack",
     ) -> Any:
-        """Publish more than fits in one piece, which a `ChunkCollector` of the same version puts together again.
+        """Publish a value larger than one chunk, which a `ChunkCollector` of the same version joins again.
 
         `aggregates` go with the first piece; `items` is one long list, named `field`, or several by name. `defaults`
         stand for the aggregates in the other pieces, for readers that insist on them.
         """
         from time import time_ns
 
-        pieces = split(
+        pieces = split_chunks(
             items,
             aggregates,
             version=version,
@@ -226,9 +226,9 @@ class Snapshots:
         return self._client.ask(GetSnapshot(topic), read, timeout)
 
     def subscribe(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
-        """Hear what is published under one more topic, for as long as this process lives.
+        """Subscribe to one more topic, for as long as this process lives.
 
-        Nothing that was published before is told: `get` it. `@plugin.on_snapshot` handlers hear it.
+        Starts with the next publish; use `get` for the current value. `@plugin.on_snapshot` handlers are called.
         """
         return self._client.ask(SubscribeSnapshot(topic), lambda _: None, timeout)
 
@@ -245,12 +245,12 @@ def as_bytes(value: Any) -> bytes:
 
 
 def to_json(value: Any) -> bytes:
-    """Raises ValueError for what JSON cannot hold."""
+    """Raises ValueError for a value without a JSON form."""
     return stdlib_codec().encode(value)
 
 
 def from_json(data: bytes) -> Any:
-    """Raises ValueError for what is no JSON."""
+    """Raises ValueError for invalid JSON."""
     return stdlib_codec().decode(data)
 
 
@@ -260,7 +260,7 @@ def to_msgpack(value: Any) -> bytes:
 
 
 def from_msgpack(data: bytes) -> Any:
-    """Raises ValueError for what is no MessagePack."""
+    """Raises ValueError for invalid MessagePack."""
     return _msgspec().msgpack.decode(data)
 
 
@@ -283,16 +283,16 @@ def decode_payload(data: bytes) -> Any:
 
 
 CHUNK_BYTES = 2 << 20
-"""What a piece aims for. In base64 it stays below 2.7 MiB, far from the 16 MiB that no frame may exceed."""
+"""Target size of a chunk. In base64 it stays below 2.7 MiB, far below the frame limit of 16 MiB."""
 
 MAX_CHUNKS = 1_024
-"""Pieces of one publish that are put together: 2 GiB, more than anybody keeps on a screen."""
+"""Chunks of one publish that are joined: 2 GiB, more than any screen shows."""
 
 
-# Cutting.
+# Splitting.
 
 
-def split(
+def split_chunks(
     items: Sequence[Any] | Lists,
     aggregates: Mapping[str, Any] | None = None,
     *,
@@ -372,11 +372,11 @@ if TYPE_CHECKING:
 _WRITERS: dict[str, type[Writer]] = {"json": JsonWriter, "msgpack": MsgpackWriter}
 
 
-# Putting together.
+# Joining.
 
 
 class Mismatch(Value):
-    """The publisher writes another version than we read: something to show, and nothing to guess about."""
+    """The publisher writes another version than this plugin reads."""
 
     __slots__ = ("expected", "got")
 
@@ -389,10 +389,10 @@ class Mismatch(Value):
 
 
 class ChunkCollector:
-    """Takes the pieces of one topic as they come, and has the whole once the last is there.
+    """Joins the chunks of one topic; the value is complete after the last one.
 
-    A piece without its predecessor is dropped, since aggregates without their lists, or lists with a gap, are worse
-    than what was there before; a first piece starts anew.
+    A chunk without its predecessor is dropped: aggregates without their lists, or lists with a gap, are worse than
+    the previous value. A first chunk starts again.
     """
 
     __slots__ = ("_index", "_parts", "_published_ns", "data", "dropped", "mismatch", "version")
@@ -400,11 +400,11 @@ class ChunkCollector:
     def __init__(self, version: int) -> None:
         self.version = version
         self.data: dict[str, Any] | None = None
-        """The last publish that was complete."""
+        """The last complete publish."""
         self.mismatch: Mismatch | None = None
-        """Set by a piece of another version, until a publish of ours is complete."""
+        """Set by a chunk of another version, until a publish of this version is complete."""
         self.dropped = 0
-        """Pieces that could not be used."""
+        """Chunks that could not be used."""
         self._parts: dict[str, Any] | None = None
         self._published_ns: Any = None
         self._index = 0
@@ -429,9 +429,9 @@ class ChunkCollector:
         """Whether the piece is the first, or the next."""
         index, data = envelope.get("chunk_index", 0), envelope["data"]
         if index == 0:
-            self._parts, self._published_ns = _start_call(data), envelope.get("published_ns")
+            self._parts, self._published_ns = _copy_lists(data), envelope.get("published_ns")
         elif self._parts is None or envelope.get("published_ns") != self._published_ns or index <= self._index:
-            return False  # of another publish, or heard before: the one we collect may still be complete
+            return False  # of another publish, or a duplicate: the current publish may still become complete
         elif index > self._index + 1 or index >= MAX_CHUNKS:
             self._parts = None
             return False
@@ -446,7 +446,7 @@ class ChunkCollector:
 
 
 def _envelope(piece: Any) -> dict[str, Any]:
-    """What a piece says; nothing when it is no object."""
+    """The envelope of a chunk; empty if it is no object."""
     try:
         said = piece if isinstance(piece, dict) else decode_payload(getattr(piece, "data", piece))
     except ValueError:
@@ -459,13 +459,13 @@ def _is_usable(envelope: Mapping[str, Any]) -> bool:
     return "version" in envelope and isinstance(envelope.get("data"), dict) and type(index) is int and index >= 0
 
 
-def _start_call(data: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_lists(data: Mapping[str, Any]) -> dict[str, Any]:
     """The first piece, with lists that are ours to extend."""
     return {name: list(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def _append(parts: dict[str, Any], data: Mapping[str, Any]) -> None:
-    """Every list goes on; whatever else a later piece says stands for nothing."""
-    for name, value in _start_call(data).items():
+    """Append every list; other fields of later chunks are ignored."""
+    for name, value in _copy_lists(data).items():
         if isinstance(value, list) and isinstance(parts.setdefault(name, value), list) and parts[name] is not value:
             parts[name] += value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 REQUEST_SECONDS = 30.0
-"""How long the gateway may be silent, unless the caller says otherwise or the call ends before."""
+"""Default of the seconds without an answer of the gateway; the call's deadline may be earlier."""
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer: four times the largest that can be passed on to the host."""
@@ -32,7 +32,7 @@ READS = ("GET", "HEAD")
 
 
 class GatewayError(HandlerError):
-    """The gateway did not do what was asked. `code` is its word for why, `status` the number, 0 without an answer.
+    """The gateway refused or failed a request. `code` is its error code, `status` the HTTP status, 0 without an answer.
 
     Let through, it is the handler's own answer: one that may be tried again if the gateway's may.
     """
@@ -61,11 +61,11 @@ class GatewayDenied(GatewayError):
 
 
 class GatewayNotFound(GatewayError):
-    """There is no such thing, or it is another's."""
+    """It does not exist, or it belongs to another org."""
 
 
 class GatewayConflict(GatewayError):
-    """It cannot be done as things are."""
+    """The request conflicts with the current state."""
 
 
 class GatewayUnavailable(GatewayError):
@@ -77,7 +77,7 @@ _NOT_NOW = (408, 425, 429)
 
 
 class Gateway:
-    """A client for plain handlers. `scopes` is what the token is good for."""
+    """A client for plain handlers. `scopes` are the scopes of the token."""
 
     __slots__ = ("_base_url", "_keys", "_remaining", "_token", "scopes")
 
@@ -105,17 +105,17 @@ class Gateway:
     def post(
         self, path: str, json: Any = None, *, idempotency_key: str | None = None, timeout: float = REQUEST_SECONDS
     ) -> Any:
-        """Have something made or done; what the gateway says about it."""
+        """Send a POST request; returns the answer."""
         return self.request("POST", path, json, idempotency_key=idempotency_key, timeout=timeout)
 
     def patch(
         self, path: str, json: Any = None, *, idempotency_key: str | None = None, timeout: float = REQUEST_SECONDS
     ) -> Any:
-        """Have something changed."""
+        """Send a PATCH request; returns the answer."""
         return self.request("PATCH", path, json, idempotency_key=idempotency_key, timeout=timeout)
 
     def delete(self, path: str, *, idempotency_key: str | None = None, timeout: float = REQUEST_SECONDS) -> Any:
-        """Have something removed."""
+        """Send a DELETE request; returns the answer."""
         return self.request("DELETE", path, idempotency_key=idempotency_key, timeout=timeout)
 
     def request(
@@ -128,10 +128,10 @@ class Gateway:
         idempotency_key: str | None = None,
         timeout: float = REQUEST_SECONDS,
     ) -> Any:
-        """Any method. What changes something carries a key, so that the same request sent again is done once.
+        """Any method. A request that changes data carries a key, so that it is done once even if it is sent again.
 
-        Without one of yours the keys are numbered within the call: a harness that goes on after a break, and may do
-        again what it did before, names its own.
+        Default keys are numbered within the call. A harness that continues after a break, and may repeat requests,
+        passes its own keys.
         """
         return self._prepare(method, path, json, params, idempotency_key, timeout)()
 
@@ -194,7 +194,7 @@ def _query(params: Mapping[str, Any] | None) -> str:
 
 
 def _answer(method: str, url: str, headers: dict[str, str], body: bytes | None, timeout: float) -> Any:
-    """What the gateway says; raises `GatewayError`."""
+    """The answer of the gateway; raises `GatewayError`."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import Request

@@ -8,12 +8,17 @@ are tested with `plugbay.testing`.
 from __future__ import annotations
 
 from binascii import a2b_base64
-from time import monotonic, sleep
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep, time
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import (
     CallMethod,
     Chat,
+    Compact,
     DeleteVectors,
     DeliverEvent,
     DeliverSnapshot,
@@ -23,6 +28,7 @@ from plugbay.model.operations import (
     PerformAction,
     PressKey,
     Render,
+    RunHarness,
     RunHook,
     SearchVectors,
     SendOutbound,
@@ -40,14 +46,13 @@ from plugbay.sdk.contracts.nexo import nexo_tool_name
 from plugbay.sdk.contracts.vai import export_id, offers
 from plugbay.sdk.declarations import seconds
 from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
-from plugbay.sdk.results import RESULT
+from plugbay.sdk.results import KINDS, RESULT, read_artifact
 from plugbay.sdk.screens.canvas import width
 from plugbay.sdk.screens.inputs import MODS, SHIFT, canonical
 from plugbay.sdk.services.brokered import as_bytes
-from plugbay.sdk.testing.services import HostServices
+from plugbay.sdk.testing.services import HostServices, bus_event
 from plugbay.sdk.testing.session import Pending, Session
 from plugbay.sdk.testing.spec import OperatorSettings, check, spec_of, with_greeting
-from plugbay.sdk.testing.vai import VaiRequest, tool_value
 from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
@@ -64,6 +69,8 @@ if TYPE_CHECKING:
         def ask(self, op: PluginOp, timeout: float | None = None) -> Any: ...
 
 
+__all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]
+
 SETTLE_SECONDS = 5.0
 """Seconds for a plugin to process notifications."""
 
@@ -71,8 +78,33 @@ LOOK_SECONDS = 0.002
 """Seconds between two checks of a condition."""
 
 
+def contracts_of(plugin: Plugin) -> list[str]:
+    """The contracts that support any of the plugin's declarations, for `pytest.mark.parametrize`."""
+    return [
+        name for name in CONTRACTS if not unsupported_reason(plugin, name) or (name == AINB and tool_namespaces(plugin))
+    ]
+
+
+def host(
+    plugin: Plugin,
+    contract: str = NEXO,
+    *,
+    config: Mapping[str, Any] | None = None,
+    secrets: Mapping[str, Any] | None = None,
+    grants: Iterable[str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> MemoryHost:
+    """A host of this contract that serves this plugin, as a context manager.
+
+    `grants` None grants everything that the plugin requests. The manifest is generated from the code, or read from
+    `folder`. Raises `ManifestInvalid` for a plugin that the contract refuses, and `ConfigInvalid` for settings that
+    break their schema.
+    """
+    return MemoryHost(plugin, contract, config=config, secrets=secrets, grants=grants, folder=folder)
+
+
 class StartedCall:
-    """A started call. `progress` collects what arrives before its answer."""
+    """A started call. `progress` collects the progress before its answer."""
 
     def __init__(self, pending: Pending, read: Callable[[Any], Any], plugin_id: str) -> None:
         self.progress = pending.progress
@@ -83,7 +115,7 @@ class StartedCall:
         self._ends: list[Callable[[], None]] = []
 
     def then(self, end: Callable[[], None]) -> Self:
-        """Run `end` when the call is over, whatever its result."""
+        """Run `end` when the call is over, also after a failure."""
         self._ends.append(end)
         return self
 
@@ -99,8 +131,8 @@ class StartedCall:
                 end()
 
 
-class BaseHost(HostServices):
-    """A host of one plugin: sessions, exports, and generic requests."""
+class MemoryHost(HostServices):
+    """A host of one plugin. The services it has for that plugin are its attributes."""
 
     def __init__(
         self,
@@ -116,11 +148,14 @@ class BaseHost(HostServices):
         self.contract = contract
         self.spec = spec_of(plugin, contract, folder)
         self.terms = OperatorSettings(self.spec, grants, config, secrets)
-        super().__init__(self.spec, self.terms)
+        super().__init__(self.spec, self.terms.gate)
         self.progress: list[Any] = []
         """Progress of the last call."""
+        self.artifacts: dict[str, bytes] = {}
+        """Artifacts of the last harness, by path."""
         self._session: Session | None = None
         self._stderr: list[str] = []
+        self._generation = 0
 
     def __enter__(self) -> Self:
         if self.contract != RUNE:  # where every call has a process of its own
@@ -143,7 +178,7 @@ class BaseHost(HostServices):
 
     @property
     def stderr(self) -> list[str]:
-        """Lines on stderr while the plugin was served: logs and tracebacks, where the contract has no word for them."""
+        """Lines on stderr while the plugin was served: logs and tracebacks, if the contract has no message for them."""
         return self._stderr + (self._session.stderr if self._session else [])
 
     def settle(self, seconds: float = SETTLE_SECONDS) -> None:
@@ -159,7 +194,7 @@ class BaseHost(HostServices):
                 raise AssertionError(f"it did not come true within {seconds:g} s")
             sleep(LOOK_SECONDS)
 
-    # Whatever a host can say.
+    # Any request and notification.
 
     def ask(self, op: PluginOp, timeout: float | None = None) -> Any:
         """The answer to any operation, as the contract has it; raises `CallFailed`."""
@@ -169,7 +204,7 @@ class BaseHost(HostServices):
         """Send a notification, and wait until it is processed."""
         if self._session is None:
             raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
-        refusal = self._session.conversation.tell(op)
+        refusal = self._session.connection.notify(op)
         if refusal is not None:
             raise CallFailed(refusal)
         self.settle()
@@ -184,7 +219,7 @@ class BaseHost(HostServices):
         patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
         allowed = patience if timeout is None else seconds("timeout", timeout)
         talk = session or self._begin_session()
-        pending = Pending(talk.conversation, op, allowed, self.spec.timeouts.grace)
+        pending = Pending(talk.connection, op, allowed, self.spec.timeouts.grace)
         call = StartedCall(pending, read, self.spec.id)
         return call if session is not None else call.then(lambda: self._end_session(talk))
 
@@ -198,7 +233,7 @@ class BaseHost(HostServices):
         self.progress = call.progress
         return call.result()
 
-    # What there is.
+    # Exports.
 
     def _export(self, name: str, *kinds: str) -> Export:
         """The export with the author's `name`, or its name in the contract."""
@@ -231,7 +266,7 @@ class BaseHost(HostServices):
             check(schema, given, export.name, self.spec.id)
 
     def _hello(self) -> Mapping[str, Any]:
-        return {} if self._session is None else self._session.conversation.hello
+        return {} if self._session is None else self._session.connection.hello
 
     def _json(self, value: Any) -> Any:
         """A copy of the value through JSON, as on the wire."""
@@ -240,58 +275,22 @@ class BaseHost(HostServices):
         except Unencodable as error:
             raise CallFailed(Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")) from None
 
-
-__all__ = ["CallFailed", "Failure", "MemoryHost", "contracts_of", "host"]
-
-
-def contracts_of(plugin: Plugin) -> list[str]:
-    """The contracts that support any of the plugin's declarations, for `pytest.mark.parametrize`."""
-    return [
-        name for name in CONTRACTS if not unsupported_reason(plugin, name) or (name == AINB and tool_namespaces(plugin))
-    ]
-
-
-def host(
-    plugin: Plugin,
-    contract: str = NEXO,
-    *,
-    config: Mapping[str, Any] | None = None,
-    secrets: Mapping[str, Any] | None = None,
-    grants: Iterable[str] | None = None,
-    folder: str | os.PathLike[str] | None = None,
-) -> MemoryHost:
-    """A host of this contract that serves this plugin, as a context manager.
-
-    `grants` None grants whatever the plugin asks for. The manifest follows from the code; with `folder`, it is the one
-    that lies there. Raises `ManifestInvalid` for a plugin that the contract would not take, and `ConfigInvalid` for
-    settings that break their schema.
-    """
-    return MemoryHost(plugin, contract, config=config, secrets=secrets, grants=grants, folder=folder)
-
-
-class MemoryHost(BaseHost):
-    """A host of one plugin. The services it has for that plugin are its attributes."""
-
-    _generation = 0
-    artifacts: dict[str, bytes] = {}
-    """Artifacts of the last harness, by path."""
-
     # Tools and methods.
 
     def call(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> Any:
-        """What a tool or a method returns; raises `CallFailed`. Its name is the author's, or the contract's.
+        """The result of a tool or a method; raises `CallFailed`. Its name is the author's, or the contract's.
 
-        The value is the same under every contract: content and structured output are what made them, and under
-        ainb, which has no tools, it comes through the command line that tools are behind.
+        The value is the same under every contract: content and structured output are converted back, and under ainb,
+        which has no tools, it comes through the command line of the tools.
         """
         return self._result(self.begin(name, input, context=context, timeout=timeout))
 
     def begin(
         self, name: str, input: Any = None, *, context: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> StartedCall:
-        """Make a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
+        """Start a call and do not wait for it: it has `progress`, `cancel()` and `result()`."""
         given = self._json({} if input is None else input)
         if self.contract == AINB:
             return self._begin_words(name, given, timeout)
@@ -327,7 +326,7 @@ class MemoryHost(BaseHost):
     # Hooks, compactors and harnesses.
 
     def fire(self, hook: str, event: Mapping[str, Any], *, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a hook answers; `hook` is what happens, such as `before_message` or `run.completed`."""
+        """The answer of a hook; `hook` is an event, for example `before_message` or `run.completed`."""
         if self.contract == VAI:
             found = [offer.id for offer in offers(self.plugin).values() if hook in offer.by_event]
             export = self._export(found[0] if found else hook, "hook")
@@ -345,7 +344,7 @@ class MemoryHost(BaseHost):
         pinned: Iterable[Any] = (),
         context: Mapping[str, Any] | None = None,
     ) -> list[Any] | None:
-        """What a compactor leaves of a conversation; None when it leaves that to the host."""
+        """The messages that a compactor keeps; None if it leaves compaction to the host."""
         if self.plugin.compaction is None or self.contract not in (KAGED, VAI):
             raise CallFailed(self._unknown("compactor", "the compactor", []))
         if self.contract == VAI:
@@ -367,9 +366,9 @@ class MemoryHost(BaseHost):
         context: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """The result of a harness: summary, checkpoint, references. With a `checkpoint` it goes on from there.
+        """The result of a harness: summary, checkpoint, references. With a `checkpoint` it continues from there.
 
-        What it left in files is in `host.artifacts`, what it told on its way in `host.progress`.
+        Its files are in `host.artifacts`, its progress in `host.progress`.
         """
         export = self._export(harness, "harness")
         with self._vai_request(export, context, timeout) as vai_request:
@@ -389,7 +388,7 @@ class MemoryHost(BaseHost):
         return dict(self.ask(Chat(name, model, self._json(asked), stream=stream)))
 
     def channel(self, kind: str) -> Channel:
-        """A channel that the plugin carries: `start`, `send`, `stop`."""
+        """A channel of the plugin: `start`, `send`, `stop`."""
         return Channel(self, self._export(kind, "channel").name)
 
     def vectors(self, name: str) -> VectorStore:
@@ -425,7 +424,7 @@ class MemoryHost(BaseHost):
         return bytes(self.ask(InvokeAction(action, as_bytes(data)), timeout))
 
     def run_cli(self, namespace: str, argv: Sequence[str] = (), *, timeout: float | None = None) -> CliOutput:
-        """Run a command line: what it wrote, byte for byte, and its status."""
+        """Run a command line: its output, byte for byte, and its status."""
         name = self._export(namespace, "cli_namespace").name
         return CliOutput.read(self.ask(DispatchCli(name, list(argv)), timeout))
 
@@ -434,16 +433,15 @@ class MemoryHost(BaseHost):
     def deliver(self, topic: str, payload: Any) -> None:
         """Deliver an event of the bus or a snapshot to the plugin.
 
-        Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not hear of that.
-        Raises `ValueError` for a topic that no host would tell this plugin of.
+        Waits until its handlers are done, and raises `CallFailed` when one fails: a real host would not notice.
+        Raises `ValueError` for a topic that the plugin is not subscribed to.
         """
         if self.contract == AINB and topic in self.topics:
             data = as_bytes(payload)
             self.keep(topic, data)
             self.tell(DeliverSnapshot(topic, data))
         elif any(matches(pattern, topic) for pattern in self.spec.subscribes):
-            event = {"id": "00000000-0000-4000-8000-000000000000", "timestamp": "2001-02-03T04:05:06Z", "topic": topic}
-            self.tell(DeliverEvent(topic, {**event, "source": "test", "session_id": None, "payload": payload}))
+            self.tell(DeliverEvent(topic, bus_event(topic, "test", payload)))
         else:
             heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "nothing"
             raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")
@@ -463,7 +461,7 @@ def called_value(result: Mapping[str, Any], tool: Export) -> Any:
 
 
 def _promises_more(tool: Export) -> bool:
-    """Whether `result` is a key of the author's: then its schema has another form than one of ours."""
+    """Whether `result` is a key of the author: then its schema has another form than a generated one."""
     schema = tool.output_schema
     return schema is not None and schema.get("required") != [RESULT]
 
@@ -479,7 +477,7 @@ class Channel:
         self._host.ask(StartChannel(self._kind, instance))
 
     def send(self, message: Mapping[str, Any] | str, to: str = "ada") -> dict[str, Any]:
-        """The receipt of a message, or of a text to somebody: `{message_id, sent_at_unix}`."""
+        """The receipt of a message, or of a text to a recipient: `{message_id, sent_at_unix}`."""
         whole = {"kind": "text", "to": to, "body": message} if isinstance(message, str) else dict(message)
         return dict(self._host.ask(SendOutbound(self._kind, whole)))
 
@@ -507,7 +505,7 @@ class VectorStore:
 
 
 class CliOutput(Value):
-    """What a command line wrote, byte for byte, and the status it left with."""
+    """The output of a command line, byte for byte, and its exit status."""
 
     __slots__ = ("exit_code", "stderr", "stdout")
 
@@ -549,7 +547,7 @@ class Drawing:
 
 
 def key_event(name: str) -> dict[str, Any]:
-    """What a host says of a key that is called so, as `on_key` has it: `space`, `ctrl+a`, `page_up`, `é`."""
+    """A host's description of a key, by its name in `on_key`: `space`, `ctrl+a`, `page_up`, `é`."""
     *held, last = canonical(name).split("+") if not name.endswith("+") else [*name[:-1].rstrip("+").split("+"), "+"]
     mods = sum(MODS[word] for word in held if word)
     return {"code": _code(last), "mods": mods | (SHIFT if len(last) == 1 and last.isupper() else 0), "kind": "press"}
@@ -564,6 +562,119 @@ def _code(last: str) -> dict[str, Any]:
 
 
 def mouse_event(kind: str, x: int, y: int, button: str | None = None, mods: int = 0) -> dict[str, Any]:
-    """What a host says of the mouse: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
+    """A host's description of a mouse event: `down`, `up`, `drag` with a button, `moved`, `scroll_up` and the like."""
     pressed = {} if button is None else {"button": {"type": button}}
     return {"kind": {"type": kind, **pressed}, "col": x, "row": y, "mods": mods}
+
+
+IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id")
+"""Ids that a caller may set for a call."""
+
+ENOUGH_TOKENS = 100_000
+"""Default of the tokens of a compacted conversation."""
+
+NONE = "none"
+
+_numbers = count(1)
+
+
+class VaiRequest:
+    """One request: its context, deadline, settings, and scratch folder, which `close` removes."""
+
+    def __init__(self, export: Export, terms: OperatorSettings, about: Mapping[str, Any], seconds: float) -> None:
+        self._export = export
+        self._terms = terms
+        self._about = dict(about)
+        self._until = datetime.fromtimestamp(time() + seconds, UTC)
+        self.number = next(_numbers)
+        asked = export.facts.get("permissions") or {}
+        self._permissions = {
+            "network": asked.get("network", NONE) if "network" in terms.granted else NONE,
+            "filesystem": self._granted("filesystem", asked.get("filesystem", NONE)),
+        }
+        self._slots = [slot for slot in asked.get("secret_slots", ()) if f"secret={slot}" in terms.granted]
+        self._folder = (
+            TemporaryDirectory(prefix="plugbay-scratch-") if self._permissions["filesystem"] != NONE else None
+        )
+        self.scratch = None if self._folder is None else str(Path(self._folder.name).resolve())
+
+    def _granted(self, name: str, value: str) -> str:
+        return value if f"{name}={value}" in self._terms.granted else NONE
+
+    def __enter__(self) -> VaiRequest:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def tool(self, given: Any) -> InvokeTool:
+        return InvokeTool(self._export.name, given, {**self._beside(), "tool_execution_id": f"toolx_{self.number}"})
+
+    def hook(self, event: Mapping[str, Any]) -> RunHook:
+        beside = {**self._beside(), "delivery_id": f"del_{self.number}", "attempt": self._about.get("attempt", 1)}
+        return RunHook(self._export.name, dict(event), beside)
+
+    def compactor(self, messages: Iterable[Mapping[str, Any]], pinned: Iterable[Any], most: int | None) -> Compact:
+        blocks = [block(message) for message in messages]
+        projection = {"transport": "inline", "blocks": blocks, "pinned_items": list(pinned)}
+        request = {
+            "compaction_id": f"cmp_{self.number}",
+            "source": {"chain_id": self._about.get("chain_id"), "projection": projection},
+            "target": {"max_input_tokens": most or ENOUGH_TOKENS},
+            "policy": {},
+        }
+        return Compact(self._export.name, request, self._beside())
+
+    def harness(self, text: str, trigger: Mapping[str, Any] | None, checkpoint: Any) -> RunHarness:
+        default = {"type": "user_request", "input": [{"type": "text", "text": text}] if text else []}
+        target = {"session_id": None, "chain_id": None, "execution_id": f"exec_{self.number}"}
+        request = {"mode": "start", "target": target, "trigger": dict(trigger or default), "policy": {}}
+        if checkpoint is not None:
+            kept = {"kind": self._export.facts.get("fidelity", "checkpoint"), "data": checkpoint}
+            request |= {"mode": "resume", "checkpoint": kept}
+        return RunHarness(self._export.name, request, self._beside())
+
+    def artifacts(self, result: Mapping[str, Any]) -> dict[str, bytes]:
+        """The files of a harness, by path; they are removed with the scratch folder."""
+        return {ref["path"]: read_artifact(self.scratch, ref) for ref in result.get("artifacts") or ()}
+
+    def _beside(self) -> dict[str, Any]:
+        context = {
+            "invocation_id": f"inv_{self.number}",
+            "trace_id": f"tr_{self.number}",
+            "org_id": "default",
+            **{name: self._about.get(name) for name in IDS if name != "org_id"},
+            **({"org_id": self._about["org_id"]} if "org_id" in self._about else {}),
+            "deadline_at": self._until.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "scratch_dir": self.scratch,
+            "gateway": {"base_url": None, "delegation_token": None, "scopes": []},
+            "permissions": self._permissions,
+        }
+        secrets = {name: self._terms.secrets[name] for name in self._slots if name in self._terms.secrets}
+        return {"context": context, "config": self._terms.config, "secrets": secrets}
+
+
+def block(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a block of a conversation; a block as it is."""
+    if "kind" in message:
+        return dict(message)
+    content = message.get("content", "")
+    items = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {"kind": KINDS.get(str(message.get("role")), "input"), "content": items}
+
+
+def tool_value(result: Mapping[str, Any], schema: Any) -> Any:
+    """The value of a tool, from content and structured output; `schema` is that of its results."""
+    content, output = result.get("content") or [], result.get("structured_output")
+    text = "".join(str(item.get("text", "")) for item in content)
+    if result.get("is_error"):
+        raise CallFailed(Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN))
+    if output is None:
+        return text if all(item.get("type") == "text" for item in content) and content else content or None
+    kinds = (schema or {}).get("type", ())
+    is_object = "object" in ([kinds] if isinstance(kinds, str) else kinds)
+    return output[RESULT] if set(output) == {RESULT} and not is_object else output

@@ -8,7 +8,7 @@
     host.actions["lamp.switch"] = lambda data: b"on"          actions of other plugins
     host.storage, host.snapshots                              dicts: the plugin's keys, the last value of each topic
 
-`HostServices` checks grants and topics as a real host does; refusals are listed in `refused`. For tests only.
+Each request passes the gate of a real host (`model.gate`); refusals are listed in `refused`. For tests only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from __future__ import annotations
 import os
 from pathlib import PurePosixPath
 
-from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.contracts.schemas import answer_problem
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.gate import (
+    MAX_LISTED,
+    covers_topic,
+    invalid,
+    is_readable,
+    refuse_answer,
+    refuse_event_size,
+    refuse_storage,
+    refuse_subscription,
+    value_problem,
+)
 from plugbay.model.operations import (
     AskUser,
     CompleteChat,
@@ -25,6 +37,7 @@ from plugbay.model.operations import (
     GetSnapshot,
     GetStored,
     InvokeAction,
+    ListRoots,
     ListStored,
     Publish,
     PublishSnapshot,
@@ -35,30 +48,27 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     WriteLog,
 )
-from plugbay.model.topics import covers, matches
 from plugbay.model.values import Value
 from plugbay.sdk.services.brokered import as_bytes, from_json
+from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from plugbay.model.gate import Gate
     from plugbay.model.spec import PluginSpec
-    from plugbay.sdk.testing.spec import OperatorSettings
 
     ScriptLine = str | Mapping[str, Any] | Failure | list[str] | Callable[[CompleteChat], Any]
 
-MODELS = {"mcp": "sampling"}
-"""By contract: the capability for models, where it is not `llm.complete`."""
-
 
 class HostServices:
-    """Answers the plugin's requests with the test's services, and checks grants as a real host does."""
+    """Answers the requests of the plugin that the gate allows with the services of the test."""
 
-    def __init__(self, spec: PluginSpec, terms: OperatorSettings) -> None:
+    def __init__(self, spec: PluginSpec, gate: Gate) -> None:
         self._spec = spec
-        self._terms = terms
+        self._gate = gate
         self.memory, self.llm, self.people = FakeMemory(), FakeLlm(), FakePeople()
         self.http, self.files = FakeHttp(), FakeFiles()
         self.storage: dict[str, Any] = {}
@@ -68,19 +78,16 @@ class HostServices:
         self.logs: list[LogLine] = []
         self.refused: list[Failure] = []
         """Refused requests and dropped notifications."""
-        self.topics: set[str] = set(spec.snapshots) if self._may_hear_of_snapshots() else set()
-        """Topics that the plugin is subscribed to."""
+        self.topics: set[str] = {topic for topic in spec.snapshots if covers_topic(gate.access, topic)}
+        """Snapshot topics that the plugin is subscribed to."""
         self._version = 0
 
-    def _may_hear_of_snapshots(self) -> bool:
-        return any(item.kind == "topic" for item in self._terms.access)
-
-    # What it asks.
+    # Requests.
 
     def answer(self, op: Any, progress: Callable[[Any], None]) -> Any:
         """The answer to a request: a value or a `Failure`."""
         try:
-            answer = self._answer(op, progress)
+            answer = self._gate.refuse(op) or self._answer(op, progress)
         except CallFailed as error:
             answer = error.failure
         except Exception as error:
@@ -91,80 +98,79 @@ class HostServices:
 
     def _answer(self, op: Any, progress: Callable[[Any], None]) -> Any:
         match op:
-            case RecallMemory():
-                return self._needs("memory.recall") or self.memory.recall(op)
-            case CompleteChat():
-                return self._needs(MODELS.get(self._spec.contract, "llm.complete")) or self.llm.complete(op, progress)
-            case AskUser():
-                return self._needs("elicitation") or self.people.answer(op)
+            case RecallMemory() | CompleteChat() | AskUser() | ListRoots():
+                return self._ask_agent(op, progress)
             case Publish():
                 return self._publish(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():
-                return self._stored(op)
+                return self._handle_storage(op)
             case GetSnapshot() | SubscribeSnapshot():
-                return self._snapshot(op)
+                return self._read_snapshot(op)
             case InvokeAction():
-                return self._act(op)
+                return self._invoke(op)
             case ReadFile() | ReadFolder():
                 return self._read(op)
             case FetchUrl():
-                return self._fetch(op)
-        return Failure(Code.NOT_FOUND, f"there is no {type(op).__name__} here", detail={"absent": True})
+                return self.http.fetch(op)
+        return self.notified(op)
 
-    def _needs(self, capability: str) -> Failure | None:
-        if capability in self._terms.granted:
-            return None
-        return _denied(capability, f"{capability} is not granted to {self._spec.id}")
+    def _ask_agent(self, op: RecallMemory | CompleteChat | AskUser | ListRoots, progress: Callable[[Any], None]) -> Any:
+        match op:
+            case RecallMemory():
+                return self.memory.recall(op)
+            case CompleteChat():
+                return self.llm.complete(op, progress)
+            case AskUser():
+                return self.people.answer(op)
+        return []
 
-    def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
-        kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
-        if not any(item.kind == kind for item in self._terms.access):
-            return _denied(kind, f"{kind.replace('_', ' ')} access was not requested and granted")
+    def _handle_storage(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
         match op:
             case GetStored():
                 return {"found": op.key in self.storage, "value": self.storage.get(op.key)}
             case SetStored():
-                self.storage[op.key] = op.value
-                return None
+                return self._store(op)
             case DeleteStored():
                 return self.storage.pop(op.key, _ABSENT) is not _ABSENT
-        return sorted(key for key in self.storage if key.startswith(op.prefix))[: op.limit]
+        return sorted(key for key in self.storage if key.startswith(op.prefix))[: min(op.limit, MAX_LISTED)]
 
-    def _snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
-        if not self.covers(op.topic):
-            return _denied("event_bus", f"the event bus is not granted for {op.topic}")
+    def _store(self, op: SetStored) -> Failure | None:
+        problem = value_problem(_size(op.value))
+        if problem is not None:
+            return invalid(problem)
+        stored = {**self.storage, op.key: op.value}
+        used = sum(len(key.encode()) + _size(value) for key, value in stored.items())
+        refusal = refuse_storage(len(stored), used)
+        if refusal is None:
+            self.storage[op.key] = op.value
+        return refusal
+
+    def _read_snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
         if isinstance(op, SubscribeSnapshot):
-            self.topics.add(op.topic)
-            return None
+            refusal = refuse_subscription(self.topics | {op.topic})
+            self.topics |= set() if refusal is not None else {op.topic}
+            return refusal
         return {"data": self.snapshots.get(op.topic), "version": self._version if op.topic in self.snapshots else 0}
 
-    def _act(self, op: InvokeAction) -> Any:
+    def _invoke(self, op: InvokeAction) -> Any:
         handler = self.actions.get(op.action)
         if handler is None:
             return Failure(Code.INVALID_INPUT, f"nobody offers {op.action!r}: host.actions[{op.action!r}] = …")
         return as_bytes(handler(op.data))
 
     def _read(self, op: ReadFile | ReadFolder) -> Any:
-        roots = [os.path.expanduser(item.target) for item in self._terms.access if item.kind == "read_path"]
-        if not any(PurePosixPath(op.path).is_relative_to(root) for root in roots):
-            return _denied("read_paths", f"{op.path} is outside of what is granted to {self._spec.id}")
-        return self.files.read(op.path) if isinstance(op, ReadFile) else self.files.entries(op.path)
+        path, roots = os.path.normpath(op.path), map(os.path.expanduser, self._gate.read_roots())
+        if not is_readable(PurePosixPath(path), map(PurePosixPath, roots)):
+            return self._gate.refuse_path(op.path, os.path.expanduser("~"))
+        return self.files.read(path) if isinstance(op, ReadFile) else self.files.entries(path)
 
-    def _fetch(self, op: FetchUrl) -> Any:
-        from urllib.parse import urlsplit
-
-        parts = urlsplit(op.url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        if not self._terms.reaches(host, port):
-            return _denied("network", f"the network is not granted for {host}, port {port}")
-        return self.http.fetch(op)
-
-    # What it tells.
+    # Notifications.
 
     def notified(self, op: Any) -> None:
+        """Handle a notification; a refused one is dropped."""
         match op:
             case Publish():
-                refusal = self._publish(op)
+                refusal = self._gate.refuse(op) or self._publish(op)
                 self.refused += [refusal] if refusal is not None else []
             case PublishSnapshot():
                 self._publish_snapshot(op)
@@ -172,16 +178,16 @@ class HostServices:
                 self.logs.append(LogLine(op.level, op.message, op.fields))
 
     def _publish(self, op: Publish) -> Failure | None:
-        if not any(matches(pattern, op.topic) for pattern in self._spec.publishes):
-            allowed = ", ".join(self._spec.publishes) or "nothing"
-            return _denied("publish", f"{op.topic!r} is outside this plugin's topics ({allowed})")
-        payload = op.event.get("payload") if isinstance(op.event, dict) else op.event
-        self.published.append(Published(op.topic, payload, op.event))
-        return None
+        optional = {key: op.event[key] for key in ("correlation_id", "metadata") if op.event.get(key) is not None}
+        refusal = refuse_event_size(_size(bus_event(op.topic, self._spec.id, op.event.get("payload")) | optional))
+        if refusal is None:
+            self.published.append(Published(op.topic, op.event.get("payload"), op.event))
+        return refusal
 
     def _publish_snapshot(self, op: PublishSnapshot) -> None:
-        if not self.covers(op.topic):
-            self.refused.append(_denied("event_bus", f"the event bus is not granted for {op.topic}"))
+        refusal = self._gate.refuse(op)
+        if refusal is not None:
+            self.refused.append(refusal)
             return
         self.keep(op.topic, op.data)
         self.published.append(Published(op.topic, _readable(op.data), op.data))
@@ -191,12 +197,18 @@ class HostServices:
         self._version += 1
         self.snapshots[topic] = data
 
-    def covers(self, topic: str) -> bool:
-        """Whether the snapshots of a topic may be seen and published."""
-        return any(item.kind == "topic" and covers(item.target, topic) for item in self._terms.access)
-
 
 _ABSENT = object()
+
+
+def bus_event(topic: str, source: str, payload: Any) -> dict[str, Any]:
+    """An event of the bus as the host completes it, with an id and a time that are always the same."""
+    stamp = {"id": "00000000-0000-4000-8000-000000000000", "timestamp": "2001-02-03T04:05:06.000000Z"}
+    return {**stamp, "topic": topic, "source": source, "session_id": None, "payload": payload}
+
+
+def _size(value: Any) -> int:
+    return len(stdlib_codec().encode(value))
 
 
 def _readable(data: bytes) -> Any:
@@ -206,12 +218,8 @@ def _readable(data: bytes) -> Any:
         return data
 
 
-def _denied(capability: str, text: str) -> Failure:
-    return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail={"capability": capability})
-
-
 class Published(Value):
-    """Something a plugin published: an event's payload, or a snapshot as JSON where it is some, else as bytes."""
+    """An event or snapshot of the plugin; the payload of a snapshot is its JSON, or its bytes if it is no JSON."""
 
     __slots__ = ("payload", "raw", "topic")
 
@@ -241,13 +249,13 @@ class FakeMemory:
         self.asked: list[RecallMemory] = []
 
     def put(self, agent_id: str, content: str, **more: Any) -> None:
-        """Have an agent remember something; `more` are `tags`, `memory_type` and the like."""
+        """Add an entry to an agent's memory; `more` are `tags`, `memory_type` and the like."""
         number = len(self.entries) + 1
         entry = {"id": f"memory-{number}", "agent_id": agent_id, "content": content, "tags": []}
         self.entries.append({**entry, "concept_tags": [], "created_at": None, "memory_type": None, **more})
 
     def recall(self, op: RecallMemory) -> list[dict[str, Any]]:
-        """The agent's entries that have a word of the query in them; all of them for an empty query."""
+        """The agent's entries with a word of the query; all of them for an empty query."""
         self.asked.append(op)
         words = op.query.lower().split()
         own = [entry for entry in self.entries if entry["agent_id"] == op.agent_id]
@@ -263,7 +271,7 @@ class FakeLlm:
         self._script: list[ScriptLine] = []
 
     def script(self, lines: Iterable[ScriptLine]) -> None:
-        """What is answered next: a text, a list of pieces, `{content, finish_reason, usage}`, a `Failure`, or a
+        """The next answers: a text, a list of pieces, `{content, finish_reason, usage}`, a `Failure`, or a
         function that is given the request and returns one of these.
         """
         self._script += lines
@@ -273,13 +281,13 @@ class FakeLlm:
         if not self._script:
             return Failure(Code.NOT_FOUND, "nothing is scripted for a model to say: host.llm.script([…])")
         line: Any = self._script.pop(0)
-        said = line(op) if callable(line) else line
-        if isinstance(said, Failure):
-            return said
-        pieces = [said] if isinstance(said, str) else said
-        whole = dict(said) if isinstance(said, dict) else {"content": "".join(pieces)}
+        reply = line(op) if callable(line) else line
+        if isinstance(reply, Failure):
+            return reply
+        pieces = [reply] if isinstance(reply, str) else reply
+        whole = dict(reply) if isinstance(reply, dict) else {"content": "".join(pieces)}
         if op.stream:
-            for piece in [whole["content"]] if isinstance(said, dict) else pieces:
+            for piece in [whole["content"]] if isinstance(reply, dict) else pieces:
                 progress(piece)
             whole["content"] = None
         return {"finish_reason": "stop", "usage": {"prompt_tokens": 0, "completion_tokens": 0}, **whole}
@@ -293,15 +301,18 @@ class FakePeople:
         self._script: list[Mapping[str, Any] | None] = []
 
     def script(self, answers: Iterable[Mapping[str, Any] | None]) -> None:
-        """What is answered next: what they fill in, or None when they decline."""
+        """The next answers: the content of a form, or None to decline."""
         self._script += answers
 
     def answer(self, op: AskUser) -> Any:
         self.asked.append(op)
         if not self._script:
             return Failure(Code.NOT_FOUND, "nothing is scripted for people to answer: host.people.script([…])")
-        said = self._script.pop(0)
-        return {"action": "decline"} if said is None else {"action": "accept", "content": dict(said)}
+        reply = self._script.pop(0)
+        if reply is None:
+            return {"action": "decline"}
+        problem = None if op.url is not None else answer_problem(op.schema, reply)
+        return {"action": "accept", "content": dict(reply)} if problem is None else refuse_answer(problem)
 
 
 class FakeHttp:
@@ -312,7 +323,7 @@ class FakeHttp:
         self._answers: dict[str, Any] = {}
 
     def answer(self, url: str, body: Any = b"", *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """What is answered at a URL from now on; `body` is bytes, a text or a JSON value."""
+        """Set the answer at a URL; `body` is bytes, a text or a JSON value."""
         self._answers[url] = {
             "status": status,
             "headers": [[name, value] for name, value in (headers or {}).items()],
@@ -326,14 +337,14 @@ class FakeHttp:
 
 
 class FakeFiles(dict[str, "bytes | str"]):
-    """Files by their absolute paths; folders are there because files are in them."""
+    """Files by their absolute paths; a folder exists if it has files."""
 
     def read(self, path: str) -> Any:
         found = self.get(path)
         return Failure(Code.NOT_FOUND, f"there is no file {path}") if found is None else as_bytes(found)
 
     def entries(self, path: str) -> Any:
-        """What is in a folder, by name."""
+        """The entries of a folder, by name."""
         start = path.rstrip("/") + "/"
         inside = {name.removeprefix(start): data for name, data in self.items() if name.startswith(start)}
         found: dict[str, dict[str, Any]] = {}

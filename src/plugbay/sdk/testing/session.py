@@ -1,4 +1,4 @@
-"""One session with a plugin in memory: two pipes, the host's conversation, and the thread that serves the plugin.
+"""One session with a plugin in memory: two pipes, the host's connection, and the thread that serves the plugin.
 
 While a session lasts, the plugin's prints are captured and its services outside of handlers are connected; both are
 restored at the end. For tests only.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from queue import Empty, SimpleQueue
-from threading import Condition, Lock, Thread
+from threading import Condition, Thread
 from threading import Event as Flag
 from time import monotonic
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, CallProgress, Closed, Fault, Noise, Notified, Ready
 from plugbay.model.operations import InvokeAction
+from plugbay.sdk.io.stdio import Wire
+from plugbay.sdk.runtime.connection import Connection
 from plugbay.sdk.serving import begin, serve_rune
 from plugbay.wire.strict_json import stdlib_codec
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
         def answer(self, op: Any, progress: Callable[[Any], None]) -> Any: ...
         def notified(self, op: Any) -> None: ...
 
-    Sink = Callable[[CallFinished | CallProgress], None]
 
 END_SECONDS = 6.0
 """Seconds for a plugin to exit; more than any contract gives its handlers."""
@@ -61,22 +62,22 @@ class CapturedStderr:
 
 
 class Session:
-    """A plugin and its conversation with the host."""
+    """A plugin and the host's connection with it."""
 
     def __init__(self, plugin: Plugin, machine: Machine, services: HostServices, seconds: float) -> None:
-        """Greets; raises `CallFailed` when the plugin is not ready within so many seconds, or what it raised."""
+        """Greets; raises `CallFailed` if the plugin is not ready in time, or the exception of the plugin's code."""
         self._plugin = plugin
         self._wire = MemoryWire()
         self._before = plugin.host
         self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._raised: BaseException | None = None
         self._left = False
-        self._overheard = CapturedStderr(sys.stderr)
-        sys.stderr = self._overheard
-        self.conversation = Conversation(machine, self._wire, services)
+        self._captured = CapturedStderr(sys.stderr)
+        sys.stderr = self._captured
+        self.connection = HostConnection(machine, self._wire, services)
         self._thread = Thread(target=self._serve, name=f"plugbay-testing-{plugin.id}", daemon=True)
         self._thread.start()
-        failure = self.conversation.open(seconds)
+        failure = self.connection.open(seconds)
         if failure is not None:
             self.close()
             raise CallFailed(failure)
@@ -84,14 +85,14 @@ class Session:
     @property
     def stderr(self) -> list[str]:
         """Lines written to stderr while the plugin was served."""
-        return self._overheard.lines
+        return self._captured.lines
 
     def settle(self, seconds: float) -> None:
         """Wait until all notifications are processed; raises `CallFailed` for a failed handler."""
         until = monotonic() + seconds
-        calm = self._wire.settle(seconds) and self._wire.said.wait_until_read(max(until - monotonic(), 0.0))
-        missed, self._wire.missed = self._wire.missed, []
-        for what, failure in missed[:1]:
+        calm = self._wire.settle(seconds) and self._wire.output.wait_until_read(max(until - monotonic(), 0.0))
+        failures, self._wire.failures = self._wire.failures, []
+        for what, failure in failures[:1]:
             raise CallFailed(failure.with_detail(self._plugin.id, handler=what))
         if not calm:
             raise CallFailed(Failure(Code.TIMEOUT, f"the plugin is still busy after {seconds:g} s"))
@@ -102,8 +103,8 @@ class Session:
             return
         self._left = True
         try:
-            self.conversation.close(END_SECONDS)
-            self.conversation.end()
+            self.connection.close(END_SECONDS)
+            self.connection.end()
             self._thread.join(END_SECONDS)
         finally:
             self._put_back()
@@ -132,12 +133,12 @@ class Session:
             pass  # it has left
         except BaseException as error:
             self._raised = error
-            wire.said.close()
-            wire.heard.close()
+            wire.output.close()
+            wire.input.close()
 
 
 def _inside(stream: Any) -> Any:
-    """The stream that a plugin has put something around."""
+    """The stream inside the wrappers of the SDK."""
     from plugbay.sdk.screens.command_lines import Routed
 
     while isinstance(stream, Routed | CapturedStderr):
@@ -151,107 +152,66 @@ CANCELLED = "user_cancelled"
 """The reason of a cancelled call; a contract may send it."""
 
 
-class Conversation:
-    """A HOST machine and its peer. Starts to read at once."""
+class HostConnection(Connection):
+    """The host's end: a HOST machine over the pipes of a plugin in memory. Starts to read at once."""
 
     def __init__(self, machine: Machine, wire: MemoryWire, services: HostServices) -> None:
+        super().__init__(machine, HostWire(wire))
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
-        """Output of the peer that was no message."""
+        """Output of the plugin that was no message."""
         self.fault: Failure | None = None
-        """Why the conversation ended; None while it is open."""
+        """Why the connection ended; None while it is open."""
         self.over = Flag()
-        self._machine = machine
-        self._wire = wire
+        self._pipes = wire
         self._services = services
-        self._lock = Lock()
         self._greeted = Flag()
-        self._waiting: dict[CallId, Sink] = {}
-        self._last_id = 0
-        self._reader = Thread(target=self._read, name="plugbay-testing-host", daemon=True)
+        self._reader = Thread(target=self._read_loop, name="plugbay-testing-host", daemon=True)
         self._reader.start()
 
-    # What we say.
-
     def open(self, seconds: float) -> Failure | None:
-        """Greet and wait until the peer is ready; a failure if it is not."""
+        """Greet and wait until the plugin is ready; a failure if it is not."""
         with self._lock:
             self._machine.greet()
-            self._flush()
+        self.flush()
         if not self._greeted.wait(seconds):
             return Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time")
         return self.fault
 
-    def ask(self, op: PluginOp, sink: Sink) -> CallId | Failure:
-        """Ask; `sink` gets what comes before the answer, and the answer, on the reader's thread."""
-        with self._lock:
-            if self.fault is not None:
-                return self.fault
-            self._last_id = id = self._last_id + 1
-            refusal = self._machine.call(id, op)
-            if refusal is not None:
-                return refusal
-            self._waiting[id] = sink
-            self._flush()
-        return id
-
-    def tell(self, op: PluginOp) -> Failure | None:
-        with self._lock:
-            refusal = self.fault or self._machine.notify(op)
-            self._flush()
-        return refusal
-
-    def cancel_call(self, id: CallId, reason: str, *, wait: bool) -> None:
-        """Tell the peer, where there is a word for it, that nobody wants the answer; with `wait` it still counts."""
-        with self._lock:
-            if id in self._waiting and self.fault is None:
-                self._machine.cancel(id, reason)
-                self._flush()
-            if not wait:
-                self._waiting.pop(id, None)
+    def notify(self, op: Operation) -> Failure | None:
+        return self.fault or super().notify(op)
 
     def close(self, seconds: float) -> None:
-        """Say good-bye, by the end of its input where there is no word for it, and wait until the peer has left."""
+        """Send the shutdown message, or else end the plugin's input, and wait until the plugin has left."""
         with self._lock:
             if self.fault is None:
                 self._machine.close("host requested")
-            in_words = self._machine.has_outgoing
-            self._flush()
-        if not in_words:
-            self._wire.heard.close()
-        self._wire.said.wait_until_closed(seconds)
+            has_message = self._machine.has_outgoing
+        self.flush()
+        if not has_message:
+            self._pipes.input.close()
+        self._pipes.output.wait_until_closed(seconds)
 
     def end(self) -> None:
         """Close both directions."""
-        self._wire.heard.close()
-        self._wire.said.close()
+        self._pipes.input.close()
+        self._pipes.output.close()
         self._reader.join()
 
-    def _flush(self) -> None:
-        data = self._machine.outgoing()
-        if data:
-            try:
-                self._wire.heard.write(data)
-            except BrokenPipeError:
-                pass  # it has left; the reader will see that
+    # Input.
 
-    # What the peer says.
-
-    def _read(self) -> None:
+    def _read_loop(self) -> None:
         data = b"first"
         while data and self.fault is None:
-            data = self._wire.said.read()
-            with self._lock:
-                events = self._machine.receive(data) if data else self._machine.receive_eof()
-                self._flush()
-            for event in events:
-                self._take(event)
-        self._end(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+            data = self.read()
+            for event in self.receive(data):
+                self._react(event)
+        self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
 
-    def _take(self, event: Event) -> None:
+    def _react(self, event: Event) -> None:
         match event:
             case CallFinished() | CallProgress():
-                self._heard(event)
+                self.deliver_reply(event)
             case Ready():
                 self.hello = event.hello
                 self._greeted.set()
@@ -265,53 +225,37 @@ class Conversation:
             case Noise():
                 self.noise.append(event.why)
             case Fault():
-                self._end(event.failure)
+                self._fail(event.failure)
             case Closed():
-                self._end(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
-
-    def _heard(self, event: CallFinished | CallProgress) -> None:
-        with self._lock:
-            last = isinstance(event, CallFinished)
-            sink = self._waiting.pop(event.id, None) if last else self._waiting.get(event.id)
-        if sink is not None:
-            sink(event)
+                self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
 
     def _answer(self, id: CallId, op: Operation) -> None:
-        def progress(item: Any) -> None:
-            with self._lock:
-                self._machine.progress(id, item)
-                self._flush()
-
-        value = self._services.answer(op, progress)
+        value = self._services.answer(op, lambda item: self.progress(id, item))
         failure = value if isinstance(value, Failure) else None
-        with self._lock:
-            if self.fault is None:
-                self._machine.finish(id, None if failure else value, failure)
-                self._flush()
+        if self.fault is None:
+            self.finish(id, None if failure else value, failure)
+            self.flush()
 
-    def _end(self, failure: Failure) -> None:
-        with self._lock:
-            if self.fault is None:
-                self.fault = failure
-            waiting, self._waiting = self._waiting, {}
-        for id, sink in waiting.items():
-            sink(CallFinished(id, failure=self.fault))
+    def _fail(self, failure: Failure) -> None:
+        if self.fault is None:
+            self.fault = failure
+            self.abandon(failure)
         self._greeted.set()
         self.over.set()
 
 
 class Pending:
-    """A started call. `progress` collects what arrives before its answer."""
+    """A started call. `progress` collects the progress before its answer."""
 
-    def __init__(self, conversation: Conversation, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
-        """`grace`: how long the answer to a call that was called off is waited for."""
+    def __init__(self, connection: HostConnection, op: PluginOp, seconds: float, grace: float = 0.0) -> None:
+        """`grace`: seconds to wait for the answer to a cancelled call."""
         self.progress: list[Any] = []
-        self._conversation = conversation
+        self._connection = connection
         self._answers: SimpleQueue[CallFinished] = SimpleQueue()
         self._until = monotonic() + seconds
         self._grace = grace
         self._reason = ""
-        id = conversation.ask(op, self._hear)
+        id = connection.call(op, self._hear)
         self._id: CallId = 0
         if isinstance(id, Failure):
             self._answers.put(CallFinished(0, failure=id))
@@ -345,7 +289,7 @@ class Pending:
 
     def _cancel_call(self, reason: str, failure: Failure) -> None:
         self._reason = self._reason or reason
-        self._conversation.cancel_call(self._id, reason, wait=self._grace > 0)
+        self._connection.cancel(self._id, reason, wait=self._grace > 0)
         if not self._grace:
             self._answers.put(CallFinished(self._id, failure=failure))
         self._until = min(self._until, monotonic() + self._grace)
@@ -364,7 +308,7 @@ class Pending:
 
 
 class Pipe:
-    """Bytes in one direction, in order; any number of them wait."""
+    """Bytes in one direction, in order, without a limit."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -380,7 +324,7 @@ class Pipe:
             self._changed.notify_all()
 
     def read(self) -> bytes:
-        """What has arrived, at least one byte; b"" at the end."""
+        """Bytes that have arrived, at least one; b"" at the end."""
         with self._changed:
             self._is_read = True
             self._changed.notify_all()
@@ -396,7 +340,7 @@ class Pipe:
             self._changed.notify_all()
 
     def wait_until_read(self, seconds: float) -> bool:
-        """Whether, within so many seconds, the reader has dealt with everything and waits for more."""
+        """Whether, within so many seconds, the reader has processed everything and waits for more."""
         with self._changed:
             return self._changed.wait_for(lambda: self._closed or (self._is_read and not self._bytes), seconds)
 
@@ -409,23 +353,23 @@ class MemoryWire:
     """The wire of a plugin in memory. Leaving ends the conversation, not the process."""
 
     def __init__(self) -> None:
-        self.heard, self.said = Pipe(), Pipe()
+        self.input, self.output = Pipe(), Pipe()
         self.status: int | None = None
         """The exit status that the process would have had."""
-        self.missed: list[tuple[str, Failure]] = []
+        self.failures: list[tuple[str, Failure]] = []
         """Failures of handlers whose result is not awaited."""
         self._resident: Resident | None = None
 
-    # What `stdio.Wire` does, too.
+    # The methods of `stdio.Wire`.
 
     def read(self) -> bytes:
-        data = self.heard.read()
+        data = self.input.read()
         if self.status is not None:
             raise SystemExit
         return data
 
     def write(self, data: bytes) -> None:
-        self.said.write(data)
+        self.output.write(data)
 
     def has_reader(self) -> bool:
         return self.status is None
@@ -437,8 +381,8 @@ class MemoryWire:
     def leave(self, status: int, let_go: Callable[[], None] = lambda: None) -> NoReturn:
         self.status = status
         let_go()
-        self.said.close()
-        self.heard.close()
+        self.output.close()
+        self.input.close()
         raise SystemExit
 
     def leave_after(self, seconds: float) -> None:
@@ -447,13 +391,34 @@ class MemoryWire:
     def exit_if_forked(self) -> None:
         """Not needed: forks belong to the test."""
 
-    # What a tester wants to know.
+    # For tests.
 
     def settle(self, seconds: float) -> bool:
         """Whether all input is processed within `seconds`."""
-        if not self.heard.wait_until_read(seconds):
+        if not self.input.wait_until_read(seconds):
             return False
         return self._resident is None or self._resident.settle(seconds) == 0
 
     def _report(self, what: str, failure: Failure) -> None:
-        self.missed.append((what, failure))
+        self.failures.append((what, failure))
+
+
+class HostWire(Wire):
+    """The other end of a `MemoryWire`."""
+
+    __slots__ = ("_pipes",)
+
+    def __init__(self, pipes: MemoryWire) -> None:
+        self._pipes = pipes
+
+    def read(self) -> bytes:
+        return self._pipes.output.read()
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._pipes.input.write(data)
+        except BrokenPipeError:
+            pass  # the plugin has left; the reading thread will see that
+
+    def exit_if_forked(self) -> None:
+        """Not needed: forks belong to the test."""

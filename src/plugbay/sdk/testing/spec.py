@@ -17,8 +17,8 @@ from plugbay.contracts.mcp.offers import exports_of
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.platforms import named
-from plugbay.model.addresses import covered
-from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Problem
+from plugbay.model.gate import Gate, grant, refuse_call
 from plugbay.sdk import manifests
 from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.wire.strict_json import stdlib_codec
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.contracts.base import Machine
-    from plugbay.model.spec import Access, Export, PluginSpec
+    from plugbay.model.spec import Export, PluginSpec
     from plugbay.sdk.plugin import Plugin
 
 COMMAND = ("python3", "plugin.py")
-"""What manifests say that starts the plugin; nothing does."""
+"""The command in manifests; it is never run."""
 
 MAX_LISTED = 12
-"""Rules that an input breaks; more help nobody."""
+"""Violated rules that are listed."""
 
 _WRITERS: dict[str, Callable[[Plugin], str]] = {
     "rune": lambda plugin: manifests.rune_manifest(plugin, COMMAND),
@@ -49,7 +49,7 @@ _WRITERS: dict[str, Callable[[Plugin], str]] = {
 
 
 class Site:
-    """The folder of a plugin that has none: what its manifest names is what its code says."""
+    """The folder of a plugin without one: the files that its manifest names, from its code."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
@@ -80,14 +80,14 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
 
 
 def with_greeting(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
-    """The same plugin with what it says that it offers, where its manifest does not."""
+    """The same plugin with the exports of its greeting, if its manifest has none."""
     from dataclasses import replace
 
     return replace(spec, exports=tuple(exports_of(hello["offer"])[0])) if "offer" in hello else spec
 
 
 def _read(contract: str, root: Path, files: dict[str, str]) -> str:
-    """The text of a manifest, and what may be named in it."""
+    """The text of a manifest; adds the files that it may name to `files`."""
     files |= {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.json")}
     for name in CONTRACTS[contract].manifest_files:
         if (root / name).exists():
@@ -96,7 +96,7 @@ def _read(contract: str, root: Path, files: dict[str, str]) -> str:
 
 
 class OperatorSettings:
-    """What the operator of a test says: what is granted, and what is set."""
+    """The operator's grants and settings in a test."""
 
     def __init__(
         self,
@@ -105,13 +105,10 @@ class OperatorSettings:
         config: Mapping[str, Any] | None,
         secrets: Mapping[str, Any] | None,
     ) -> None:
-        """`grants` None: whatever the plugin asks for. Raises `ConfigInvalid` where settings break their schema."""
-        possible = dict.fromkeys((*spec.capabilities, *spec.optional_capabilities))
+        """`grants` None: everything that the plugin requests. Raises `ConfigInvalid` if settings break their schema."""
         named = None if grants is None else frozenset([grants] if isinstance(grants, str) else grants)
-        self.granted = tuple(
-            name for name in possible if named is None or name in named or name.partition("=")[0] in named
-        )
-        self.access: tuple[Access, ...] = tuple(item for item in spec.access if item.capability in self.granted)
+        self.granted = grant(spec, named)
+        self.gate = Gate(spec, self.granted)
         self.config = {**_defaults(spec), **(config or {})}
         self.secrets = dict(secrets or {})
         schemas = [spec.settings.config_schema, *(export.facts.get("config_schema") for export in spec.exports)]
@@ -127,25 +124,17 @@ class OperatorSettings:
             nonce=int.from_bytes(os.urandom(8)),
             config=self.config,
             secrets=self.secrets,
-            storage=any(item.kind in ("storage_read", "storage_write") for item in self.access),
+            storage=any(item.kind in ("storage_read", "storage_write") for item in self.gate.access),
         )
         return CONTRACTS[spec.contract].host_machine(spec, side, stdlib_codec())
 
     def missing(self, spec: PluginSpec, export: Export) -> Failure | None:
-        """Why a call is not allowed; None when it is. Work in invocations goes on with less than it asked for."""
-        missing = [name for name in export.capabilities if name in spec.capabilities and name not in self.granted]
-        if not missing or "execution_class" in export.facts:
-            return None
-        text = f"{export.name} needs {', '.join(missing)}, which is not granted"
-        return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, plugin=spec.id)
-
-    def reaches(self, host: str, port: int) -> bool:
-        """Whether the network is granted as far as there."""
-        return covered(self.access, host, port)
+        """Why a call is not allowed; None if it is. Invocations run with fewer permissions instead."""
+        return None if "execution_class" in export.facts else refuse_call(spec, export, self.granted)
 
 
 def _defaults(spec: PluginSpec) -> dict[str, Any]:
-    """The value of every field that has one before anybody sets it. A knob's goes before the schema's."""
+    """The default of every field. That of a knob goes before that of the schema."""
     schema = spec.settings.config_schema
     fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
     of_schema = {name: field["default"] for name, field in fields.items() if "default" in field}
@@ -153,7 +142,7 @@ def _defaults(spec: PluginSpec) -> dict[str, Any]:
 
 
 def _violations(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> list[Problem]:
-    """What is wrong with settings; of a secret, only which rule it breaks."""
+    """The problems of settings; of a secret, only the rule that it breaks."""
     errors = () if schema is None else compile_schema(schema).iter_errors(dict(values))
     return [
         Problem(
@@ -170,7 +159,7 @@ def _redact_rule(kind: Any) -> str:
 
 
 def check(schema: Any, value: Any, name: str, plugin_id: str) -> None:
-    """Raise `CallFailed`, with the path and the rule, when an input does not fit the schema of its export."""
+    """Raise `CallFailed`, with path and rule, if an input does not fit the schema of its export."""
     errors = [
         {"path": "/".join(map(str, error.instance_path)) or "input", "rule": error.message}
         for error in islice(compile_schema(schema).iter_errors(value), MAX_LISTED)

@@ -32,10 +32,10 @@ _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """Code flags, as in `inspect`, which costs 27 ms to import."""
 
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write", "unknown")
-"""What a tool does to the world: only the first two may be tried again without asking anybody."""
+"""The effect of a tool: only the first two may be repeated without asking a person."""
 
 FIDELITIES = ("lossless", "checkpoint", "prompt_replay", "summary_reseed")
-"""How a harness goes on after a break: exactly, from what it kept, from what it was told, from a summary."""
+"""How a harness continues after a break: exactly, from a checkpoint, from the events, or from a summary."""
 
 CLASSES = ("inline", "worker", "isolated")
 """Where an export runs: with others that are trusted, in a process shared with its own kind, in one of its own."""
@@ -61,10 +61,10 @@ class Handler:
 
 
 class Terms:
-    """On what terms an export runs, for hosts that want to know that beforehand; what is None is theirs to choose.
+    """Limits and needs of an export, for hosts that read them beforehand; None leaves the choice to the host.
 
-    `timeout` is in seconds. `max_concurrency` calls of it run at once, and one more is refused. `capabilities` are what
-    this export needs beside what the whole plugin does.
+    `timeout` is in seconds. `max_concurrency` calls of it run at once, and one more is refused. `capabilities` are
+    those of this export, beside those of the whole plugin.
     """
 
     __slots__ = ("capabilities", "config_schema", "execution_class", "max_concurrency", "timeout")
@@ -109,7 +109,7 @@ def _first_paragraph(doc: str) -> str:
 
 
 class Compactor(Export):
-    """Who makes conversations shorter: of what kind, and whether it keeps what is pinned."""
+    """A compactor: its kind, and whether it keeps pinned items."""
 
     __slots__ = ("supports_pinned_items", "target_context")
 
@@ -179,7 +179,7 @@ class Tool(Export):
 
     @property
     def signature(self) -> Signature:
-        """What the function takes and gives back; found out once, for this tool alone."""
+        """The signature of the function; read once, when it is first needed."""
         if self._signature is None:
             from plugbay.sdk.types.signature import Signature
 
@@ -199,23 +199,23 @@ class Tool(Export):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """What every result fits; None where nothing is promised."""
+        """The schema of every result; None without an annotation."""
         return self.signature.output_schema() if self._given_output is None else self._given_output
 
     @property
     def notes(self) -> list[str]:
-        """Annotations that could not be understood, so that what they are about goes unchecked."""
+        """Annotations that could not be read, so their parameters are not checked."""
         return self.signature.notes
 
     @property
     def misfits(self) -> list[str]:
-        """Defaults that are not what their annotations say."""
+        """Defaults that do not fit their annotations."""
         return self.signature.misfits
 
     def arguments(self, given: Any, context: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The input as keyword arguments, checked and converted as the annotations say; else everything wrong with it.
 
-        A parameter called `input` takes the whole input, and one called `context` what the host says about the call.
+        A parameter called `input` takes the whole input, and one called `context` the host's context of the call.
         """
         if type(given) is dict and self.plainly.takes(given):
             return dict(given)
@@ -229,16 +229,16 @@ class Tool(Export):
         return {**arguments, "context": dict(context)} if signature.takes_context else arguments
 
     def written(self, value: Any) -> Any:
-        """A result as JSON, where the annotation says what it is; everything else is left as it is."""
+        """A result as JSON, by its annotation; a value without one stays unchanged."""
         return value if self.plainly.gives else self.signature.output.write(value)
 
 
-# Most tools take and give what JSON has as it is. That is seen without shapes, which are 2 ms of a plugin's start-up.
+# Most tools take and return plain JSON values. Those are checked without shapes, which cost 2 ms of start-up.
 
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 
 _PLAIN_WORDS = frozenset((*_SCALARS, "dict", "list", "None", "Any", "object", "typing.Any"))
-"""What an annotation of a plain value is made of."""
+"""The parts of the annotation of a plain value."""
 
 
 _ANYTHING = object()
@@ -246,7 +246,7 @@ _ANYTHING = object()
 
 
 class PlainSignature:
-    """What a function takes and gives that JSON has as it is."""
+    """The parameters and the result of a function that are plain JSON values."""
 
     __slots__ = ("_needed", "_types", "gives")
 
@@ -255,14 +255,14 @@ class PlainSignature:
         names = frozenset(parameters(function)) - {"ctx"}
         self._needed = names - defaults(function).keys()
         self._types: dict[str, Any] | None = None
-        """What a value of each parameter certainly is; None where only shapes can tell."""
+        """The types of each parameter; None where a shape is needed."""
         if annotations is not None and names != {"input"} and "context" not in names:
             self._types = {name: _type(annotations, name, known) for name in names}
         self.gives = annotations is not None and _is_plain(annotations.get("return", "Any"))
-        """Whether the annotation of the result says nothing, or that JSON has the value as it is."""
+        """Whether the result has no annotation, or that of a plain JSON value."""
 
     def takes(self, given: dict[str, Any]) -> bool:
-        """Whether an input is certainly what a function takes, just as it is; nothing is wrong with one that is not."""
+        """Whether an input certainly fits unchanged; if False, shapes have to decide."""
         types = self._types
         if types is None or not self._needed <= given.keys():
             return False
@@ -295,11 +295,11 @@ def _yields(function: Callable[..., Any]) -> bool:
     return bool(function.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))
 
 
-# What a tool gives back.
+# Results of tools.
 
 
 class Screen(Handler):
-    """Who draws a screen, and the smallest size it can be drawn in."""
+    """The handler that draws a screen, and its smallest size."""
 
     __slots__ = ("min_height", "min_width")
 
@@ -309,7 +309,7 @@ class Screen(Handler):
 
 
 class Listener(Handler):
-    """Who hears the keys or the mouse of a screen; without names, all of them."""
+    """A handler of keys or the mouse of a screen; without names, of all of them."""
 
     __slots__ = ("names", "releases", "screen")
 
@@ -323,7 +323,7 @@ class Listener(Handler):
 
 
 class Command(Handler):
-    """Who answers a command line or an action, and whether it may run beside other handlers."""
+    """A handler of a command line or an action, and whether it may run beside other handlers."""
 
     __slots__ = ("concurrent",)
 
@@ -333,10 +333,10 @@ class Command(Handler):
 
 
 class Pieces:
-    """What a tool yields, put together: one text when it is texts, else a list of them.
+    """The joined pieces of a tool: one text if all are texts, else a list.
 
-    `__tool_value__` is what a result object of the SDK is to hosts that know plain values only; it may raise. One that
-    is yielded is the whole answer.
+    `__tool_value__` is the plain value of a result object of the SDK; it may raise. A result object that is yielded is
+    the whole answer.
     """
 
     __slots__ = ("_pieces", "_whole", "_write")

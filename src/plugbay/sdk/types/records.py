@@ -1,4 +1,4 @@
-"""`Record`: an object with known keys, such as a dataclass or the parameters of a function; and docstrings of fields.
+"""`Record`: an object with known keys, like a dataclass or the parameters of a function; and docstrings of fields.
 
 Decides which keys are required and allowed, describes each in the schema, and builds the author's object. Descriptions
 come from the docstring in Google, NumPy or Sphinx style.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.types.shapes import Definitions, Place, Problems
 
 NOTHING = object()
-"""The default of what has none."""
+"""Stands for a missing default."""
 
 SPECIAL = ("context", "ctx")
 """Parameters that no caller gives."""
@@ -62,7 +62,7 @@ class Record(Shape):
     kind = "object"
     converts = True
     is_described = True
-    """Whether the schema says what the docstring says first."""
+    """Whether the schema has the first sentence of the docstring."""
 
     def __init__(self, name: str, make: Callable[..., Any] = dict, own: type | None = None, doc: str = "") -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Record(Shape):
         self.make = make
         """Makes the author's object of keywords."""
         self.own = own
-        """The class of such objects; None when they are plain ones."""
+        """The class of the objects; None for plain ones."""
         self.doc = doc
 
     # As a schema.
@@ -124,7 +124,7 @@ class Record(Shape):
         problems.add((at, name), f"is unknown; there is {', '.join(self.fields) or 'nothing to say'}")
 
     def made(self, given: dict[str, Any], at: Place, problems: Problems) -> Any:
-        """The author's class may have rules of its own, and says no with a ValueError."""
+        """The author's class may have rules of its own, and refuses with a ValueError."""
         try:
             return self.make(**given)
         except ValueError as error:
@@ -141,7 +141,7 @@ class Record(Shape):
 
 
 class Parameters(Record):
-    """What a function is called with: its parameters, and anything else where it takes keywords."""
+    """The arguments of a function: its parameters, and other keys if it takes keywords."""
 
     __slots__ = ("rest",)
     is_described = False
@@ -164,7 +164,7 @@ class Parameters(Record):
 
 
 SECTIONS = frozenset(("args", "arguments", "parameters", "params", "attributes", "keyword args", "keyword arguments"))
-"""Headings of what is about parameters and attributes."""
+"""Headings of sections about parameters and attributes."""
 
 FIELD_WORDS = ("param", "parameter", "arg", "argument", "key", "keyword", "ivar", "cvar", "var")
 """How a field of reStructuredText begins."""
@@ -173,7 +173,7 @@ TAB = 8
 
 
 class Doc:
-    """What was read."""
+    """The result."""
 
     __slots__ = ("fields", "summary")
 
@@ -183,7 +183,7 @@ class Doc:
 
 
 def parse(text: str | None) -> Doc:
-    """Never fails: what is written in another way says nothing about parameters."""
+    """Never fails: docstrings in another style have no parameters."""
     lines = [line.expandtabs(TAB).rstrip() for line in (text or "").strip().splitlines()]
     return Doc(summary(text), {**_indented(lines), **_fields(lines)})
 
@@ -216,7 +216,7 @@ def _indented(lines: list[str]) -> dict[str, str]:
 
 
 def _entries(lines: list[str], deeper: int, margin: int) -> dict[str, str]:
-    """Names at one depth, and what is said about each below or beside it; up to the next heading."""
+    """Names at one depth, and the text below or beside each; up to the next heading."""
     found: dict[str, str] = {}
     depth: int | None = None
     name = ""

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     Place = tuple["Place", str | int] | None
-    """Where a value stands: what it is in, and under which key; None for the whole input."""
+    """The place of a value: its container and its key; None for the whole input."""
 
 MAX_PROBLEMS = 12
-"""Problems that are told at once: nobody reads on, and a list of a million wrong items has a million of them."""
+"""Reported problems; a list of a million wrong items has a million of them."""
 
 MAX_OPTIONS = 12
 """Of a choice that are listed where something else was given."""
@@ -32,7 +32,7 @@ WORDS = {
     "object": "an object",
     "null": "null",
 }
-"""What JSON calls a value, and what people do."""
+"""Types of JSON, and their names in messages."""
 
 _KINDS: dict[type, tuple[str, ...]] = {
     str: ("string",),
@@ -46,7 +46,7 @@ _KINDS: dict[type, tuple[str, ...]] = {
 
 
 class Problems:
-    """What is wrong with a value: every rule that it breaks, each with its place."""
+    """The problems of a value: every rule that it breaks, each with its place."""
 
     __slots__ = ("count", "found")
 
@@ -77,7 +77,7 @@ def path(at: Place) -> str:
 
 
 def kinds(value: Any) -> tuple[str, ...]:
-    """What JSON calls a value; a number without a fraction is a whole one, however it is written."""
+    """The JSON type of a value; a number without a fraction is an integer, however it is written."""
     if type(value) is float and value.is_integer():
         return _KINDS[int]
     return _KINDS.get(type(value), ())
@@ -94,7 +94,7 @@ class Definitions:
 
     def __init__(self) -> None:
         self.open: list[Shape] = []
-        """What is being said, from the outside in."""
+        """The definitions under way, from the outside in."""
         self.shared: dict[str, tuple[Shape, dict[str, Any]]] = {}
 
     def label(self, shape: Shape, name: str) -> str:
@@ -116,7 +116,7 @@ def whole_schema(shape: Shape) -> dict[str, Any]:
 
 
 class Shape:
-    """Anything at all, and the base of what is something. `kind` is what JSON calls it."""
+    """Any value, and the base of all other shapes. `kind` is the JSON type."""
 
     __slots__ = ()
 
@@ -126,13 +126,13 @@ class Shape:
     """Whether a value of the author's type may be something that JSON has no form for."""
 
     description = ""
-    """What an annotation says that it is for."""
+    """The description of an annotation."""
 
     def schema(self, names: Definitions) -> dict[str, Any]:
         return {"type": self.kind} if self.kind else {}
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is of the right kind; what is in it is another question."""
+        """Whether a value has the right kind; its contents are not checked."""
         return not self.kind or self.kind in kinds(value)
 
     def words(self) -> str:
@@ -150,7 +150,7 @@ class Shape:
         return value
 
     def write(self, value: Any) -> Any:
-        """A value of the author's as JSON; what is not of this shape is left as it is."""
+        """A value of the author as JSON; a value of another shape stays unchanged."""
         return value
 
 
@@ -183,14 +183,14 @@ class Integer(Shape):
 
 
 class Number(Shape):
-    """Whole ones stay whole, as Python lets them where a float is wanted: what is passed on is what was said."""
+    """Integers stay integers, as Python allows where a float is wanted."""
 
     __slots__ = ()
     kind = "number"
 
 
 class Array(Shape):
-    """A list of things alike. `make` is what becomes of it: a list, a tuple or a set."""
+    """A list of items of one shape. `make` is its Python type: a list, a tuple or a set."""
 
     __slots__ = ("converts", "item", "make")
     kind = "array"
@@ -297,7 +297,7 @@ class Choice(Shape):
 
     def __init__(self, options: Sequence[tuple[Any, Any]], converts: bool = False) -> None:
         self.options = options
-        """What JSON says, and what that is."""
+        """JSON values, and the Python values for them."""
         self.converts = converts
 
     def schema(self, names: Definitions) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def _quoted(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value that is short, or what it is."""
+    """A short value, or the type of a long one."""
     return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else type_name(value)
 
 
@@ -398,7 +398,7 @@ def _distance(problems: Problems) -> tuple[bool, int]:
 
 
 class Field(Value):
-    """What is known of a parameter or a field: what it is for, and what its values are like.
+    """Description and limits of a parameter or a field.
 
     `ge`, `gt`, `le`, `lt` and `multiple_of` are about numbers; `min_length` and `max_length` about texts, lists and
     objects; `pattern` about texts.
@@ -462,7 +462,7 @@ TEXTS = {"description": "description", "documentation": "description", "pattern"
 
 
 def keywords(marker: Any, kind: str) -> dict[str, Any]:
-    """What a marker says about a value of this kind; nothing when it is none of ours to read."""
+    """The keywords of a marker for this kind; none for an unknown marker."""
     if isinstance(marker, str):
         return {"description": marker}
     if isinstance(marker, dict):
@@ -492,11 +492,11 @@ class Rule:
 
 def _is_multiple(value: Any, of: Any) -> bool:
     ratio = value / of
-    return bool(abs(ratio - round(ratio)) < 1e-9)  # 0.3 is a multiple of 0.1, whatever binary fractions say
+    return bool(abs(ratio - round(ratio)) < 1e-9)  # 0.3 is a multiple of 0.1, despite binary fractions
 
 
 def _matches(value: str, pattern: str) -> bool:
-    import re  # whoever has a pattern pays for it, when it is first used
+    import re  # loaded when a pattern is first used
 
     return re.search(pattern, value) is not None
 
@@ -515,11 +515,11 @@ RULES = {
     "minProperties": Rule("object", lambda value, least: len(value) >= least, "must have at least {} keys"),
     "maxProperties": Rule("object", lambda value, most: len(value) <= most, "must have at most {} keys"),
 }
-"""What is enforced here. Other keywords are published, and it is for hosts to enforce them."""
+"""Keywords that are enforced here. Others are published for hosts to enforce."""
 
 
 class Constrained(Shape):
-    """A shape of which more is said."""
+    """A shape with further keywords."""
 
     __slots__ = ("converts", "inner", "said")
 

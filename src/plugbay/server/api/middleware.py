@@ -11,12 +11,12 @@ import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plugbay.mcp_server.http_checks import accepts_host, accepts_origin, media_type
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import INVALID, NOT_FOUND, GatewayError, denied, invalid, too_large
@@ -104,10 +104,10 @@ class HttpMiddleware:
 
     def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Reject requests with a wrong Host, Origin, version or path."""
-        if not self._is_known_host(headers.get("host", "").lower()):
+        if not accepts_host(headers.get("host", ""), self._settings.hosts):
             raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
         for origin in headers.getlist("origin"):
-            if not self._is_known_host(_origin_netloc(origin)):
+            if not accepts_origin(origin, self._settings.hosts):
                 raise denied("auth.origin_denied", "no page of another site may ask this server")
         version = headers.get("x-vai-version", VERSION)
         if version != VERSION:
@@ -117,10 +117,6 @@ class HttpMiddleware:
             raise GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
         if b"%00" in scope["query_string"]:
             raise invalid("request.invalid", "U+0000 is in the query, which no database keeps")
-
-    def _is_known_host(self, netloc: str) -> bool:
-        name = netloc.rpartition(":")[0] if re.search(r":\d*$", netloc) and not netloc.endswith("]") else netloc
-        return "*" in self._settings.hosts or name in self._settings.hosts
 
     async def _answer_error(self, scope: Scope, error: Exception, reply: _ResponseSender) -> None:
         refusal = as_gateway_error(error)
@@ -177,14 +173,6 @@ def _request_id(headers: Headers) -> str:
     return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
 
 
-def _origin_netloc(origin: str) -> str:
-    """Host and port of an origin; empty if it has none."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
 def _method_label(scope: Scope) -> str:
     known = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     return scope["method"] if scope["method"] in known else "other"
@@ -200,18 +188,13 @@ UPLOADS = frozenset({"application/gzip", "application/octet-stream", "applicatio
 _CODEC = MsgspecCodec()
 
 
-def media_type(headers: Headers) -> str:
-    """The media type of a body without parameters; empty if not given."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def is_json(kind: str) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 async def read_body(headers: Headers, receive: Receive, settings: HttpSettings) -> Receive:
     """The `receive` for a handler; raises for a body that is too large or invalid JSON."""
-    kind = media_type(headers)
+    kind = media_type(headers.get("content-type", ""))
     most = settings.max_upload if kind in UPLOADS else settings.max_json
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:

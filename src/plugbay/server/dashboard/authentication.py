@@ -24,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from plugbay.host.limits import TokenBucket
+from plugbay.mcp_server.http_checks import media_type
 from plugbay.server.api.caller import admit
 from plugbay.server.api.errors import as_gateway_error
-from plugbay.server.api.middleware import media_type
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.domain.clock import Clock
@@ -314,7 +314,7 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
     named = "origin" in request.headers or "sec-fetch-site" in request.headers
     if not named or not is_same_origin(request.headers):
         raise denied("auth.origin_denied", "only a page of this server may ask for this")
-    if media_type(request.headers) != FORM:
+    if media_type(request.headers.get("content-type", "")) != FORM:
         raise invalid("request.invalid", f"a form is sent as {FORM}")
     try:
         text = (await request.body()).decode("utf-8", "replace")
