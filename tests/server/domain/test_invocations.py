@@ -367,7 +367,7 @@ async def main() -> None:
 
         gateway.credentials.issue = told
         await bind(gateway, package, secrets=KEY)
-        await gateway.invocations.invoke(work(), lambda event: os.kill(os.getpid(), signal.SIGKILL))
+        await gateway.invocations.invoke(work(on_progress=lambda event: os.kill(os.getpid(), signal.SIGKILL)))
 
 asyncio.run(main())
 """
