@@ -19,8 +19,8 @@ from rich.panel import Panel
 from rich.table import Table
 
 from plugbay import Host
-from plugbay.host.request import CallResult
 from plugbay.host.confinement.policy import Confinement
+from plugbay.host.request import CallResult
 from plugbay.host.screens.keys import parse_key
 from plugbay.model.spec import PluginSpec
 from plugbay.tui.picture import rich_text

@@ -476,7 +476,7 @@ def test_a_change_with_an_unknown_outcome_disables_the_cache_for_as_long_as_it_m
         known = Known(database)
         unit = module._Transaction()
         unit.unsettles = True
-        database._unsettling += 1
+        database._count_edition(1)
         database._ended(unit, None)
         assert database.edition is None
         while database.edition is None:

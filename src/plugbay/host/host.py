@@ -285,7 +285,8 @@ class Host:
 
     async def run(self, request: CallRequest) -> CallResult:
         """Run any call, from any loop; a failure is a value here."""
-        return await self._on_own_loop(self.calls.run(request))
+        run = self.calls.run(request)
+        return await run if self._loop is asyncio.get_running_loop() else await self._on_own_loop(run)
 
     async def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
         """Start these plugins, or all whose exports are unknown, to learn their exports; returns failures by plugin."""

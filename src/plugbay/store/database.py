@@ -98,7 +98,9 @@ class Database:
         self._viewing = engine.execution_options(**view)
         self._writer = _writer(engine)
         self._unit: ContextVar[_Transaction | None] = ContextVar("plugbay_unit", default=None)
-        self._edition = 0
+        self.edition: int | None = 0
+        """Number of the current state of settled tables; None while they are being changed."""
+        self._editions = 0
         self._unsettling = 0
         event.listen(engine.sync_engine, "before_execute", self._before_execute)
 
@@ -183,14 +185,9 @@ class Database:
             # In the context of the caller: it may run in the task of another member of the group commit.
             around.afterwards.append(partial(copy_context().run, act))
 
-    @property
-    def edition(self) -> int | None:
-        """Number of the current state of settled tables; None while they are being changed."""
-        return None if self._unsettling else self._edition
-
     def forget(self) -> None:
         """Invalidate caches: another process may have changed settled tables."""
-        self._edition += 1
+        self._count_edition(0)
 
     async def ping(self) -> None:
         """Raises `StoreUnavailable` when the database does not respond."""
@@ -224,7 +221,7 @@ class Database:
                 raise RuntimeError(f"{statement.table} is a settled table: change it inside Database.transaction()")
             if not unit.unsettles:
                 unit.unsettles = True
-                self._unsettling += 1
+                self._count_edition(1)
 
     def _ended(self, unit: _Transaction, committed: bool | None) -> None:
         if unit.unsettles and committed is None:
@@ -237,8 +234,13 @@ class Database:
                 act()
 
     def _end_change(self) -> None:
-        self._unsettling -= 1
-        self._edition += 1
+        self._count_edition(-1)
+
+    def _count_edition(self, unsettling: int) -> None:
+        """Settled tables are in another state, and so many more transactions are changing them."""
+        self._unsettling += unsettling
+        self._editions += 1
+        self.edition = None if self._unsettling else self._editions
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -45,7 +45,7 @@ FRAMES = [
         {"type": "hello", "role": "plugin", "plugin": {"package_id": "acme/devkit", "version": "0.1.0"}},
     ),
     (
-        messages.request(b'"req_123"', "tool.invoke", b"{}"),
+        messages.request("req_123", "tool.invoke", b"{}"),
         {"type": "request", "id": "req_123", "op": "tool.invoke", "body": {}},
     ),
     (

@@ -36,7 +36,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-    from plugbay.contracts.vai.messages import Method
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
@@ -227,15 +226,13 @@ class VaiMachine(Machine):
             return self._bad(None, INVALID_FRAME, f"a {type!r:.100}, which no plugin sends", frame)
         if not isinstance(id, str):
             return self._bad(None, INVALID_FRAME, f"a {type} without the id of a request", frame)
-        return self._answered(id, message, frame) if type == messages.RESPONSE else self._progressed(id, message, frame)
-
-    def _answered(self, id: str, message: Any, frame: bytes) -> list[Event]:
+        if type == messages.EVENT:
+            return self._progressed(id, message, frame)
         asked = self._open.get(id)
         if asked is None:
             return self._settle(id, None, None, frame)
-        return self._settle(
-            id, *messages.read_response(asked.kind, message.ok, message.body, message.error, self.codec), frame
-        )
+        value, failure = messages.read_response(asked.kind, message.ok, message.body, message.error, self.codec)
+        return self._settle(id, value, failure, frame)
 
     def _settle(self, id: str, value: Any, failure: Failure | None, frame: bytes) -> list[Event]:
         asked = self._open.pop(id, None)
@@ -304,13 +301,11 @@ class VaiMachine(Machine):
             raise Misuse(f"vai host: nothing can be asked in {self.state!r}")
         if self.state != READY:
             return Failure(Code.UNAVAILABLE, "the conversation is being closed")
-        return self._ask(messages.request_id(id), id, method, op)
-
-    def _ask(self, wire: str, id: int, method: Method, op: Any) -> Failure | None:
         body = messages.write_request(method, op, self.codec)
         if isinstance(body, Failure):
             return body
-        failure = self._send(messages.request(self.codec.encode(wire), method.name, body))
+        wire = messages.request_id(id)
+        failure = self._send(messages.request(wire, method.name, body))
         if failure is None:
             self._open[wire] = _Open(method.kind, id)
         return failure

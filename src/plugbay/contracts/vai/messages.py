@@ -129,8 +129,10 @@ def glimpsed_id(head: bytes) -> str | None:
     if not (outermost and quote and closing and not opening.strip() and id.isascii() and b"\\" not in id):
         return None
     text = id.decode("ascii")
-    return read_id(text) if text.isprintable() else None  # Frames, of parts that are JSON already.
+    return read_id(text) if text.isprintable() else None
 
+
+# Frames, of parts that are JSON already.
 
 _START = b'{"protocol":"%b","type":' % PROTOCOL.encode()
 SHUTDOWN_FRAME = _START + b'"shutdown"}'
@@ -141,8 +143,9 @@ def hello(role: str, who: bytes) -> bytes:
     return _START + b'"hello","role":"%b","%b":%b}' % (role.encode(), role.encode(), who)
 
 
-def request(id: bytes, op: str, body: bytes) -> bytes:
-    return _START + b'"request","id":%b,"op":"%b","body":%b}' % (id, op.encode(), body)
+def request(id: str, op: str, body: bytes) -> bytes:
+    """`id`: one of `request_id`."""
+    return _START + b'"request","id":"%b","op":"%b","body":%b}' % (id.encode(), op.encode(), body)
 
 
 def event(id: bytes, event: bytes) -> bytes:

@@ -21,7 +21,7 @@ from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
-from plugbay.host.catalog.plans import Plan, Plans
+from plugbay.host.catalog.plans import Plans
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
 from plugbay.host.request import CallRequest, CallResult, new_id
@@ -163,7 +163,9 @@ class Calls:
         if isinstance(op, Failure):
             return op
         if entry.by_invocation:
-            return self._invoke(request, plan, op, attempts)
+            assert self.invocations is not None
+            find = functools.partial(self.supervisors.get, entry.spec.id)
+            return self.invocations.run(request, plan, op, find, attempts)
         supervisor = self.supervisors.get(entry.spec.id)
         if supervisor is None:
             return Failure(Code.UNAVAILABLE, NOT_RUNNING)
@@ -175,11 +177,6 @@ class Calls:
         if lease is None:
             return self._call_with_lease(request, entry, op, supervisor, Deadline(seconds))
         return lease.link.call(op, seconds, request.on_progress, over=lease.release)
-
-    def _invoke(self, request: CallRequest, plan: Plan, op: PluginOp, attempts: list[InvocationRecord]) -> Started:
-        assert self.invocations is not None
-        find = functools.partial(self.supervisors.get, plan.entry.spec.id)
-        return self.invocations.run(request, plan, op, find, attempts)
 
     async def _call_with_lease(
         self, request: CallRequest, entry: Entry, op: PluginOp | Failure, supervisor: Supervisor, deadline: Deadline

@@ -183,7 +183,8 @@ class Attempt:
                 await asyncio.shield(self._revoking)
             elif self._token is not None:
                 await self._revoke()
-            await self._schedule_clean_up()
+            if self._folder is not None or (self._lease is not None and not self._lease.shared):
+                await self._schedule_clean_up()
 
     def _limits(self) -> tuple[tuple[tuple[str, ...], int | None], ...]:
         """Concurrency limits by key: of the binding, and of the export for an org.
@@ -342,8 +343,6 @@ class Attempt:
         when its record is closed, none of its processes runs any more.
         """
         lease, folder = self._lease, self._folder
-        if folder is None and (lease is None or lease.shared):
-            return
         clearing = self._resources.run_in_background(self._clean_up(lease, folder))
         if lease is None or self._grace.over or self._grace.reason or lease.link.fault is not None:
             await asyncio.shield(clearing)
@@ -356,7 +355,8 @@ class Attempt:
             self._resources.journal.note(self.record.package_id, "scratch_left", text)
 
     async def _close(self, failure: Failure | None) -> None:
-        status, reason = self._status(failure)
+        status, reason = (Outcome.SUCCEEDED, None) if failure is None else self._status(failure)
+        # A result within the grace period is a success.
         self.record = msgspec.structs.replace(
             self.record,
             ended_at=contexts.moment(time.time()),
@@ -369,10 +369,8 @@ class Attempt:
             self._resources.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
         await self._resources.log.closed(self.record)
 
-    def _status(self, failure: Failure | None) -> tuple[str, str | None]:
-        """The terminal status and the reason of a cancellation. A result within the grace period is a success."""
-        if failure is None:
-            return Outcome.SUCCEEDED, None
+    def _status(self, failure: Failure) -> tuple[str, str | None]:
+        """The terminal status and the reason of a cancellation."""
         if failure.detail.get("plugin_code") == QUOTA:
             return Outcome.FAILED, QUOTA.partition(".")[2]
         reason = self._cancel_reason or self._grace.reason

@@ -127,8 +127,9 @@ class Binding:
     def share(self, export: Export) -> frozenset[str]:
         """The capabilities of an export that decide its confinement. An instance serves only exports with the same
         share; empty if one confinement suits all."""
-        held = frozenset(item.capability for item in self.spec.access)
-        return held.intersection(export.capabilities) if self.narrowed else frozenset()
+        if not self.narrowed:
+            return frozenset()
+        return frozenset(item.capability for item in self.spec.access).intersection(export.capabilities)
 
     def narrow(self, share: frozenset[str]) -> Binding:
         """The binding of instances that serve only the exports of this share."""
