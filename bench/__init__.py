@@ -1,1 +1,1 @@
-"""The comparisons: what plugbay costs beside the floor and beside what a user would pick instead."""
+"""Benchmarks: the cost of plugbay, compared with the floor and with alternatives."""

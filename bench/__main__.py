@@ -1,6 +1,6 @@
-"""`python -m bench`: run the comparisons, show ratios and verdicts, write everything as JSON.
+"""`python -m bench`: run the comparisons, print ratios and verdicts, write all results as JSON.
 
-A missed goal is shown, not punished: the exit status is 0 unless something could not be measured.
+A missed goal is only reported: the exit status is 0 unless a measurement failed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _progress(text: str) -> None:
-    """One line that replaces itself; nothing when nobody watches."""
+    """One line of progress that replaces itself; nothing without a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text}")
         sys.stderr.flush()

@@ -1,9 +1,8 @@
-"""`ainb`: pictures of screens through the whole host, and how soon a key shows while another plugin publishes a storm.
+"""`ainb`: frames of screens through the whole host, and the delay of a key while another plugin publishes a storm.
 
-Whole means `Screens.render`: the plugin found, policy asked, a lease, the ainb machine, the link, a deadline, every
-cell checked, cleaned and clipped, a record written. The floor sends and parses the same JSON over a pipe and looks at
-none of it. No goals: nothing else here draws. Imports stand inside the contenders, because each runs in a process of
-its own.
+A frame takes the whole path of `Screens.render`: catalogue, policy, lease, ainb machine, link, deadline, every cell
+checked, cleaned and clipped, a record written. The floor sends and parses the same JSON over a pipe and checks nothing.
+There are no goals: no other contender draws. Imports stand inside the contenders, because each runs in its own process.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def _typed(rounds: Rounds) -> list[Finding]:
 
 
 def _sample(times: list[float], watch: Stopwatch) -> Sample:
-    """Milliseconds of each frame, and what the host itself spent on one."""
+    """Milliseconds of each frame, and the host's own time per frame."""
     ordered = sorted(times)
     return {
         "p50_ms": percentile(ordered, 0.5),
@@ -124,7 +123,7 @@ def _sample(times: list[float], watch: Stopwatch) -> Sample:
 
 
 def json_floor(params: dict[str, Any]) -> Sample:
-    """Ask for the same bytes on a pipe and make Python values of them; nobody looks at those."""
+    """Request the same bytes on a pipe and decode them into Python values, without checks."""
     import msgspec
 
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -217,7 +216,7 @@ async def _key_to_frame(host: Host, child: str, size: tuple[int, int], number: i
 
     key, name = parse_key("down"), f"{child}/screen"
     if number == 0:
-        await host.screens.render(name, *size)  # a key that nobody is there to hear is lost
+        await host.screens.render(name, *size)  # a key is lost while the plugin does not run
     began = time.perf_counter()
     assert host.screens.press(name, key)
     frame = await host.screens.render(name, *size)

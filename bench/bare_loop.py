@@ -1,7 +1,7 @@
-"""The reference line between the floors and the link: the least that an asyncio host can be.
+"""The reference between the floors and the link: the smallest possible asyncio host.
 
-A task for each caller, a future for each call, msgspec, one write for the calls of a tick. No limit, deadline, check,
-cancellation or failure, so it is no host; what it costs is what an event loop costs.
+A task for each caller, a future for each call, msgspec, one write for the calls of a tick. It has no limits, deadlines,
+checks, cancellation or failures, so it measures the cost of an event loop.
 """
 
 from __future__ import annotations

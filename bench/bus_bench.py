@@ -1,7 +1,7 @@
-"""`bus`: events per second. In one process to one and to a hundred subscribers, and through a plugin and back.
+"""`bus`: events per second, in one process to one and to a hundred subscribers, and through a plugin and back.
 
-No goals: nothing else here has a bus to compare with. A plugin's figure counts events that went out to the child and
-came back as its own publishes.
+There are no goals: no other contender has a bus. The figure of a plugin counts events that went to the child and came
+back as its own publications.
 """
 
 from __future__ import annotations

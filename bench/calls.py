@@ -1,6 +1,6 @@
-"""How calls are measured, whoever answers them: one at a time, then 64 callers at once.
+"""Measures calls in the same way for every contender: one at a time, then 64 callers at once.
 
-The same protocol as the floors', so that their figures can be divided.
+The protocol is that of the floors, so that figures can be divided.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""`control`: what the control plane adds: a REST call to a plugin beside a bare FastAPI echo, a durable event beside a
-bare commit of one row.
+"""`control`: the cost of the control plane: a REST call to a plugin beside a bare FastAPI echo, a durable event beside
+a bare commit of one row.
 
-A call is `POST /v1/plugin-invocations` of a whole server: authenticated, its permissions computed, a row on disk before
-and after, the tool of a vai package asked in a confined worker, a line in the log. An event is what a finished run
-leaves: the event and its delivery, in one transaction. SQLite as a server has it: WAL, every commit on disk.
+A call is `POST /v1/plugin-invocations` to a whole server: authentication, permissions, a row on disk before and after,
+the tool of a vai package in a confined worker, a line in the log. An event is the result of a finished run: the event
+and its delivery in one transaction. SQLite is configured as in a server: WAL, every commit on disk.
 
-Each is timed alone, then at full speed by 100 at once, and then at the pace of its goal. Of those the times count from
-the moment at which one was due: who is late because the one before was late is late. (At full speed a time says nothing
-but how many there are: 100 at once and 1,500 a second is 67 ms for each, whoever answers.) The client is a process of
-its own. Imports stand inside the contenders.
+Each is timed alone, then at full speed by 100 clients, then at the rate of its goal. At that rate, a time counts from
+the moment at which the request was due, so a delay of one request also counts for the next. (At full speed the time
+follows from the throughput: 100 clients and 1,500 requests a second are 67 ms for each.) The client is a separate
+process. Imports stand inside the contenders.
 """
 
 from __future__ import annotations

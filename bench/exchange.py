@@ -1,7 +1,6 @@
 """A bare conversation with a child, without any host: spawn, write a line, read a line, close, wait.
 
-This is what a program that hosts nothing else would do by hand, so it is what `rune` and `startup` are held
-against.
+This is the reference of `rune` and `startup`: a program would do this by hand.
 """
 
 from __future__ import annotations

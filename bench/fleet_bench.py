@@ -1,7 +1,7 @@
-"""`fleet`: many confined plugins in one host: how they start, what they cost, and what a bad one costs the others.
+"""`fleet`: many confined plugins in one host: their start, their cost, and the cost of a bad plugin for the others.
 
-All plugins are real SDK plugins in the full sandbox. A neighbour is a plugin of the same host that does its worst; its
-victims are called before and while it does, in one process, so a ratio compares two moments of the same seconds.
+All plugins are real SDK plugins in the full sandbox. A neighbour is a plugin of the same host that misbehaves; its
+victims are called before and during that, in one process, so a ratio compares two moments of the same seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The two reference lines of `link`: a blocking host on a pipe, once with bytes and once with JSON.
+"""The two floors of `link`: a blocking host on a pipe, once with bytes and once with JSON.
 
-Nothing is shared with plugbay except the children, so these are what the machine allows. Reads are 64 KiB:
-larger ones cross glibc's mmap threshold and triple the floor.
+They share only the children with plugbay, so they show the limit of the machine. Reads are 64 KiB: larger ones cross
+glibc's mmap threshold and triple the floor.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def raw_pipe(params: dict[str, Any]) -> Sample:
 
 
 def json_pipe(params: dict[str, Any]) -> Sample:
-    """JSON-RPC there and back: Python values in, Python values out, checked by nobody."""
+    """A JSON-RPC round trip: Python values in and out, without checks."""
     with started([sys.executable, str(CHILDREN / "fast_child.py"), *apart()]) as child:
         assert child.stdin is not None and child.stdout is not None
         writer, reader = child.stdin.fileno(), child.stdout.fileno()

@@ -1,8 +1,8 @@
-"""`framing`: what the wire layer costs per message, in units of a plain msgspec decode of the same message.
+"""`framing`: the cost of the wire layer per message, in units of a plain msgspec decode of the same message.
 
-Microbenchmarks of the framing decoders, the gate and the codecs, each the fastest of several batches, because
-whatever else runs can only add to it. Frames are whole JSON-RPC answers with 100 B, 64 KiB and 1 MiB of text.
-There are no goals: these figures explain the others.
+Microbenchmarks of the framing decoders, the gate and the codecs. Each figure is the fastest of several batches, because
+other load can only add time. Frames are JSON-RPC responses with 100 B, 64 KiB and 1 MiB of text. There are no goals:
+these figures explain the others.
 """
 
 from __future__ import annotations

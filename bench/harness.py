@@ -1,8 +1,7 @@
-"""What every comparison shares: fresh processes, interleaved rounds, ratios per round, the machine's facts.
+"""Shared by all comparisons: fresh processes, interleaved rounds, ratios per round, facts about the machine.
 
-One measurement is one new Python process that runs one contender and prints one JSON object. Contenders take
-turns, so whatever slows the machine for a while slows all of them; ratios are formed inside a round and only
-then summarised. Knows no contender.
+One measurement is one new Python process that runs one contender and prints one JSON object. Contenders take turns, so
+other load on the machine slows all of them; ratios are formed inside a round and only then summarised.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One contender of a comparison: its name, how a person reads it, and what it is given."""
+    """One contender of a comparison: its name, its label, and its arguments."""
 
     key: str
     label: str

@@ -1,7 +1,4 @@
-"""A client that costs less than any server: connections that stay, one request prepared for all of them.
-
-Owns bytes in and out of a connection. Refuses to know what is asked, and when.
-"""
+"""An HTTP client that costs less than any server: persistent connections, one prepared request for all of them."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class Connection(asyncio.Protocol):
 
 
 async def connected(where: dict[str, Any], number: int) -> list[Connection]:
-    """So many connections to what a server said of itself: port, path, token and body."""
+    """Connections to a server, described by its port, path, token and body."""
     body = where["body"].encode()
     head = (
         f"POST {where['path']} HTTP/1.1\r\nHost: 127.0.0.1:{where['port']}\r\nContent-Type: application/json\r\n"

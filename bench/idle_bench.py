@@ -1,8 +1,8 @@
-"""`idle`: what a resident child that does nothing costs its host in memory, descriptors and threads.
+"""`idle`: the cost of an idle resident child for its host in memory, descriptors and threads.
 
-Children are spawned and greeted through `Spawner` and `Link`, a few first, so that what exists once per host
-(pool threads, the helper process, the first allocations) is not counted; then many more. Afterwards every
-single one has to answer a call: an idle child that was lost would be cheap.
+Children are spawned and greeted through `Spawner` and `Link`: first a few, so that costs per host (pool threads, the
+warden, the first allocations) are not counted, then many more. Afterwards each child must answer a call, because a lost
+child would be cheap.
 """
 
 from __future__ import annotations

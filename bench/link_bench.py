@@ -1,8 +1,8 @@
-"""`link`: one call through the real link on a real child, beside the floor and beside the MCP Python SDK.
+"""`link`: one call through the real link to a real child, beside the floor and beside the MCP Python SDK.
 
-The link is measured as the host uses it: `Spawner`, `PipeStream`, `Link`, the msgspec codec, a deadline per
-call, Python values in and Python values out. Its child is the one that the JSON floor talks to. Imports stand
-inside the contenders, because each runs in a process of its own and must not pay for the others.
+The link is measured as the host uses it: `Spawner`, `PipeStream`, `Link`, the msgspec codec, a deadline per call,
+Python values in and out. Its child is that of the JSON floor. Imports stand inside the contenders, because each runs in
+its own process and must not pay for the others.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """`mcp`: an echo tool over MCP: plugbay as client and as server beside the official SDK's own client and server.
 
-Every pairing of the two clients with the two servers is measured, so that what each side costs can be told apart:
-`M` is the official client with the official server. plugbay as a client is `Host.call` with everything it does; plugbay
-as a server is `plugbay mcp serve` with a fast nexo plugin behind it. Imports stand inside the contenders, because each
-runs in a process of its own.
+Every pair of the two clients and the two servers is measured, which separates the costs of both ends: `M` is the
+official client with the official server. plugbay as a client is `Host.call`; plugbay as a server is `plugbay mcp serve`
+with a fast nexo plugin behind it. Imports stand inside the contenders, because each runs in its own process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`nexo`: `tool.invoke` through the whole host, beside the raw JSON pipe and the MCP Python SDK.
 
-Whole means `Host.call`: the name resolved, policy asked, the input encoded and checked against the tool's schema, a
-lease, the nexo machine, the link, a deadline, the answer decoded, a record written. Imports stand inside the
-contenders, because each runs in a process of its own.
+A call takes the whole path of `Host.call`: name, policy, input checked against the schema, lease, nexo machine, link,
+deadline, decoded result, record. Imports stand inside the contenders, because each runs in its own process.
 """
 
 from __future__ import annotations

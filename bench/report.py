@@ -1,6 +1,6 @@
-"""What a person sees: one table of ratios and verdicts per comparison, then the absolute figures, greyed.
+"""Prints the results: one table of ratios and verdicts per comparison, then the absolute figures in grey.
 
-Absolute times belong to the machine they were measured on, so they come second. Decides and measures nothing.
+Absolute times depend on the machine, so they come second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def show_comparison(screen: Console, comparison: Comparison) -> None:
 
 
 def show_summary(screen: Console, comparisons: Sequence[Comparison], failures: Sequence[str]) -> None:
-    """The last lines: how many goals were met, which were not, what could not be measured."""
+    """The last lines: the number of met goals, the missed goals, and failed measurements."""
     findings = [(comparison.name, finding) for comparison in comparisons for finding in comparison.findings]
     held = [(name, finding) for name, finding in findings if finding.verdict in ("met", "missed")]
     met = sum(finding.verdict == "met" for _, finding in held)

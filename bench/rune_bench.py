@@ -1,8 +1,8 @@
-"""`rune`: one call through `plugbay.Host`, beside the same child spoken to by hand.
+"""`rune`: one call through `plugbay.Host`, beside the same child driven by hand.
 
-A rune child lives for one call, so a call is mostly the child's start and end, which nobody can take away;
-what is measured is what the host adds, and what a pool of greeted children takes away. Both sides run the
-same program with the same arguments, working directory and environment.
+A rune child lives for one call, so most of a call is the start and the end of the child, which no host can avoid.
+Measured are the overhead of the host and the gain of a pool of greeted children. Both sides run the same program with
+the same arguments, working directory and environment.
 """
 
 from __future__ import annotations

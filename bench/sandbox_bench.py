@@ -1,9 +1,8 @@
-"""`sandbox`: what the full sandbox adds to a start, and what a confined child costs as long as it lives.
+"""`sandbox`: the cost of the full sandbox at a start, and of a confined child during its life.
 
-All starts go through `Spawner`, as a host makes them. Inside one process bare and confined starts take turns, so a
-ratio compares neighbours in time. Full means everything: another user where the host is root, namespaces, the filter of
-system calls, control groups, limits, and the look from outside whether it holds; with a way out, the door in its
-network as well.
+All starts go through `Spawner`, as in a host. Inside one process bare and confined starts take turns, so a ratio
+compares neighbours in time. The full sandbox has another user where the host is root, namespaces, the system call
+filter, control groups, limits, and the check from outside; with egress, also the proxy in its network.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ async def _waiting(spawner: Spawner, count: int) -> list[Child]:
 
 
 def _pss_kib(child: Child) -> float:
-    """What bubblewrap's two processes have of their own, and their share of what they have in common."""
+    """The private memory of bubblewrap's two processes, and their share of the common memory."""
     first = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
     found = 0.0
     for pid in (str(child.pid), *first):

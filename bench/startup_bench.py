@@ -1,8 +1,8 @@
 """`startup`: from spawn to the first tool result of an SDK plugin, beside bare Python, a plain child and MCP.
 
-Nothing of the host takes part: the children are spoken to by hand, with an empty environment as a rune host
-gives one. The SDK plugin is measured twice: as authors run it, with `site` and the environment's `.pth`
-files, and with `-I -S` and plugbay's folder put on the path by hand.
+No host takes part: the children are driven by hand, with an empty environment as from a rune host. The SDK plugin is
+measured twice: as authors run it, with `site` and the `.pth` files of the environment, and with `-I -S` and the folder
+of plugbay on the path.
 """
 
 from __future__ import annotations

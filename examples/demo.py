@@ -1,7 +1,7 @@
-"""`make tour`: every example plugin at work, with what came back.
+"""`make tour`: calls every example plugin and prints the results.
 
-A tour for the eye: which plugins there are, in which language, what each answers, how a refusal looks, what happens
-between plugins and their host without anybody calling, and what they draw and print.
+Shows the plugins and their languages, results and a refusal, events between plugins and their host, a screen, and
+command lines.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ grants = ["event_bus=usage.*"]
 """
 
 PROJECT = "project"
-"""What the plugins work for, as the configuration says: confined plugins that are told of it see it."""
+"""The project folder of the configuration; confined plugins see it if it is granted."""
 
 QUESTION = {"question": "What does Ada drink?", "provider": "toy", "model": "quote", "stream": True}
 
@@ -87,12 +87,12 @@ TALK = ["A cake for Ada?", "With nuts?", "Better not.", "With poppy seeds?", "Fi
 SCREEN, SIZE, KEY = "usage-burndown/burndown", (96, 26), "down"
 
 MOST_LOOKS = 100
-"""Pictures until there is one that the plugin is content with."""
+"""Frames until the plugin requests no redraw."""
 
 COMMANDS = ["usage --limit 60M", "usage --by week", "clock --help"]
 
 KINDS = {"llm_provider": "model", "cli_namespace": "command"}
-"""Exports whose kind people call otherwise."""
+"""Other names for kinds of exports."""
 
 NEXT = """\
 [bold]Next[/], with .venv/bin on your PATH
@@ -110,7 +110,7 @@ def table(*columns: str) -> Table:
 
 
 def exports(spec: PluginSpec) -> str:
-    """A line for each kind of export; tools go without saying."""
+    """A line for each kind of export; tools have no label."""
     kinds: dict[str, list[str]] = {}
     for export in spec.exports:
         kinds.setdefault(KINDS.get(export.kind, export.kind), []).append(export.name)
@@ -130,7 +130,7 @@ def plugins(host: Host) -> Table:
 
 
 def sandbox(confinement: Confinement) -> str:
-    """What of the network a plugin has in its sandbox; one without does not ask for one."""
+    """The confinement of a plugin, with its network."""
     policy = confinement.policy
     return "[dim]none[/]" if policy is None else f"[green]confined[/]\n[dim]network {policy.network}[/]"
 
@@ -155,7 +155,7 @@ async def calls(host: Host) -> Table:
 
 
 async def happenings(host: Host, project: Path) -> Table:
-    """Hooks, a conversation made shorter, events in either direction, and one that a file brings about."""
+    """Hooks, a compaction, events in both directions, and one caused by a file."""
     shown = table("nobody calls", "what happens", "what comes of it")
     for cells in [*await hooks(host), *await events(host), await crossing(host, project / "prices.json")]:
         shown.add_row(*cells, end_section=True)
@@ -166,7 +166,7 @@ Row = tuple[str, str, str]
 
 
 async def hooks(host: Host) -> list[Row]:
-    """Before a message, at the start of a session, and when a conversation has grown too long."""
+    """Hooks before a message, at the start of a session, and for a long conversation."""
     changed = await host.fire("before_message", MESSAGE)
     told = await host.fire("on_session_start", {})
     talk = [{"role": "user" if at % 2 == 0 else "assistant", "content": said} for at, said in enumerate(TALK)]
@@ -180,7 +180,7 @@ async def hooks(host: Host) -> list[Row]:
 
 
 async def events(host: Host) -> list[Row]:
-    """From somebody at a real socket through the relay, and back."""
+    """A message from a real socket through the relay, and back."""
     async with host.subscribe("plugin.inbound.relay") as inbound:
         await host.channels["relay"].start()
         reader, writer = await asyncio.open_connection("127.0.0.1", (await anext(inbound)).payload["port"])
@@ -198,7 +198,7 @@ async def events(host: Host) -> list[Row]:
 
 
 async def crossing(host: Host, prices: Path) -> Row:
-    """A plugin watches a file of the project, and speaks up by itself."""
+    """A plugin watches a file of the project, and notifies the host."""
     write = asyncio.to_thread
     await write(prices.write_text, '{"tea": 4.2}')
     await host.call("watch", {"item": "tea", "above": 5})
@@ -210,7 +210,7 @@ async def crossing(host: Host, prices: Path) -> Row:
 
 
 async def screen(host: Host) -> Panel:
-    """What a plugin draws of what another one publishes, after a key."""
+    """A frame drawn from data of another plugin, after a key."""
     await host.screens.render(SCREEN, *SIZE)
     host.screens.press(SCREEN, parse_key(KEY))
     for _ in range(MOST_LOOKS):
@@ -224,7 +224,7 @@ async def screen(host: Host) -> Panel:
 
 
 async def commands(host: Host) -> Table:
-    """Command lines that plugins answer, with what they print and their status."""
+    """Command lines of plugins, with their output and status."""
     shown = table("command line", "prints", "status")
     for line in COMMANDS:
         namespace, *words = line.split()

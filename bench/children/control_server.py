@@ -1,9 +1,9 @@
-"""Servers for the comparison of REST calls: a bare FastAPI echo, or what `plugbay serve` is, with an echo tool.
+"""Servers for the comparison of REST calls: a bare FastAPI echo, or the server of `plugbay serve` with an echo tool.
 
     python control_server.py echo|gateway FOLDER
 
-Prints one JSON object once it serves: its port, and the request that has the text echoed. Both on uvloop, where there
-is one.
+Prints one JSON object when it is ready: its port, and the request that echoes the text. Both run on uvloop if it is
+installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A line JSON-RPC echo child that is as fast as Python gets: msgspec, no framework, replies batched.
+"""A line JSON-RPC echo child at the speed limit of Python: msgspec, no framework, batched replies.
 
-Says hello when greeted, then answers each `call` with its own input. All requests that arrived together are
-answered with one write, as the SDK of a resident contract has to do. The JSON floor and the link talk to this
-same child. An argument is the core to run on.
+Greets, then answers each `call` with its own input. All requests that arrived together are answered with one write, as
+the SDK of a resident contract does. The JSON floor and the link use this same child. An argument is the core to run on.
 """
 
 from __future__ import annotations

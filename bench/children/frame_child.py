@@ -1,7 +1,7 @@
-"""The child of the JSON floor for screens: a line asks for a picture or presses a key.
+"""The child of the JSON floor for screens: a line requests a frame or presses a key.
 
-The picture is painted once; what is left is reading a request, putting in the mark, and writing the bytes. An argument
-is the core to run on.
+The frame is painted once; each request costs a read, the insertion of the mark, and a write. An argument is the core to
+run on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A picture in which every cell is painted, and the JSON it travels as: the same bytes for every contender."""
+"""A frame in which every cell is painted, and its JSON: the same bytes for every contender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor of the floors: sends back whatever bytes arrive. An argument is the core to run on."""
+"""The lowest floor: echoes bytes. An argument is the core to run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rune plugin author writes without any SDK: the standard library, no checks, one echo tool."""
+"""A rune plugin without any SDK: the standard library, no checks, one echo tool."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Watches a file of prices in the project and tells the host when one of them crosses a line.
+"""Watches a file of prices in the project, and notifies the host when a price crosses a limit.
 
-Nobody has to ask: a thread looks at the file, and what it finds is a notification, `changed` for a new price and
-`crossed` for one that passed a limit. With a signing key among the secrets each of them is signed, so whoever reads the
-bus can tell that it is ours; the key itself is never said.
+A thread reads the file and sends notifications: `changed` for a new price, `crossed` for a price that passed a limit.
+With a signing key among the secrets each notification is signed, so readers of the bus can verify its origin; the key
+itself is never sent.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ plugin.knob(
 
 
 class Board:
-    """The prices as they were last seen, and the lines people want to hear about."""
+    """The last known prices, and the limits to report."""
 
     def __init__(self) -> None:
         self.prices: dict[str, float] = {}
@@ -86,7 +86,7 @@ class Board:
         self.seen = False
 
     def look(self, ctx) -> list[dict]:
-        """Read the file, remember what it says, tell what is new; the first look has nothing to compare with."""
+        """Read the file, store the prices, report changes; the first read reports nothing."""
         with self.lock:
             before, self.prices = self.prices, read(path_of(ctx.config.get("file", "project:prices.json")))
             first, self.seen = not self.seen, True

@@ -1,7 +1,8 @@
-"""A channel over plain TCP: whoever connects takes part, one line per message.
+"""A channel over plain TCP: each connection is a participant, one line per message.
 
-What people write is published on `plugin.inbound.relay`. What the host publishes on `plugin.outbound.relay`, or sends
-through the channel, is written to one of them or to all. Everything runs on the SDK's one loop, so nothing is locked.
+Lines of participants are published on `plugin.inbound.relay`. Messages that the host publishes on
+`plugin.outbound.relay`, or sends through the channel, go to one participant or to all. Everything runs on the one event
+loop of the SDK, so there are no locks.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from plugbay.sdk import ChannelConnectionFailed, Event, Plugin, RateLimited, Rec
 INBOUND = "plugin.inbound.relay"
 
 LONGEST_LINE = 8_192
-"""Bytes of what one person may say at once; whoever says more is disconnected."""
+"""Bytes of one message; a participant that sends more is disconnected."""
 
 MOST_UNREAD = 65_536
 """Bytes that may wait for a person who does not read."""
@@ -22,7 +23,7 @@ plugin = Plugin("relay", version="1.0.0", name="Relay", description="A channel o
 
 
 class Relay:
-    """Everybody who is connected, by name."""
+    """The connected participants, by name."""
 
     def __init__(self) -> None:
         self.guests: dict[str, asyncio.StreamWriter] = {}
@@ -34,7 +35,7 @@ class Relay:
         self._turn = asyncio.Lock()
 
     async def start(self, instance: str | None) -> None:
-        """Listen, and say where. Starting what runs already is no error."""
+        """Listen, and report the address. Starting twice is not an error."""
         async with self._turn:
             if self.server is not None:
                 return
@@ -48,7 +49,7 @@ class Relay:
             self._publish(type="listening", port=self.port)
 
     async def stop(self) -> None:
-        """Close everything. Stopping what does not run is no error either."""
+        """Close everything. Stopping twice is not an error."""
         async with self._turn:
             if self.server is not None:
                 self.server.close()
@@ -95,7 +96,7 @@ class Relay:
 
 
 def addressed(message: dict[str, object]) -> tuple[str | None, str]:
-    """Who gets a message, None for everybody, and its text."""
+    """The recipient of a message, None for all, and its text."""
     match message:
         case {"kind": "text", "to": str(to), "body": str(body)}:
             return to, body
@@ -113,7 +114,7 @@ relay = plugin.channel("relay")(Relay())
 
 @plugin.on_event()
 async def outbound(event: Event) -> None:
-    """`{"text": …}` goes to everybody, `{"text": …, "to": …}` to one."""
+    """`{"text": …}` goes to all, `{"text": …, "to": …}` to one."""
     match event.payload:
         case {"text": str(text), "to": str(to)}:
             relay.write(to, text)

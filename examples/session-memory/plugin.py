@@ -1,7 +1,7 @@
-"""Notes that outlive a session: kept in the host's storage, told at the start of every session, found again by words.
+"""Notes that outlive a session, in the host's storage: injected at the start of each session, and searched by words.
 
-Three tools for the agent, and three hooks that do without it: a new session is told the newest notes, and a line such
-as "Remember: the gate code is 4711" is kept when a session falls idle or a part of it is compacted away.
+Three tools for the agent, and three hooks that work without it: a new session gets the newest notes, and a line such as
+"Remember: the gate code is 4711" is saved when a session is idle or a part of it is compacted.
 """
 
 import os
@@ -14,10 +14,10 @@ LONGEST_NOTE = 2_000
 """Characters of one note: it is a sentence or two, and many of them must fit the start of a session."""
 
 MOST_NOTES = 500
-"""Notes that are kept; whoever keeps one more loses the oldest."""
+"""Maximum number of notes; one more removes the oldest."""
 
 NOTE = "note/"
-"""What the key of every note begins with. Then comes the time, so the keys are in the order of the notes."""
+"""Prefix of the key of each note. The time follows, so keys sort by age."""
 
 ASKED = re.compile(r"\bremember(?: that|:)\s+([^\n\"\\]+)", re.IGNORECASE)
 """How people ask in passing. It ends at quotes and backslashes: compacted messages come as the text of their JSON."""
@@ -130,13 +130,13 @@ def overhear(event: dict, ctx):
 
 @plugin.hook("post_compact")
 def rescue(event: dict, ctx):
-    """What was asked for and is about to be lost goes into the notes, and back into the conversation."""
+    """Save requested notes from compacted messages, and inject them into the conversation."""
     saved = listen(event.get("messages_being_compacted", ""), ctx)
     return inject(listing(saved, ctx)) if saved else None
 
 
 def listen(text: str, ctx) -> list[dict]:
-    """Keep what the text asks to remember and no note says yet."""
+    """Save the notes that a text requests, unless they exist."""
     if not ctx.config.get("listen", True):
         return []
     known = {note["text"] for note in notes(ctx)}
@@ -146,7 +146,7 @@ def listen(text: str, ctx) -> list[dict]:
 
 
 def keep(text: str, ctx) -> str:
-    """A note under the time in microseconds, and two random bytes against somebody who writes in the same one."""
+    """A note under the time in microseconds, with two random bytes against a collision."""
     keys = ctx.storage.keys(NOTE)
     for oldest in keys[: max(len(keys) + 1 - MOST_NOTES, 0)]:
         ctx.storage.delete(oldest)

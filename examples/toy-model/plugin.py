@@ -1,6 +1,6 @@
-"""A language model provider without a model: it answers a question with the line that has most words of it.
+"""A language model provider without a model: it answers with the line that shares most words with the question.
 
-Shows the shape of a real one: pieces are yielded as they come, whether or not the host wants to see them one by one.
+It has the shape of a real provider: chunks are yielded as they arrive, for streaming and for whole results.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ plugin = Plugin("toy_model", version="1.0.0", name="Toy model")
 
 @plugin.llm_provider("toy")
 def chat(request: dict[str, Any], model: str) -> Iterator[str | dict[str, Any]]:
-    """The best line of the system prompt and of what was said before, word by word."""
+    """The best line of the system prompt and of earlier messages, word by word."""
     if model != "quote":
         raise ModelNotFound(f"there is no model {model!r}; try 'quote'")
     *before, question = [request.get("system_prompt") or "", *(said["content"] for said in request["messages"])]

@@ -1,7 +1,7 @@
-"""A burn-down of tokens, drawn from what `usage-publisher` publishes.
+"""A burn-down chart of tokens, drawn from the snapshots of `usage-publisher`.
 
-Keys: up and down choose a model, Tab changes what the chart shows, `r` asks for everything again; a click chooses too.
-What is drawn depends on what was heard and on the keys alone, so two pictures in a row are the same.
+Keys: up and down select a model, Tab changes the chart, `r` requests all data again; a click also selects. The frame
+depends only on received data and keys, so two frames in a row are equal.
 """
 
 import calendar
@@ -15,7 +15,7 @@ from plugbay.sdk.screens.canvas import EIGHTHS_UP
 TOPIC = "usage.calls"
 
 VERSION = 1
-"""Of what is read. A publisher of another one is named on the screen, and nothing is guessed."""
+"""Version of the data. The screen names a publisher of another version."""
 
 ALL = "all models"
 
@@ -33,7 +33,7 @@ plugin = Plugin(
 
 
 class State:
-    """What was heard, and what was chosen."""
+    """The received data, and the selection."""
 
     def __init__(self) -> None:
         self.collector = ChunkCollector(VERSION)
@@ -53,19 +53,19 @@ class State:
         self.choose(self.chosen)
 
     def choose(self, row: int) -> None:
-        """Before anything was heard nobody knows which row is the last."""
+        """The number of rows is unknown until data arrives."""
         self.chosen = max(min(row, len(self.by_model) - 1) if self.by_model else row, 0)
 
 
 state = State()
 
 
-# What is heard.
+# Received data.
 
 
 @plugin.on_ready
 def ask(ctx: Any) -> None:
-    """What was published before we came is gone but for its last piece, so we ask for it."""
+    """Only the last chunk of earlier data is kept by the host, so request all of it."""
     try:
         ctx.actions.invoke("usage.publish")
         state.problem = ""
@@ -111,7 +111,7 @@ def click(mouse: Mouse) -> None:
         state.choose(mouse.y - state.table_top)
 
 
-# What is drawn.
+# Drawing.
 
 
 @plugin.screen("burndown", min_size=(44, 16))
@@ -141,8 +141,8 @@ def heading(canvas: Canvas, whole: dict[str, Any], name: str) -> None:
     lasts = budget * today / used if used else whole["days"]
     enough = lasts >= whole["days"]
     ends = "lasts for the month" if enough else f"gone on day {int(lasts) + 1}"
-    what = "Tokens left in" if state.view == "left" else f"Tokens used by {list(state.by_model)[state.chosen]} in"
-    canvas.text(2, 1, f"{what} {name}", width=canvas.width - 4, bold=True)
+    title = "Tokens left in" if state.view == "left" else f"Tokens used by {list(state.by_model)[state.chosen]} in"
+    canvas.text(2, 1, f"{title} {name}", width=canvas.width - 4, bold=True)
     end = canvas.text(2, 2, f"{short(budget - used)} of {short(budget)} · day {today} of {whole['days']} · ", fg=DIM)
     canvas.text(end, 2, ends, fg=GOOD if enough else BAD)
 
@@ -170,7 +170,7 @@ def chart(canvas: Canvas, whole: dict[str, Any]) -> None:
 
 
 def left(budget: int, used: Counter[int]) -> list[int]:
-    """What is left after each day so far."""
+    """The remaining tokens after each day so far."""
     levels = []
     for day in range(1, max(used, default=0) + 1):
         budget -= used[day]
@@ -189,7 +189,7 @@ def column(area: Canvas, x: int, share: float, late: float) -> None:
 
 
 def pace(area: Canvas, x: int, share: float) -> None:
-    """Where an even use would be."""
+    """The line of an even usage."""
     area.text(x, area.height - 1 - int(share * (area.height - 0.01)), "·", fg="#5a6274")
 
 
@@ -212,7 +212,7 @@ def table(canvas: Canvas) -> None:
 
 
 def short(tokens: int) -> str:
-    """A number as people say it: 61.2 M."""
+    """A short number: 61.2 M."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if abs(tokens) >= size:
             return f"{tokens / size:.1f} {unit}"

@@ -1,8 +1,8 @@
-"""Publishes a month of calls to language models, in pieces, for whoever draws or counts them.
+"""Publishes a month of calls to language models, in chunks, for plugins that draw or count them.
 
-Eager: it starts with its host, publishes its file of calls at once and whenever it changes, and again when somebody who
-came later asks with the action `usage.publish`. Another action, `usage.totals`, answers with sums. Without a file,
-whoever asks gets a month of an imaginary team, the same every time.
+Eager: it starts with its host, publishes its file of calls at once and after each change, and again for later
+subscribers that call the action `usage.publish`. Another action, `usage.totals`, returns sums. Without a file it
+publishes a month of an imaginary team, the same every time.
 """
 
 import calendar
@@ -19,7 +19,7 @@ from plugbay.sdk import Plugin, ToolError, split_chunks
 TOPIC = "usage.calls"
 
 VERSION = 1
-"""Of what is published. Whoever reads another one says so instead of guessing."""
+"""Version of the published data. Readers of another version report it."""
 
 PIECE_BYTES = 64 << 10
 """Small pieces, so that a screen has time for a key between two of them."""
@@ -46,7 +46,7 @@ plugin.knob("budget", type="int_range", label="Tokens a month", default=100_000_
 
 
 class Month:
-    """What is known of the month: its calls, and how many tokens it may have."""
+    """The data of the month: its calls, and its token budget."""
 
     def __init__(self, calls: list[dict[str, Any]], budget: int) -> None:
         days = [call["at"][:10] for call in calls]
@@ -103,7 +103,7 @@ def month() -> Month:
 
 
 def publish(ctx: Any) -> int:
-    """Everything there is, piece by piece; how many calls that were."""
+    """Publish all data in chunks; return the number of calls."""
     now = month()
     pieces = split_chunks(
         now.calls,
@@ -142,7 +142,7 @@ def watch(path: str) -> None:
 
 @plugin.action("usage.publish")
 def publish_again(data: bytes, ctx: Any) -> dict[str, int]:
-    """For those who were not there yet: the host keeps only the last piece."""
+    """For later subscribers: the host keeps only the last chunk."""
     return {"calls": publish(ctx)}
 
 

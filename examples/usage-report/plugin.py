@@ -1,6 +1,6 @@
-"""A command line about tokens: `usage` prints what was used, and with a limit it is a check for scripts.
+"""A command line about tokens: `usage` prints the usage, and with a limit it is a check for scripts.
 
-It asks `usage-publisher` with an action, so it works wherever that plugin does, and needs no capability of its own.
+It calls an action of `usage-publisher`, so it needs that plugin, and no capability of its own.
 """
 
 import argparse

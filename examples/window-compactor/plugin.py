@@ -1,7 +1,7 @@
-"""A compactor: when a conversation has grown too long, this decides what is left of it.
+"""A compactor: shortens a conversation that has grown too long.
 
-What the system said, the first request and the last messages stay; one line says what stood between them. Below a
-threshold it declines, and the host's own strategy does what it does.
+System messages, the first request and the last messages stay; one line replaces the messages between them. Below a
+threshold it declines, and the host uses its own strategy.
 """
 
 from plugbay.sdk import Plugin
@@ -78,7 +78,7 @@ def compact(messages: list[dict], ctx):
 
 
 def window(messages: list[dict], spoken: list[int], keep: int) -> int:
-    """Where the last messages begin: never at the result of a tool whose call would be gone."""
+    """The start of the last messages; never at a tool result whose call would be removed."""
     start = max(len(spoken) - keep, 0)
     while start < len(spoken) and messages[spoken[start]].get("role") == "tool":
         start += 1
@@ -86,7 +86,7 @@ def window(messages: list[dict], spoken: list[int], keep: int) -> int:
 
 
 def summary(gone: list[dict], quotes: int) -> str:
-    """One line for many: how many there were of each kind, and what the user said first."""
+    """One line for many messages: the number of each kind, and the first words of the user."""
     roles = [str(message.get("role", "?")) for message in gone]
     counts = ", ".join(f"{roles.count(role)} {role}" for role in dict.fromkeys(roles))
     said = [quoted(str(message.get("content", ""))) for message in gone if message.get("role") == "user"][:quotes]

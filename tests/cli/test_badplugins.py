@@ -19,7 +19,7 @@ def test_the_list_counts_the_plugins_of_each_contract(run: Run) -> None:
         assert f"{contract:<10}{len(load_bad_plugins(contract)):3} plugins" in done.out
 
 
-def test_the_list_of_a_contract_names_each_with_what_it_does(run: Run) -> None:
+def test_the_list_of_a_contract_describes_each_plugin(run: Run) -> None:
     done = run("badplugins", "list", "nexo")
     assert done.code == 0
     assert any(
@@ -30,7 +30,7 @@ def test_the_list_of_a_contract_names_each_with_what_it_does(run: Run) -> None:
     assert set(rows[0]) == {"name", "contract", "about", "does"}
 
 
-def test_one_is_shown_with_what_a_host_must_do(run: Run) -> None:
+def test_a_bad_plugin_is_shown_with_the_duties_of_a_host(run: Run) -> None:
     done = run("badplugins", "show", "nexo/initialize_never")
     assert done.code == 0
     assert done.out.splitlines() == [
@@ -68,7 +68,7 @@ def test_folders_are_written_for_hosts_that_load_those(run: Run, cwd: Path) -> N
     assert found.spec is not None and found.spec.id == "good"
     again = run("badplugins", "write", "kaged/good", "plugins")
     assert again.code == 1
-    assert "is there already" in again.err
+    assert "exists already" in again.err
     all_of_them = run("badplugins", "write", "vai", "every", "--json").json
     assert len(all_of_them) == len(load_bad_plugins("vai"))
     assert all(Path(cwd / folder / "vai-plugin.toml").is_file() for folder in all_of_them.values())

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from plugbay.cli.call import call_on_server, read_json
+from plugbay.cli.call import call_on_server
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.remote import ServerClient
-from plugbay.cli.render.call_view import CallRequest, Refusal
+from plugbay.cli.render.call_view import CallRequest
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
     ECHO,
@@ -184,28 +184,6 @@ def test_an_empty_folder_has_no_plugin(run: Run, cwd: Path) -> None:
 # What the caller can get wrong.
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ("{a:1}", "not JSON"),
-        ("{'a': 1}", "not JSON"),
-        ('{"a": NaN}', "not JSON"),
-        ('{"a": 1} {"b": 2}', "not JSON"),
-        ('"\\ud800"', "not JSON"),
-        ("\udcff", "not UTF-8"),
-        ("[" * 100 + "]" * 100, "nested deeper"),
-        ('{"a": 1e999}', "out of range"),
-        ("", "is empty"),
-        (" \n", "is empty"),
-    ],
-)
-def test_an_input_is_read_as_strictly_as_on_the_wire(given: str, why: str) -> None:
-    with pytest.raises(Refusal, match=why) as caught:
-        read_json(given, "the input")
-    assert caught.value.failure.code == "invalid_input"
-    assert caught.value.status == 2
-
-
 def test_an_input_that_is_no_json_is_a_usage_error_and_tells_how_to_quote(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(), "echo", "{a:1}")
     assert done.code == 2
@@ -310,7 +288,7 @@ def test_every_grant_counts(run: Run, make_plugin: MakePlugin) -> None:
 def test_a_grant_that_no_plugin_requests_is_noted(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(), "echo", "--grant", "tool.exekute")
     assert done.code == 0
-    assert "--grant tool.exekute changes nothing" in done.err
+    assert "--grant tool.exekute has no effect" in done.err
 
 
 def test_plugbay_toml_in_the_current_directory_counts(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
@@ -462,7 +440,7 @@ def test_trace_ends_where_the_call_was_refused(run: Run, make_plugin: MakePlugin
 # On a terminal, and when it goes away.
 
 
-def test_colour_is_for_terminals_and_not_for_those_who_refuse_it(
+def test_colour_is_for_terminals_without_no_color(
     on_terminal: Callable[..., str], run: Run, make_plugin: MakePlugin
 ) -> None:
     plugin = make_plugin()
@@ -580,7 +558,7 @@ def llm_chat(m):
 CHAT = '{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 
 
-def test_a_resident_plugin_is_started_called_and_said_good_bye_to(run: Run, cwd: Path) -> None:
+def test_a_resident_plugin_is_started_called_and_shut_down(run: Run, cwd: Path) -> None:
     body = 'def shutdown(m):\n    open("bye", "w").close()\n    reply(m, {"ok": True})\n    os._exit(0)\n'
     root = write_nexo_plugin(cwd, body=body, tools=["echo"])
     done = run("call", "p", "p_echo", '{"a": 1}')
@@ -604,7 +582,7 @@ def test_the_pieces_of_a_stream_are_lines_before_the_answer(run: Run, cwd: Path)
     assert run("call", "p", "cohere", CHAT, "--stream").out.startswith('{"type":"text_delta","delta":"Hel"}\n')
 
 
-def test_a_plugin_that_asks_for_a_sandbox_has_one_and_whoever_does_without_is_told_so(run: Run, cwd: Path) -> None:
+def test_a_plugin_that_requests_a_sandbox_has_one_and_no_sandbox_prints_a_note(run: Run, cwd: Path) -> None:
     body = "def tool_invoke(m):\n    reply(m, open('/proc/self/status').read())\n"
     write_nexo_plugin(cwd, body=body, tools=["look"], more="[plugin.sandbox]\nenabled = true\n")
     confined = run("call", "p", "p_look")
@@ -624,8 +602,8 @@ def test_where_confinement_is_required_there_is_no_run_without(run: Run, cwd: Pa
 
 def test_a_service_may_be_granted_although_no_manifest_requests_it(run: Run, cwd: Path) -> None:
     write_nexo_plugin(cwd, tools=["echo"])
-    assert "changes nothing" not in run("call", "p", "p_echo", "--grant", "memory.recall").err
-    assert "changes nothing" in run("call", "p", "p_echo", "--grant", "memory.recal").err
+    assert "has no effect" not in run("call", "p", "p_echo", "--grant", "memory.recall").err
+    assert "has no effect" in run("call", "p", "p_echo", "--grant", "memory.recal").err
 
 
 def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) -> None:

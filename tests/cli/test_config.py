@@ -63,7 +63,7 @@ def test_the_json_of_the_settings_is_enough_to_draw_every_control(run: Run, plug
     assert shown["secrets"][0]["set"] is False
 
 
-def test_a_person_sees_values_bounds_and_what_keeps_the_plugin_from_starting(run: Run, plugin: Path) -> None:
+def test_the_text_output_shows_values_bounds_and_problems(run: Run, plugin: Path) -> None:
     done = run("config", "show", "p")
     assert done.code == 3
     for words in ("How many (1..20)", "Pace (slow, fast)", "  words  not set  array\n", "not set  a secret, required"):
@@ -132,7 +132,7 @@ def test_a_plugin_is_found_by_its_id_in_a_folder_of_plugins(run: Run, cwd: Path)
     write_kaged_plugin(cwd / "all", "b")
     assert run("config", "show", "b", "--plugins", "all").out.startswith("b\n")
     missing = run("config", "show", "c", "--plugins", "all")
-    assert (missing.code, "there are: a, b" in missing.err) == (4, True)
+    assert (missing.code, "known ids: a, b" in missing.err) == (4, True)
 
 
 def test_a_plugin_is_found_by_its_id_where_its_folder_is_called_otherwise(run: Run, cwd: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_secret_in_the_config_is_a_problem_and_is_not_shown(run: Run, cwd: Pat
 
 def test_no_secret_is_not_an_empty_one(run: Run, plugin: Path, cwd: Path) -> None:
     done = run("config", "secret", "p", "key", stdin=b"\n")
-    assert (done.code != 0, "nothing was given for key" in done.err) == (True, True)
+    assert (done.code != 0, "no value was given for key" in done.err) == (True, True)
     assert not (cwd / "state" / "secrets" / "p.json").exists()
 
 
@@ -209,7 +209,7 @@ def test_the_secret_slots_and_the_config_of_exports_are_settings_too(run: Run, c
     assert "abc-123-def" not in json.dumps(shown)
 
 
-def test_a_call_of_a_plugin_with_several_settings_missing_names_them_and_what_to_do(run: Run, cwd: Path) -> None:
+def test_a_call_with_missing_settings_names_them_with_a_hint(run: Run, cwd: Path) -> None:
     schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "required": ["limit"]}
     write_kaged_plugin(cwd, "notes", **{**SETTINGS, "config_schema": schema, "knobs": {}})
     done = run("call", "notes", "echo")

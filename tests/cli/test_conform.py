@@ -213,10 +213,10 @@ def test_a_command_without_a_manifest_is_taken_at_its_word(run: Run, cwd: Path) 
     ("arguments", "words"),
     [
         ((), "name the plugin's folder, or a command after --"),
-        (("--", "true"), "a command without a manifest needs it"),
+        (("--", "true"), "a command without a manifest needs a contract"),
         ((GREETER, "--"), "a command must follow"),
         ((FIXTURE, "--fixture", "--", "true"), "a fixture is named by PATH"),
-        ((GREETER, "--only", "nexo.tool.answers"), "'nexo.tool.answers' is no axis of rune"),
+        ((GREETER, "--only", "nexo.tool.answers"), "rune has no axis 'nexo.tool.answers'"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(run: Run, arguments: tuple[str | Path, ...], words: str) -> None:

@@ -27,12 +27,14 @@ def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:
     done = run("--help")
     assert done.code == 0
     assert done.err == ""
-    assert done.out.startswith("One host for every out-of-process plugin of AI agents.\n\nUsage: plugbay COMMAND …\n")
+    assert done.out.startswith(
+        "Run AI-agent plugins: separate processes that speak JSON over stdio.\n\nUsage: plugbay COMMAND …\n"
+    )
     sections = done.out.split("\n\nOptions\n")[0].split("\n\n")[2:]
-    assert sections[0].startswith("Look at plugins and use them\n")
+    assert sections[0].startswith("Use plugins\n")
     listed = [line.split()[0] for section in sections for line in section.splitlines()[1:]]
     assert sorted(listed) == sorted([*NAMES, *GROUPS])
-    for words in ("0 ok", "5 not granted", "10 the plugin answered with an error", "--version"):
+    for words in ("0 ok", "5 not granted", "10 the plugin returned an error", "--version"):
         assert words in done.out
 
 

@@ -94,7 +94,7 @@ def test_a_person_sees_each_problem_with_its_file_and_line(run: Run, cwd: Path) 
     assert done.err == ""
 
 
-def test_a_person_sees_what_the_plugin_is(run: Run, make_plugin: MakePlugin) -> None:
+def test_the_text_output_describes_the_plugin(run: Run, make_plugin: MakePlugin) -> None:
     done = run("inspect", make_plugin(capabilities=["tool.execute"]))
     assert done.code == 0
     assert done.err == "", "in a pipe there is nobody to suggest a command to"
@@ -193,27 +193,27 @@ def test_a_terminal_that_claims_no_columns_still_sees_everything(run: Run, make_
     assert "Echo 1.0.0" in run("inspect", make_plugin(), COLUMNS="0").out
 
 
-def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, cwd: Path) -> None:
+def test_the_text_output_lists_subscriptions_publications_and_requests(run: Run, cwd: Path) -> None:
     more = '[plugin.supervisor]\nrespawn = true\n[plugin.sandbox]\nenabled = true\nfs_read_paths = ["/srv/data"]\n'
     write_nexo_plugin(cwd, tools=["echo"], extends={"hooks": ["before_message"]}, channels=["k"], more=more)
     text = run("inspect", "p").out
     for words in (
-        "nexo · stays running",
+        "nexo · one resident process",
         "memory.recall, llm.complete",
         "plugin.outbound.k, plugin.outbound.k.>",
         "plugin.inbound.k, plugin.inbound.k.>",
-        "starts again, 3 times at most, first after 1 s",
+        "restarts, at most 3 times, first after 1 s",
         "sandbox   confined",
         "network   none",
         "missing   it may read /srv/data, and there is no such path",
         "limits    1 GiB memory · 1 core · 256 processes",
-        "announced when it starts",
+        "declared at start",
         "hook before_message",
     ):
         assert words in text
 
 
-def test_the_policy_that_is_shown_is_the_one_with_what_is_granted_now(run: Run, cwd: Path) -> None:
+def test_the_shown_policy_uses_the_current_grants(run: Run, cwd: Path) -> None:
     capabilities = {"network": ["api.example.com:443"], "read_paths": ["/usr/share"]}
     root = write_ainb_plugin(cwd, "panel", capabilities=capabilities)
 
@@ -242,7 +242,7 @@ def test_a_person_sees_why_a_plugin_is_not_confined(run: Run, cwd: Path) -> None
     assert "hint      name what the plugin really needs" in text
 
 
-def test_a_person_sees_when_an_ainb_plugin_runs_what_it_hears_and_what_it_offers(run: Run, cwd: Path) -> None:
+def test_the_text_output_of_an_ainb_plugin_lists_start_subscriptions_and_exports(run: Run, cwd: Path) -> None:
     root = write_ainb_plugin(
         cwd / "dist" / "plugins",
         "burndown",
@@ -254,10 +254,10 @@ def test_a_person_sees_when_an_ainb_plugin_runs_what_it_hears_and_what_it_offers
     )
     text = run("inspect", root).out
     for words in (
-        "ainb · stays running",
+        "ainb · one resident process",
         "event_bus, network=api.example.com",
         "sessions.usage, ui.theme",
-        "when it is needed",
+        "on demand",
         "stopped after 90 s",
         "screen analytics",
         "width?: integer 1..65535 = 80",
@@ -269,7 +269,7 @@ def test_a_person_sees_when_an_ainb_plugin_runs_what_it_hears_and_what_it_offers
     text = run("inspect", eager).out
     assert "with the host" in text
     assert "stopped after" not in text
-    assert "starts again, 2 times at most, first after 1 s" in text
+    assert "restarts, at most 2 times, first after 1 s" in text
 
 
 def test_a_person_sees_the_commands_of_a_palette(run: Run, cwd: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from plugbay import Host
 from plugbay.cli import local_host
-from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.exit_codes import Refusal
 from plugbay.host.config.config import Config, parse
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.ainb import write_ainb_plugin
@@ -72,7 +72,7 @@ def test_run_with_returns_the_result_of_the_work_and_stops_the_host(cwd: Path, m
     assert host.plugins()[0].state == "stopped"
 
 
-def test_run_with_raises_what_the_work_raises(cwd: Path, make_plugin: MakePlugin) -> None:
+def test_run_with_raises_the_exception_of_the_work(cwd: Path, make_plugin: MakePlugin) -> None:
     host = local_host.make_host(local_host.discover_in(make_plugin()), None, grants=(), grant_all=True)
 
     async def work(host: Host) -> None:

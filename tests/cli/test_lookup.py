@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import lookup
+from plugbay.cli.exit_codes import Refusal
+from plugbay.cli.lookup import count_problems, refusal
+from plugbay.cli.render.call_view import HumanView
 from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Problem
 from tests.cli.conftest import MakePlugin, write_manifest
@@ -60,3 +63,51 @@ def test_a_folder_has_the_status_of_its_worst_problem(problems: tuple[Problem, .
 
 def test_without_a_contract_no_manifest_has_a_name() -> None:
     assert lookup.manifest_name(found(contract="")) == ""
+
+
+@pytest.mark.parametrize(
+    ("problems", "text"),
+    [
+        ([ERROR], "1 error"),
+        ([ERROR, ERROR, WARNING], "2 errors, 1 warning"),
+        ([WARNING], "1 warning"),
+        ([], ""),
+    ],
+)
+def test_problems_are_counted_by_kind(problems: list[Problem], text: str) -> None:
+    assert count_problems(problems) == text
+
+
+def test_a_refusal_lists_every_problem_with_its_place(capsys: pytest.CaptureFixture[str], cwd: Path) -> None:
+    write_manifest(cwd, "{")
+    refused = refusal(found(ERROR, WARNING, root=cwd), "conform")
+    assert refused.status == 3
+    HumanView().show_refusal(refused)
+    printed = capsys.readouterr().err.replace(str(cwd), "HERE")
+    assert "HERE cannot be used: its manifest has 1 error" in printed
+    assert "HERE/rterm-plugin.json:3  missing_field" in printed
+    assert "tools: required, but missing" in printed
+
+
+def test_the_hint_for_a_source_without_a_manifest_is_the_command_that_writes_one(cwd: Path) -> None:
+    assert hint_of(refusal(lookup.find(cwd), "inspect")).startswith("name the folder of one plugin")
+    (cwd / "plugin.py").write_text("import plugbay.sdk\n")
+    assert hint_of(refusal(lookup.find(cwd), "inspect")) == f"plugbay manifest {cwd} writes one from its source"
+
+
+def test_the_hint_for_a_folder_of_plugins_is_a_command_for_each(cwd: Path, make_plugin: MakePlugin) -> None:
+    plugin = cwd / make_plugin()
+    refused = refusal(lookup.find(cwd / "plugins"), "inspect")
+    assert (refused.status, str(refused)) == (4, f"{cwd / 'plugins'} is a folder of 1 plugin, not a plugin")
+    assert hint_of(refused) == f"name one of them:\nplugbay inspect {plugin}"
+
+
+def hint_of(refused: Refusal) -> str:
+    return str(refused.failure.detail["hint"])
+
+
+def test_a_problem_of_an_unknown_contract_names_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = refusal(found(Problem("unreadable", "", "no permission"), contract=""), "conform")
+    assert refused.status == 3
+    HumanView().show_refusal(refused)
+    assert "plugins/x  unreadable" in capsys.readouterr().err

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from plugbay import __version__
+from plugbay.cli.exit_codes import Refusal
 from plugbay.cli.main import ERRNO_HINTS, app_for, report, to_failure, wants_json
 from plugbay.cli.remote import NoServer, RemoteRefused
-from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import (
     CallFailed,
     Code,
@@ -166,7 +166,7 @@ def test_a_closed_stdout_is_reported(cwd: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == b"error: standard output is closed, so there is nowhere to write the result\n"
+    assert done.stderr == b"error: standard output is closed; the result cannot be written\n"
 
 
 def test_the_command_is_there_under_its_own_name_when_installed(cwd: Path) -> None:
@@ -194,7 +194,7 @@ def test_what_plugbay_raises_on_purpose_has_its_status(
     assert report(error) == status
 
 
-def test_a_failed_call_is_reported_in_its_words_with_its_hint_and_what_the_plugin_wrote(
+def test_a_failed_call_is_reported_with_message_hint_and_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     detail = {"hint": "mend it", "stderr_tail": ["Traceback", "KeyError: 'x'"]}
@@ -212,7 +212,11 @@ def test_a_refusal_of_a_package_says_its_hint_once(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(errno.ENOENT, "check the path"), (errno.EACCES, "your user may not"), (errno.ENOSPC, "the disk is full")],
+    [
+        (errno.ENOENT, "check the path"),
+        (errno.EACCES, "your user has no permission"),
+        (errno.ENOSPC, "the disk is full"),
+    ],
 )
 def test_an_error_of_the_system_comes_with_advice(capsys: pytest.CaptureFixture[str], number: int, words: str) -> None:
     assert report(OSError(number, os.strerror(number), "/some/where")) == 1
@@ -297,13 +301,13 @@ def test_a_command_that_fails_says_so_in_one_document(run: Run, make_plugin: Mak
         (["serve", "nowhere"], 4, Code.NOT_FOUND, "there is no folder nowhere"),
         (["serve", "echo", "--config", "bad.toml"], 3, Code.UNAVAILABLE, "bad.toml cannot be used"),
         (["serve", "echo", "--data", "file"], 2, Code.INVALID_INPUT, "file is a file; name a folder"),
-        (["serve", "echo", "--listen", "here"], 2, Code.INVALID_INPUT, "is not like 127.0.0.1:8787"),
+        (["serve", "echo", "--listen", "here"], 2, Code.INVALID_INPUT, "is not an address like 127.0.0.1:8787"),
         (["mcp", "approve", "nobody"], 4, Code.NOT_FOUND, "nobody"),
         (["mcp", "list", "--plugins", "nowhere"], 4, Code.NOT_FOUND, "nowhere"),
-        (["ps"], 4, Code.NOT_FOUND, "no plugbay server runs here"),
-        (["logs", "echo"], 4, Code.NOT_FOUND, "no plugbay server runs here"),
+        (["ps"], 4, Code.NOT_FOUND, "no plugbay server runs on this machine"),
+        (["logs", "echo"], 4, Code.NOT_FOUND, "no plugbay server runs on this machine"),
         (["new", "echo"], 1, Code.UNAVAILABLE, "the folder echo is not empty"),
-        (["new", "x", "--contract", "y"], 2, Code.INVALID_INPUT, "Invalid value for --contract: y is no contract"),
+        (["new", "x", "--contract", "y"], 2, Code.INVALID_INPUT, "Invalid value for --contract: y is not a contract"),
         (["tap", "nowhere"], 4, Code.NOT_FOUND, "there is no folder nowhere"),
         (["render", "echo"], 4, Code.NOT_FOUND, "this plugin has no screen"),
         (["sandbox", "nowhere"], 4, Code.NOT_FOUND, "nowhere does not exist"),

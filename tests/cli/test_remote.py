@@ -75,20 +75,20 @@ def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
         there = ServerClient(url, "k")
         with pytest.raises(RemoteRefused, match=f"the server {url} refused: it crashed") as refused:
             there.post("/refused")
-        assert refused.value.exit_status == Exit.LAUNCH
+        assert refused.value.status == Exit.LAUNCH
         with pytest.raises(RemoteRefused) as missing:
             there.get("/missing")
-        assert missing.value.exit_status == Exit.NOT_FOUND
-        with pytest.raises(NoServer, match="no answer"):
+        assert missing.value.status == Exit.NOT_FOUND
+        with pytest.raises(NoServer, match="an invalid response"):
             there.get("/odd")
 
 
 def test_a_server_that_is_gone_is_reported_as_such() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
-        with pytest.raises(NoServer, match="does not answer"):
+        with pytest.raises(NoServer, match="does not respond"):
             ServerClient(f"http://127.0.0.1:{taken.getsockname()[1]}", "k").get("/ok")
-    with pytest.raises(NoServer, match="no address"):
+    with pytest.raises(NoServer, match="not the URL"):
         ServerClient("ftp://host", "k")
 
 
@@ -96,7 +96,7 @@ def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypa
     monkeypatch.setattr(remote, "directories", lambda: {"state": tmp_path})
     for name in (remote.SERVER_VARIABLE, remote.TOKEN_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NoServer, match="no plugbay server runs here") as nobody:
+    with pytest.raises(NoServer, match="no plugbay server runs on this machine") as nobody:
         remote.find()
     assert "--server URL" in nobody.value.hint
     token = tmp_path / "token"
@@ -124,14 +124,14 @@ def test_of_several_servers_the_one_of_this_folder_is_asked_or_one_that_is_named
     with announce(tmp_path, shop):
         monkeypatch.chdir(tmp_path / "home")
         assert remote.find().url == shop.url, "there is no other"
-        assert f"asking the server {shop.url}, started in" in " ".join(capsys.readouterr().err.split())
+        assert f"using the server {shop.url}, started in" in " ".join(capsys.readouterr().err.split())
         assert remote.find(quiet=True).url == shop.url and capsys.readouterr().err == ""
         with announce(tmp_path, bank):
             with pytest.raises(SeveralServers, match="none of them was started in this folder") as several:
                 remote.find()
-            assert several.value.exit_status == Exit.USAGE
+            assert several.value.status == Exit.USAGE
             for server in (shop, bank):
-                assert f"--server {server.url} (started in {server.folder})" in several.value.hint
+                assert f"--server {server.url} (started in {server.folder})" in several.value.failure.detail["hint"]
                 assert remote.find(server.url).url == server.url, "with the key that it keeps"
                 monkeypatch.chdir(server.folder)
                 assert remote.find().url == server.url
@@ -151,7 +151,7 @@ def test_a_word_that_can_only_be_a_path_is_known(word: str, expected: bool) -> N
 
 def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(remote.TOKEN_VARIABLE, raising=False)
-    with pytest.raises(NoServer, match="asked with a key") as keyless:
+    with pytest.raises(NoServer, match="needs a token") as keyless:
         remote.find("http://other.example")
     assert "--token-file" in keyless.value.hint
     monkeypatch.setenv(remote.TOKEN_VARIABLE, "k")
@@ -172,6 +172,6 @@ def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
     with announce(state / "plugbay", RunningServer("http://127.0.0.1:1", os.getpid(), "token", "data")):
         assert could_be_id("echo")
         assert not any(map(could_be_id, ("./echo", "plugins/echo", ".")))
-        words = "note:  echo is a folder here, so that a host of its own is asked, and not the running server\n"
+        words = "note:  echo is a folder, so this command uses a host of its own, not the running server\n"
         assert words in run("call", "echo", "echo", XDG_STATE_HOME=str(state)).err
         assert run("call", "./echo", "echo", "--json", XDG_STATE_HOME=str(state)).err == ""

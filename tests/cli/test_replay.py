@@ -66,14 +66,14 @@ def test_a_recording_can_be_the_command_of_a_manifest(run: Run, folder: Path, cw
 def test_a_plugin_that_is_as_it_was_is_green(run: Run, folder: Path) -> None:
     done = run("replay", "r.jsonl", "--as-host", folder)
     assert (done.code, done.err) == (0, "")
-    assert done.out == "✓ example.echo 1.0.0 as recorded · 1 conversation\n  2 frames sent, 2 compared\n"
+    assert done.out == "✓ example.echo 1.0.0 matches the recording · 1 conversation\n  2 frames sent, 2 compared\n"
 
 
 def test_a_command_will_do_in_the_place_of_a_folder(run: Run, folder: Path) -> None:
     assert run("replay", "r.jsonl", "--as-host", "--", "sh", f"{folder}/run.sh").code == 0
 
 
-def test_a_plugin_that_changed_is_red_with_what_was_and_what_is(run: Run, folder: Path, cwd: Path) -> None:
+def test_a_changed_plugin_is_a_finding_with_old_and_new_values(run: Run, folder: Path, cwd: Path) -> None:
     script = cwd / folder / "run.sh"
     changed = """reply '"status":"ok","output":{"text":"milk"}'"""
     script.write_text(script.read_text().replace("""reply '"status":"ok","output":'"$input" """, changed))
@@ -81,7 +81,7 @@ def test_a_plugin_that_changed_is_red_with_what_was_and_what_is(run: Run, folder
     assert done.code == 9
     assert done.out.splitlines()[1:4] == ["    /output/text", '      - "tea"', '      + "milk"']
     assert done.out.splitlines()[0].startswith("✗ line 6: the answer to 'plugin_req_")
-    assert done.err == "hint:  what is new every time can be left out: --ignore /output/text\n"
+    assert done.err == "hint:  --ignore /output/text leaves out a value that changes every time\n"
     assert run("replay", "r.jsonl", "--as-host", folder, "--ignore", "/output/*").code == 0
     (finding,) = run("replay", "r.jsonl", "--as-host", folder, "--json").json["findings"]
     assert finding["differences"] == ['/output/text: "milk", not "tea"']
@@ -130,7 +130,7 @@ def test_as_a_plugin_it_refuses_the_very_question(run: Run, redacted: Path) -> N
 # What it holds.
 
 
-def test_check_says_what_a_recording_holds(run: Run, redacted: Path) -> None:
+def test_check_summarizes_a_recording(run: Run, redacted: Path) -> None:
     done = run("replay", "r.jsonl", "--check")
     lines = done.out.splitlines()
     assert done.code == 0
@@ -147,7 +147,7 @@ def test_check_counts_errors_and_sees_an_end_that_is_missing(run: Run, make_plug
     text = (cwd / "r.jsonl").read_text().splitlines(keepends=True)
     (cwd / "r.jsonl").write_text("".join(text[:-1]) + text[-1][:5])
     done = run("replay", "r.jsonl", "--check")
-    assert ", 1 error" in done.out and "it was not finished" in done.out
+    assert ", 1 error" in done.out and "incomplete" in done.out
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_check_counts_errors_and_sees_an_end_that_is_missing(run: Run, make_plug
         (["notes.txt"], 3, "this is no recording"),
         (["notes.txt", "--check"], 3, "plugbay tap PATH --call EXPORT --record FILE makes a recording"),
         (["."], 1, "Is a directory"),
-        (["r.jsonl", "--as-host"], 2, "name what to talk to"),
-        (["r.jsonl", "--json"], 2, "stdout is the wire"),
-        (["r.jsonl", "somewhere"], 2, "stdout is the wire"),
-        (["r.jsonl", "--speed", "0"], 2, "is not more than 0"),
+        (["r.jsonl", "--as-host"], 2, "name the plugin's folder"),
+        (["r.jsonl", "--json"], 2, "stdout carries the protocol"),
+        (["r.jsonl", "somewhere"], 2, "stdout carries the protocol"),
+        (["r.jsonl", "--speed", "0"], 2, "is not greater than 0"),
         (["r.jsonl", "--as-host", "empty"], 4, "empty"),
     ],
 )

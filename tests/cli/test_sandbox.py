@@ -88,7 +88,7 @@ def test_everything_that_is_visible_is_listed_with_covers_and_the_runtime(run: R
     assert all(path in said for path in seen)
 
 
-def test_a_grant_of_what_is_protected_is_refused_where_an_operator_looks(run: Run, cwd: Path) -> None:
+def test_a_grant_of_a_protected_path_is_refused_visibly(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd / "plugins", "notes", capabilities=[f"read:fs:{cwd}/state"])
     (cwd / "state").mkdir()
     (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n')

@@ -20,7 +20,7 @@ from tests.support.plugins import write_plugin
 @pytest.mark.parametrize("listen", ["8787", "localhost", "127.0.0.1:99999", "127.0.0.1:x"])
 def test_what_is_no_address_is_a_usage_error(run: Run, listen: str) -> None:
     done = run("serve", "--listen", listen)
-    assert done.code == 2 and "is not like 127.0.0.1:8787" in done.err
+    assert done.code == 2 and "is not an address like 127.0.0.1:8787" in done.err
 
 
 def test_other_machines_are_let_in_only_when_they_are_named(run: Run) -> None:
@@ -39,11 +39,11 @@ def test_a_database_of_another_kind_is_refused(run: Run) -> None:
     assert done.code == 1 and "SQLite or PostgreSQL" in done.err
 
 
-def test_a_database_that_does_not_answer_is_reported_with_what_to_look_at(run: Run) -> None:
+def test_an_unreachable_database_is_reported_with_a_hint(run: Run) -> None:
     url = "postgresql+asyncpg://nobody@127.0.0.1:1/nothing"
     done = run("serve", "--listen", "127.0.0.1:0", "--database", url)
     assert (done.code, "no connection to it" in done.err) == (1, True)
-    assert "hint:  see that it is up, and that --database names it\n" in done.err
+    assert "hint:  check that the server runs and that --database is its URL\n" in done.err
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
@@ -81,7 +81,7 @@ def test_the_line_for_programs_says_where_to_find_what(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
-def test_a_plugin_that_sees_the_project_around_it_does_not_see_what_the_server_keeps(tmp_path: Path) -> None:
+def test_a_plugin_that_sees_the_project_does_not_see_the_data_of_the_server(tmp_path: Path) -> None:
     lists = "def tool(name, params, m):\n    reply(m, {path: sorted(os.listdir(path)) for path in params['paths']})\n"
     write_kaged_plugin(tmp_path / "plugins", "spy", lists)
     tmp_path.chmod(0o755)
@@ -111,7 +111,7 @@ def test_a_dashboard_link_is_printed_for_people(cwd: Path, tmp_path: Path) -> No
             os.close(stream)
         try:
             line = next(line.split() for line in told if line.split()[:1] == ["dashboard"])
-            assert next(told).split()[-3:] == ["dashboard", "makes", "another"]
+            assert next(told).split()[-3:] == ["dashboard", "prints", "another"]
             with httpx2.Client() as browser:
                 assert browser.get(line[1]).status_code == 303
                 assert browser.get(line[1]).status_code == 401

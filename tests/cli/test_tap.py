@@ -26,7 +26,7 @@ def test_a_call_is_shown_frame_by_frame(run: Run, make_plugin: MakePlugin) -> No
     assert lines[2].startswith("← ok handshake  ")
     assert lines[3].startswith("→ echo #") and lines[3].endswith('{"context": {}, "input": {"text": "tea"}}')
     assert lines[4].startswith("← ok echo #") and lines[4].endswith('ms  {"text": "tea"}')
-    assert lines[5] == "● left: exit code 0"
+    assert lines[5] == "● exited: exit code 0"
     assert done.err == ""
 
 
@@ -54,7 +54,7 @@ def test_a_recording_can_be_made_on_the_way_and_made_again(run: Run, make_plugin
     folder = make_plugin()
     for _ in range(2):
         done = run("tap", folder, *CALL, "--record", "r.jsonl")
-        assert (done.code, done.err) == (0, f"note:  4 frames recorded in {cwd / 'r.jsonl'}\n")
+        assert (done.code, done.err) == (0, f"note:  recorded 4 frames in {cwd / 'r.jsonl'}\n")
     assert len((cwd / "r.jsonl").read_text().splitlines()) == 8
     (cwd / "notes.txt").write_text("mine")
     refused = run("tap", folder, *CALL, "--record", "notes.txt")
@@ -101,14 +101,12 @@ def test_without_a_call_it_watches_until_it_is_interrupted(cwd: Path, tmp_path: 
         assert rest[0]["frame"]["method"] == "shutdown" and rest[-1]["event"] == "exit"
 
 
-def test_a_plugin_that_starts_when_it_is_called_is_said_to_be_silent(
-    cwd: Path, tmp_path: Path, make_plugin: MakePlugin
-) -> None:
+def test_a_plugin_that_starts_on_demand_causes_a_note(cwd: Path, tmp_path: Path, make_plugin: MakePlugin) -> None:
     words = command("tap", make_plugin())
     with subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as watching:
         assert watching.stderr is not None
         assert watching.stderr.readline() == (
-            "note:  example.echo starts when it is called, so nothing may come: --call EXPORT JSON makes it talk\n"
+            "note:  example.echo starts with its first call; --call EXPORT JSON makes one\n"
         )
         watching.send_signal(signal.SIGTERM)
         assert watching.wait(PATIENCE) == 143

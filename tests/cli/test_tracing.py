@@ -104,7 +104,7 @@ def test_a_collector_that_does_not_answer_delays_no_call_and_the_end_within_a_bo
                     assert await host.call("t", {"a": 2}) == {"a": 2}
 
             asyncio.run(main())
-        assert warnings == ["the last traces are lost: the collector did not take them within 0.05 seconds"]
+        assert warnings == ["the last traces are lost: the collector did not accept them within 0.05 seconds"]
         collector.open.set()
         for thread in threading.enumerate():
             if thread.name.startswith(("plugbay-traces", "OtelBatch")):
@@ -130,7 +130,7 @@ def test_a_server_that_sends_no_traces_loads_nothing_for_them() -> None:
         {ENDPOINT: "http://127.0.0.1:1", tracing.EXPORTER: "none"},
     ],
 )
-def test_nothing_is_sent_and_nothing_said_when_nobody_wants_it(variables: dict[str, str]) -> None:
+def test_without_variables_no_traces_are_sent_and_nothing_is_printed(variables: dict[str, str]) -> None:
     warnings: list[str] = []
     with export_traces(variables, warnings.append) as tracer:
         assert tracer is None
@@ -140,13 +140,12 @@ def test_nothing_is_sent_and_nothing_said_when_nobody_wants_it(variables: dict[s
 @pytest.mark.parametrize(
     ("variables", "why"),
     [
-        ({ENDPOINT: "collector:4318"}, f"{ENDPOINT} is no URL such as http://127.0.0.1:4318"),
-        ({ENDPOINT: "http://me:sesame@[nowhere/"}, f"{ENDPOINT} is no URL such as http://127.0.0.1:4318"),
-        ({ENDPOINT: "http://c:99999"}, f"{ENDPOINT} is no URL such as http://127.0.0.1:4318"),
+        ({ENDPOINT: "collector:4318"}, f"{ENDPOINT} is not a URL such as http://127.0.0.1:4318"),
+        ({ENDPOINT: "http://me:sesame@[nowhere/"}, f"{ENDPOINT} is not a URL such as http://127.0.0.1:4318"),
+        ({ENDPOINT: "http://c:99999"}, f"{ENDPOINT} is not a URL such as http://127.0.0.1:4318"),
         (
             {ENDPOINT: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf; a collector takes that at a port of its own, "
-            "usually 4318",
+            "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf; a collector uses another port for it, usually 4318",
         ),
         ({tracing.EXPORTER: "console"}, "OTEL_TRACES_EXPORTER must be otlp or none"),
     ],
@@ -174,7 +173,7 @@ def test_a_missing_extra_is_reported_with_how_to_install_it(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with export_traces({ENDPOINT: "http://127.0.0.1:4318"}, warnings.append) as tracer:
         assert tracer is None
-    needs = "that needs the extra otel, for opentelemetry.sdk.trace; pip install 'plugbay[otel]'"
+    needs = "the extra otel is not installed (opentelemetry.sdk.trace); pip install 'plugbay[otel]'"
     assert warnings == [f"no traces are sent: {needs}"]
 
 
@@ -185,4 +184,4 @@ def test_headers_that_cannot_be_read_are_reported_without_their_values(
     with export_traces({tracing.EXPORTER: "otlp"}, pytest.fail) as tracer:
         assert tracer is not None
     (told,) = caplog.messages
-    assert told == "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out"
+    assert told == "OTEL_EXPORTER_OTLP_HEADERS must be URL-encoded name=value,…; an invalid header is left out"

@@ -120,12 +120,12 @@ def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> N
 def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Window) -> None:
     page = window.page
     page.click("text=wants")
-    expect(page.locator("#standing .badge")).to_have_text("pending")
+    expect(page.locator("#overview .badge")).to_have_text("pending")
     page.get_by_label("tool.execute").check()
-    page.click("text=Grant what is chosen")
-    expect(page.locator(".notice.good")).to_contain_text("wants may use tool.execute from now on")
-    expect(page.locator("#standing .badge")).to_have_text("idle")
-    page.click("#offers >> text=Try")
+    page.click("text=Grant selected")
+    expect(page.locator(".notice.good")).to_contain_text("wants may use tool.execute")
+    expect(page.locator("#overview .badge")).to_have_text("idle")
+    page.click("#exports >> text=Try")
     page.fill("[name='field:name']", 'Ada\n<b>"Lovelace"</b>')
     page.fill("[name='field:age']", "36")
     page.select_option("[name='field:loud']", "true")
@@ -146,17 +146,17 @@ def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Wind
 def test_a_server_is_looked_at_and_what_was_seen_is_approved(window: Window) -> None:
     page = window.page
     page.click("text=srv")
-    expect(page.locator("#standing .badge")).to_have_text("pending")
-    page.click("text=Look at what it offers")
-    expect(page.locator("#approval .offers")).to_contain_text("echo")
-    expect(page.locator("#approval .offers")).to_contain_text("<script>window.hacked=1</script>")
+    expect(page.locator("#overview .badge")).to_have_text("pending")
+    page.click("text=Read the definitions")
+    expect(page.locator("#approval .exports")).to_contain_text("echo")
+    expect(page.locator("#approval .exports")).to_contain_text("<script>window.hacked=1</script>")
     page.click("#approval summary")
     expect(page.locator("#approval pre.json")).to_contain_text('"inputSchema"')
-    page.click("text=Approve exactly this")
-    expect(page.locator(".notice.good")).to_contain_text("srv may offer what you have seen")
-    expect(page.locator("#standing .badge")).to_have_text("idle")
+    page.click("text=Approve these definitions")
+    expect(page.locator(".notice.good")).to_contain_text("The definitions of srv are approved")
+    expect(page.locator("#overview .badge")).to_have_text("idle")
     expect(page.locator("#approval")).to_have_count(0)
-    page.click("#offers >> text=Try")
+    page.click("#exports >> text=Try")
     page.fill("#json", '{"tea": 1}')
     page.click("button.primary")
     expect(page.locator(".answer .badge")).to_have_text("succeeded")
@@ -188,7 +188,7 @@ def test_events_come_can_be_paused_and_go_on_without_a_gap(window: Window) -> No
     for _ in range(2):
         assert window.client.post("/api/v1/plugins/stays:restart").status_code == 200
     expect(started).to_have_count(before + 1)
-    page.click("text=Go on")
+    page.click("text=Resume")
     expect(started).to_have_count(before + 3)
     assert window.complaints == []
 
@@ -228,7 +228,7 @@ def test_without_a_script_everything_can_be_read_and_done(browser: Browser, serv
         page.click("text=Stop")
         expect(page.locator(".notice")).to_contain_text("calm was stopped")
         page.click("button:has-text('Start')")
-        expect(page.locator("#standing .badge")).to_have_text("idle")
+        expect(page.locator("#overview .badge")).to_have_text("idle")
         expect(page.locator("[data-pause]")).to_be_hidden()
         window.open("/events")
         expect(page.locator("h1")).to_have_text("Events")
@@ -261,5 +261,5 @@ def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_
             assert window.page.evaluate(told)
         assert len(loads) == before and window.complaints == []
         with window.page.expect_navigation():
-            window.page.evaluate("WORDS.order({into: 'plugins', ids: ['summary', 'plugin-first']})")
+            window.page.evaluate("HANDLERS.order({into: 'plugins', ids: ['summary', 'plugin-first']})")
         context.close()

@@ -157,7 +157,7 @@ def test_a_plugin_that_was_not_changed_is_as_it_was_recorded(case: Case, tmp_pat
     _, file = record(case, tmp_path, run_on("asyncio"))
     status, said, complained = play(file, EXAMPLES / case.example)
     assert (status, complained) == (0, ""), said
-    assert "as recorded" in said
+    assert "matches the recording" in said
 
 
 @each_contract

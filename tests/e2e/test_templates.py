@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import plugbay as package
-from plugbay.cli.scaffold import CONTRACTS, LANGUAGES
+from plugbay.cli.new import CONTRACTS, LANGUAGES
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
 from tests.support.tiers import exhaustive, first_alone

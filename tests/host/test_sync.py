@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, PlugbayError, SyncHost
-from plugbay.host.screens.command_lines import CliOutput
 from plugbay.host.screens.keys import parse_key
+from plugbay.host.screens.screens import CliOutput
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin

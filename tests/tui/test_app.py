@@ -311,7 +311,7 @@ def test_a_plugin_that_dies_unasked_is_noticed_and_not_started_behind_ones_back(
             await seen.use("weak")
             os.kill(pid_of(seen, "weak"), signal.SIGKILL)
             await seen.shows("The plugin crashed")
-            assert "a signal ended it" in seen.text or "SIGKILL" in seen.text
+            assert "it was killed by a signal" in seen.text or "SIGKILL" in seen.text
             await seen.until(lambda: "state        ○ idle" in seen.whole())
             await seen.until(lambda: "r reload" in seen.whole().splitlines()[-1])
             await seen.press("escape")
@@ -369,7 +369,7 @@ def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(run: 
             await seen.press("a")
             await seen.shows("keys a")
             await seen.press("ctrl+o")
-            await seen.use("deaf", "Not answering")
+            await seen.use("deaf", "Not responding")
             assert "deaf drew this" in seen.text
             await seen.press("escape")
             assert seen.app.query_one(PluginList).has_focus
@@ -389,7 +389,7 @@ def test_a_plugin_that_never_drew_anything_says_so(run: Run, tmp_path: Path) -> 
         async with terminal(tmp_path) as seen:
             await seen.choose("mute")
             await seen.until(lambda: "mute is starting …" in seen.text)
-            await seen.shows("mute does not answer")
+            await seen.shows("mute does not respond")
 
     run(main)
 
@@ -404,7 +404,7 @@ def test_a_picture_that_cannot_be_read_is_explained(run: Run, tmp_path: Path) ->
     async def main() -> None:
         async with terminal(tmp_path) as seen:
             await seen.choose("odd")
-            await seen.shows("a picture that cannot be read")
+            await seen.shows("returned an invalid frame")
 
     run(main)
 
@@ -453,7 +453,7 @@ def test_a_plugin_without_a_screen_shows_its_facts(run: Run, tmp_path: Path) -> 
     run(main)
 
 
-def test_a_broken_plugin_is_listed_with_what_is_wrong(run: Run, tmp_path: Path) -> None:
+def test_a_broken_plugin_is_listed_with_its_problems(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
     write_ainb_plugin(tmp_path, "wrong", version=7)
 

@@ -35,7 +35,7 @@ def test_a_page_about_a_plugin_has_all_its_facts() -> None:
     assert "A [red]test[/]." in text
     assert "● running" in text
     assert "ainb, version 1.2.0" in text
-    assert "pid 42, number 3" in text
+    assert "pid 42, start 3" in text
     assert "/plugins/p" in text
     assert "tool           greet  Says [bold]hello[/]." in text
     assert "✓ granted  event_bus" in text
@@ -45,9 +45,9 @@ def test_a_page_about_a_plugin_has_all_its_facts() -> None:
 
 def test_a_plugin_with_nothing_to_tell_says_so() -> None:
     text = plain(pages.about_page(status("idle", pid=None)))
-    assert "offers nothing" in text
-    assert "asks for nothing" in text
-    assert "none now" in text
+    assert "none" in text
+    assert "no capabilities requested" in text
+    assert "process      none" in text
 
 
 def test_a_plugin_with_a_process_for_each_call_says_so() -> None:
@@ -75,15 +75,15 @@ def test_every_problem_of_a_manifest_is_on_its_page(tmp_path: Path) -> None:
         (Code.CRASHED, "The plugin crashed"),
         (Code.QUARANTINED, "quarantined"),
         (Code.LAUNCH_FAILED, "could not be started"),
-        (Code.CAPABILITY_NOT_ALLOWED, "not been granted"),
-        (Code.PLUGIN_ERROR, "no picture to show"),
+        (Code.CAPABILITY_NOT_ALLOWED, "not granted"),
+        (Code.PLUGIN_ERROR, "returned no frame"),
     ],
 )
 def test_trouble_has_a_headline_for_people(code: str, headline: str) -> None:
     assert headline in plain(pages.failure_page(status("backoff"), Failure(code, "why"), 40)).splitlines()[0]
 
 
-def test_trouble_says_what_happened_and_what_to_do() -> None:
+def test_the_failure_page_shows_the_failure_and_a_hint() -> None:
     detail = {"stderr_tail": [f"line {number}" for number in range(50)], "hint": "look [here]"}
     text = plain(pages.failure_page(status("backoff"), Failure(Code.CRASHED, "status 3", detail=detail), 40))
     assert "◌ backoff" in text

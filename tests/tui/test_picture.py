@@ -87,7 +87,7 @@ def test_neighbours_of_one_look_are_one_run() -> None:
 
 @requirement("ainb:tui-wide-symbols")
 @pytest.mark.parametrize("symbol", ["日", "🙂", "👨‍👩‍👧", "🇵🇪", "❤️"])
-def test_a_wide_symbol_takes_two_columns_and_hides_what_is_behind_it(symbol: str) -> None:
+def test_a_wide_symbol_takes_two_columns_and_hides_the_next_cell(symbol: str) -> None:
     picture = Frame(
         5,
         1,
@@ -164,7 +164,7 @@ def test_a_picture_loads_nothing() -> None:
     assert "url(" not in picture
 
 
-def test_blanks_are_not_written_and_what_follows_them_stays_in_its_column() -> None:
+def test_blanks_are_not_written_and_later_text_stays_in_its_column() -> None:
     (text,) = texts(svg(frame("   ab"), ""))
     assert text.text == "ab"
     assert float(text.attrib["x"]) == pytest.approx(3 * COLUMN, abs=0.01)

@@ -157,7 +157,7 @@ def test_notes_are_added_and_replaced_when_the_oldest_are_gone(run: Run) -> None
         async with app.run_test() as pilot:
             app.logs.show("p", [])
             await pilot.pause()
-            assert "Nothing has been logged" in app.lines()[0]
+            assert "The log is empty" in app.lines()[0]
             app.logs.show("p", [note("one")])
             app.logs.show("p", [note("one")])
             app.logs.show("p", [note("one"), note("two")])
@@ -253,7 +253,7 @@ def test_every_key_of_the_terminal_is_on_the_page() -> None:
     assert [key for key in keys if named.get(key, key) not in {**LIST_KEYS, **SCREEN_KEYS}] == []
 
 
-def test_everything_is_offered_and_what_fits_is_found(run: Run) -> None:
+def test_all_commands_are_offered_and_matches_are_found(run: Run) -> None:
     async def main() -> None:
         done: list[str] = []
         offers = [

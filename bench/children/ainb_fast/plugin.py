@@ -1,6 +1,6 @@
-"""An ainb child that is as fast as Python gets: pictures painted once, events thrown away unread.
+"""An ainb child at the speed limit of Python: frames painted once, events discarded unread.
 
-Draws on as many cells as it is asked for, and one mark further for every key. BENCH_CORE names the core to run on.
+Draws as many cells as requested, and one more mark for each key. BENCH_CORE is the core to run on.
 """
 
 from __future__ import annotations

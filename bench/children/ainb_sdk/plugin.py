@@ -1,4 +1,4 @@
-"""A screen as an author writes it with the SDK: painted anew each time, pieces put together. On BENCH_CORE's core."""
+"""A screen written with the SDK: painted for each request, chunks collected. Runs on the core BENCH_CORE."""
 
 from __future__ import annotations
 

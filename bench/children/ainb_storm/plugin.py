@@ -1,4 +1,6 @@
-"""Publishes a data set of 10 MB in pieces of 2 MiB, over and over, as fast as its host reads. On BENCH_CORE's core."""
+"""Publishes a data set of 10 MB in chunks of 2 MiB, again and again, as fast as its host reads. Runs on the core
+BENCH_CORE.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def piece(index: int) -> bytes:
 
 
 def leave_at_end() -> None:
-    """The host says good-bye, or is gone; either way nobody wants an answer in the midst of a piece."""
+    """The host shuts down or has exited; no response may interrupt a chunk."""
     os.read(0, 65_536)
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""An echo plugin as an author writes it with the SDK."""
+"""An echo plugin written with the SDK."""
 
 from __future__ import annotations
 

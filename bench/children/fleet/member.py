@@ -1,4 +1,4 @@
-"""One of many: an SDK plugin named after its folder that sends a text back, or dies when it is told to."""
+"""An SDK plugin named after its folder. It echoes a text, or exits on request."""
 
 from __future__ import annotations
 

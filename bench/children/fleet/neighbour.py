@@ -1,4 +1,4 @@
-"""A nexo plugin that says hello as it should, and then does its worst in the way that its first argument names."""
+"""A nexo plugin that greets correctly, and then misbehaves as its first argument says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = Path(__file__).resolve().parent.name
 
 
 def say_hello() -> None:
-    """A good greeting, or nobody would listen to the rest."""
+    """A correct greeting, so that the host accepts the plugin."""
     asked = json.loads(sys.stdin.readline())
     tools: list[object] = [
         {"name": f"{NAME}_{tool}", "description": tool, "input_schema": {}} for tool in ("echo", "die")
@@ -46,7 +46,7 @@ def events() -> None:
 
 
 def questions() -> None:
-    """Reads what it is answered, and asks on."""
+    """Reads each response, and sends the next request."""
     threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(0, 65_536), b"")], daemon=True).start()
     for_ever(1, b"".join(message(b'"id":%d,"method":"memory.recall","params":{"query":"x"}' % n) for n in range(500)))
 

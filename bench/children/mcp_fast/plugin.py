@@ -1,6 +1,6 @@
-"""An MCP server that is as fast as Python gets: msgspec, no framework, replies of one read batched.
+"""An MCP server at the speed limit of Python: msgspec, no framework, replies of one read batched.
 
-Echoes the text of its one tool. BENCH_CORE names the core to run on.
+Echoes the text of its one tool. BENCH_CORE is the core to run on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A nexo child that is as fast as Python gets: msgspec, no framework, replies of one read batched.
+"""A nexo child at the speed limit of Python: msgspec, no framework, replies of one read batched.
 
-Echoes its tool's arguments, and publishes every event it hears. BENCH_CORE names the core to run on.
+Echoes the arguments of its tool, and publishes every received event. BENCH_CORE is the core to run on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An echo plugin as an author writes it with the SDK, on the core that BENCH_CORE names."""
+"""An echo plugin written with the SDK, on the core BENCH_CORE."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`plugbay badplugins list|show|run|write`: plugins that misbehave on purpose, for testing any host with them.
 
-Owns the words on the command line. What the plugins do, and what must come of it, is the kit's.
+`plugbay.conformance.bad_plugins` has the plugins, and the reactions that a host must show.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, refusal
 from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ plugbay badplugins show nexo/initialize_never"""
 
 badplugins = typer.Typer(
     name="badplugins",
-    help="Plugins that misbehave on purpose: test a host with them.",
+    help="Test a host with plugins that misbehave on purpose.",
     cls=HelpGroup,
     epilog=EXAMPLES,
     no_args_is_help=True,
@@ -41,21 +42,21 @@ Examples
 plugbay badplugins write nexo/initialize_never plugins/
 plugbay badplugins write kaged plugins/"""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="CONTRACT/NAME, as list shows it.")]
 
 MAX_LISTED = 5
-"""Names that are offered for one that is not there."""
+"""Similar names in the hint for an unknown one."""
 
 
 @badplugins.command(name="list", cls=HelpCommand, epilog=EXAMPLES)
 def list_(
     contract: Annotated[
-        str | None, typer.Argument(metavar="CONTRACT", help="List every one of this contract.", show_default=False)
+        str | None,
+        typer.Argument(metavar="CONTRACT", help="List all bad plugins of this contract.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is: how many for each contract, or every one of a contract."""
+    """Count the bad plugins of each contract, or list those of one contract."""
     from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, load_bad_plugins
 
     _check(contract)
@@ -76,7 +77,7 @@ def _summary(chosen: dict[str, list[BadPlugin]]) -> None:
         subjects = dict.fromkeys(each.entry.row for each in several)
         page.field(contract, f"{len(several):3} plugins", (f"  about {len(subjects)} subjects", output.DIM))
     page.blank()
-    page.line("plugbay badplugins list CONTRACT shows each, show NAME what a host must do with it", indent=2)
+    page.line("list CONTRACT lists the plugins, show NAME shows the reaction that a host must show", indent=2)
 
 
 def _listing(several: list[BadPlugin]) -> None:
@@ -92,7 +93,7 @@ def _listing(several: list[BadPlugin]) -> None:
 
 @badplugins.command(cls=HelpCommand, epilog=EXAMPLES)
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show what one does wrong, how to bring it about, and what a host must do."""
+    """Show the fault of a bad plugin. Also shows its trigger, and the duties of a host."""
     found = _named(name)
     if as_json:
         output.print_json(found.to_json())
@@ -113,15 +114,12 @@ def _ways(found: BadPlugin) -> list[str]:
 
 @badplugins.command(cls=HelpCommand, epilog=RUN_EXAMPLES)
 def run(name: Name) -> None:
-    """Be that plugin: speak its contract, badly, on stdin and stdout. A command line for a host under test."""
+    """Run a bad plugin on stdin and stdout. For the configuration of a host under test."""
     found = _named(name)
     command = found.command()
     if command is None:
-        output.problem(
-            f"{found.name} is wrong in its manifest, so there is nothing to run",
-            hint=f"plugbay badplugins write {found.name} DIR writes its folder",
-        )
-        raise typer.Exit(Exit.NOT_FOUND)
+        text = f"{found.name} has an invalid manifest and no program to run"
+        raise refusal(text, f"plugbay badplugins write {found.name} DIR writes its folder", Exit.NOT_FOUND)
     argv, variables = command
     os.execve(argv[0], argv, {**os.environ, **variables})
 
@@ -129,18 +127,17 @@ def run(name: Name) -> None:
 @badplugins.command(cls=HelpCommand, epilog=WRITE_EXAMPLES)
 def write(
     name: Annotated[str, typer.Argument(metavar="NAME", help="CONTRACT/NAME, or a CONTRACT for all of its plugins.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the folders of the plugins go.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write into.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write plugins as folders with a manifest, for a host that loads those."""
+    """Write bad plugins as folders with a manifest. For a host that loads folders."""
     from plugbay.conformance.bad_plugins.catalogue import FOLDER, prepare
     from plugbay.conformance.bad_plugins.descriptions import load_bad_plugins
 
     several = load_bad_plugins(_check(name)) if "/" not in name else [_named(name)]
     taken = [each for each in several if (folder / each.entry.name).exists()]
     if taken:
-        output.problem(f"{folder / taken[0].entry.name} is there already", hint="name another DIR, or remove it")
-        raise typer.Exit(Exit.FAILURE)
+        raise refusal(f"{folder / taken[0].entry.name} exists already", "name another DIR, or remove it")
     written = {each.name: str(prepare(each.entry, folder, FOLDER / each.contract)) for each in several}
     if as_json:
         output.print_json(written)
@@ -157,12 +154,12 @@ def _check(contract: str | None) -> str:
 
     if contract is not None and contract not in CONTRACTS:
         known = ", ".join(CONTRACTS)
-        raise typer.BadParameter(f"{contract!r} is none of {known}", param_hint="CONTRACT")
+        raise typer.BadParameter(f"there is no contract {contract!r}; there are {known}", param_hint="CONTRACT")
     return contract or ""
 
 
 def _named(name: str) -> BadPlugin:
-    """The bad plugin of this name; leaves when there is none."""
+    """The bad plugin of this name; raises `Refusal`."""
     from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, load_bad_plugins
 
     contract, _, rest = name.partition("/")
@@ -170,8 +167,7 @@ def _named(name: str) -> BadPlugin:
     for each in several:
         if each.entry.name == rest:
             return each
-    output.problem(f"there is no bad plugin {name!r}", hint=_near(rest, several))
-    raise typer.Exit(Exit.NOT_FOUND)
+    raise refusal(f"there is no bad plugin {name!r}", _near(rest, several), Exit.NOT_FOUND)
 
 
 def _near(rest: str, several: list[BadPlugin]) -> str:
@@ -179,4 +175,4 @@ def _near(rest: str, several: list[BadPlugin]) -> str:
 
     names = {each.entry.name: each.name for each in several}
     near = ", ".join(names[close] for close in get_close_matches(rest, names, MAX_LISTED))
-    return f"did you mean {near}?" if near else "plugbay badplugins list CONTRACT shows what there is"
+    return f"did you mean {near}?" if near else "plugbay badplugins list CONTRACT lists the names"

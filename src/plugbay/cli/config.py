@@ -1,25 +1,21 @@
 """`plugbay config show|set|secret`: the settings of one plugin, validated as a whole before they are saved.
 
-`host.config.settings` validates, `host.config.settings_files` saves. A secret is never an argument, never shown and
-never echoed.
+`host.config.settings` validates and saves. A secret is never an argument, never shown and never echoed.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.call import load_config, read_json
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.options import AsJson, ConfigFile, Plugins, read_json, read_secret
 from plugbay.cli.paths import directories
 from plugbay.cli.render import output
-from plugbay.cli.render.call_view import Refusal
-from plugbay.cli.render.manifest_problems import refuse
 from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
@@ -30,15 +26,8 @@ if TYPE_CHECKING:
 
 Where = Annotated[
     str,
-    typer.Argument(metavar="PATH|ID", help="The plugin's folder or its id, or a server of plugbay.toml."),
+    typer.Argument(metavar="PATH|ID", help="The plugin's folder, its id, or an MCP server of plugbay.toml."),
 ]
-Plugins = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is neither here nor installed.")
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Instead of plugbay.toml in this directory.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 EXAMPLES = """\
 Examples
@@ -63,7 +52,7 @@ class PluginSettings:
         from plugbay.host.config.config import Config
         from plugbay.host.invocations.context import settings_of
 
-        loaded = load_config(config_file) or Config()
+        loaded = local_host.load_config(config_file) or Config()
         self.spec = _find_plugin(where, plugins, loaded)
         self.settings = settings_of(self.spec)
         self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
@@ -101,12 +90,12 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
         )
         found = declared.get(where) or _find_by_id(where) or lookup.find(Path(where))
         if found.spec is None:
-            raise typer.Exit(refuse(found, "config show"))
+            raise lookup.refusal(found, "config show")
         return found.spec
     specs = {item.spec.id: item.spec for item in discover([plugins]) if item.spec}
     if where not in specs:
         known = ", ".join(specs) or "none"
-        raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin has the id {where!r}; there are: {known}"))
+        raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin has the id {where!r}; known ids: {known}"))
     return specs[where]
 
 
@@ -122,9 +111,9 @@ def _find_by_id(where: str) -> Found | None:
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
 def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show a plugin's settings: knobs with their values, other fields, and which secrets are set.
+    """Show the settings of a plugin, and the names of its secrets.
 
-    Exits with 3 when the plugin could not start with them.
+    Exits with 3 when a setting is invalid or missing.
     """
     shown = PluginSettings(plugin, plugins, config_file).describe()
     if as_json:
@@ -137,13 +126,13 @@ def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None,
 @config.command("set", cls=HelpCommand, epilog=EXAMPLES)
 def set_(
     plugin: Where,
-    knob: Annotated[str, typer.Argument(metavar="KNOB", help="A knob, or a field of the config.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As a person writes it; JSON for a field.")],
+    knob: Annotated[str, typer.Argument(metavar="KNOB", help="A knob, or a field of the settings.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; JSON for a field.")],
     plugins: Plugins = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
+    """Change one setting. The settings must match the plugin's schema; they apply after a reload."""
     from plugbay.host.config import settings
 
     target = PluginSettings(plugin, plugins, config_file)
@@ -155,7 +144,7 @@ def set_(
         else:
             after = settings.set_field(target.settings, before, knob, _parse_value(value))
         if isinstance(after, Failure):
-            known = {"hint": f"plugbay config show {plugin} shows what can be set"}
+            known = {"hint": f"plugbay config show {plugin} lists the settings"}
             raise CallFailed(after.with_detail(target.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
         kept = after[field or knob]
         saved = settings.load_config(target.state, target.spec.id)
@@ -163,18 +152,18 @@ def set_(
     if as_json:
         output.print_json(target.describe())
     else:
-        output.note(f"{target.spec.id}: {knob} is now {_text(kept)}; it applies when the plugin is reloaded")
+        output.note(f"{target.spec.id}: {knob} is now {_text(kept)}; reload the plugin to apply it")
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
 def secret(
     plugin: Where,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A field of the plugin's secrets.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Forget it.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret of the plugin.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the secret.")] = False,
     plugins: Plugins = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Set one secret; its value is read from the terminal without showing it, or from standard input."""
+    """Set a secret. The value is read from the terminal without echo, or from standard input."""
     from plugbay.host.config import settings
 
     target = PluginSettings(plugin, plugins, config_file)
@@ -186,9 +175,9 @@ def secret(
         kept = {**others, **typed}
         new = [problem for problem in settings.check_secrets(target.settings, kept) if problem not in known]
         if new:
-            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=target.spec.id))
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be saved: {new[0]}", plugin=target.spec.id))
         settings.save_secrets(target.state, target.spec.id, kept)
-    output.note(f"{target.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
+    output.note(f"{target.spec.id}: the secret {name} is {'removed' if remove else 'saved'}")
 
 
 def _parse_value(text: str) -> Any:
@@ -208,15 +197,10 @@ def _read_secret(target: PluginSettings, name: str) -> str:
     if known and name not in known:
         text = f"there is no secret {name!r}{suggestion(name, known)}"
         raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=target.spec.id, detail={"known": known}))
-    if sys.stdin.isatty():
-        import getpass
-
-        typed = getpass.getpass(f"{name}: ")
-    else:
-        typed = sys.stdin.read().removesuffix("\n")
+    typed = read_secret(name)
     if not typed:
-        hint = "type it, or pipe it in: … < FILE; --remove forgets the one that is kept"
-        text = f"nothing was given for {name}"
+        hint = "type the value, or pipe it in: … < FILE; --remove removes the secret"
+        text = f"no value was given for {name}"
         raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=target.spec.id, detail={"hint": hint}))
     return typed
 
@@ -232,7 +216,7 @@ def _show(shown: dict[str, Any]) -> None:
         *((item["name"], "set" if item["set"] else "not set", _secret_note(item)) for item in shown["secrets"]),
     ]
     if not rows:
-        page.line(("  nothing to set", output.DIM))
+        page.line(("  no settings", output.DIM))
     width = max((len(name) for name, _, _ in rows), default=0) + 2
     for name, value, about in rows:
         page.field(name, value or ("(empty)", output.DIM), (f"  {about}" if about else "", output.DIM), width=width)

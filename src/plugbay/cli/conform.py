@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import lookup
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli import exit_codes, lookup
+from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
-from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
     from plugbay.conformance.reports.report import AxisResult, OnAxis, Report
@@ -47,29 +47,31 @@ def conform(
     context: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.", show_default=False),
+        typer.Argument(
+            metavar="PATH", help="The plugin's folder; with --fixture, a folder or a program.", show_default=False
+        ),
     ] = None,
     contract: Annotated[
-        str | None, typer.Option(metavar="C", help="The contract to hold it to; its own by default.")
+        str | None, typer.Option(metavar="C", help="The contract to check; default: that of the manifest.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="AXIS", help="Try this axis and what it needs; repeatable.")
+        list[str] | None, typer.Option(metavar="AXIS", help="Run this axis and its prerequisites; repeatable.")
     ] = None,
     fixture: Annotated[
-        bool, typer.Option("--fixture", help="Test an SDK: PATH takes --print-capabilities and --config JSON.")
+        bool, typer.Option("--fixture", help="Test an SDK: PATH accepts --print-capabilities and --config JSON.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --fixture: a capability it lacks is a failure.")
+        bool, typer.Option("--strict", help="With --fixture: a missing capability is a failure.")
     ] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page that can be published.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML report.")] = None,
     badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an SVG badge for a README.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that a plugin conforms to its contract, axis by axis.
 
-    What follows -- is a command in any language that is tested, right here, in place of the one the manifest names.
-    Without PATH it needs no manifest: it is greeted as the contract says, and its own greeting is used.
+    A command after -- is tested in place of the command of the manifest, in this directory. Without PATH no manifest is
+    needed: the handshake of the program declares its exports.
 
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
@@ -99,7 +101,7 @@ def _check_usage(
 ) -> None:
     _check_name(contract)
     if strict and not fixture:
-        raise typer.BadParameter("it says how strict to be with a fixture; add --fixture", param_hint="--strict")
+        raise typer.BadParameter("it needs --fixture", param_hint="--strict")
     if program == []:
         raise typer.BadParameter("a command must follow", param_hint="--")
     if path is None and program is None:
@@ -107,7 +109,7 @@ def _check_usage(
     if program is not None and fixture:
         raise typer.BadParameter("a fixture is named by PATH", param_hint="--")
     if path is None and contract is None:
-        raise typer.BadParameter("a command without a manifest needs it", param_hint="--contract")
+        raise typer.BadParameter("a command without a manifest needs a contract", param_hint="--contract")
 
 
 # Selecting the plugin.
@@ -146,7 +148,7 @@ def _select(found: list[Found], only: list[str] | None) -> list[Found]:
     contracts = {item.contract for item in found}
     for axis in only or ():
         if axis.partition(".")[0] not in contracts:
-            text = f"{axis!r} is no axis of {' or '.join(sorted(contracts))}; their ids are in plugbay conform --json"
+            text = f"{' or '.join(sorted(contracts))} has no axis {axis!r}; plugbay conform --json lists the ids"
             raise typer.BadParameter(text, param_hint="--only")
     return [item for item in found if not only or _axes_of(only, item.contract)]
 
@@ -172,15 +174,19 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
 
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
     """Run every axis of the contract, and the drift axis if the manifest was generated from a source."""
-    from plugbay.cli.manifest import drift
+    from plugbay.cli.manifest import generated
     from plugbay.conformance.engine.plugin_runner import run_conformance
     from plugbay.conformance.reports.report import Report
 
     spec = _spec(found)
     _announce(output.name_with_version(spec.id, spec.version), spec, on_axis)
-    wanted = None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(drift.AXIS)]
+    wanted = (
+        None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(generated.AXIS)]
+    )
     report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
-    own = drift.check_axis(found) if only is None or len(_axes_of(only, spec.contract)) > len(wanted or ()) else None
+    own = (
+        generated.check_drift(found) if only is None or len(_axes_of(only, spec.contract)) > len(wanted or ()) else None
+    )
     if own is None:
         return report
     if on_axis is not None:
@@ -190,7 +196,7 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
 
 def _announce(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
     if on_axis is not None:
-        output.err().line((f"{words}, held to {spec.contract}", output.DIM))
+        output.err().line((f"{words}, contract {spec.contract}", output.DIM))
 
 
 def _merge(reports: list[Report]) -> Report:
@@ -220,11 +226,10 @@ def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     found = lookup.find(path, contract)
     if found.spec is None and lookup.is_absent(found):
         found = lookup.find(path)  # a manifest of another contract makes a better message
-    status = _refuse(found, contract)
-    if found.spec is None or status != Exit.OK:
-        if as_json:
-            output.print_json(_empty_report(found.contract))
-        raise typer.Exit(status)
+    reason = _refusal(found, contract)
+    if reason is not None:
+        reason.document = _empty_report(found.contract)
+        raise reason
     return found
 
 
@@ -248,22 +253,18 @@ def _check_name(contract: str | None) -> None:
 
     if contract is not None and contract not in CONTRACTS:
         known = ", ".join(CONTRACTS)
-        raise typer.BadParameter(
-            f"{contract!r} is no contract plugbay knows; it knows {known}", param_hint="--contract"
-        )
+        raise typer.BadParameter(f"there is no contract {contract!r}; there are {known}", param_hint="--contract")
 
 
-def _refuse(found: Found, contract: str | None) -> int:
-    """0 when the plugin can be tested; otherwise print the reason and return the exit status."""
+def _refusal(found: Found, contract: str | None) -> Refusal | None:
+    """Why the plugin cannot be tested; None when it can."""
     if found.spec is None:
-        return refuse(found, "conform")
+        return lookup.refusal(found, "conform")
     if contract in (None, found.contract):
-        return Exit.OK
-    output.problem(
-        f"{found.root} has a manifest of {found.contract}, none of {contract}",
-        hint=f"leave out --contract, or add a manifest of {contract} to the plugin",
-    )
-    return Exit.INVALID
+        return None
+    text = f"{found.root} has a manifest of {found.contract}, none of {contract}"
+    hint = f"leave out --contract, or add a manifest of {contract} to the plugin"
+    return exit_codes.refusal(text, hint, Exit.INVALID)
 
 
 # Output.
@@ -306,7 +307,7 @@ def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program
 
 
 def show_axis(axis: AxisResult) -> None:
-    """Print one axis and its failure. Axes that were not tried are counted by `show_summary`."""
+    """Print one axis and its failure. `show_summary` counts the axes that were not tried."""
     from plugbay.conformance.reports.report import LABELS, NOT_TRIED
 
     if axis.detail.startswith(NOT_TRIED):

@@ -1,15 +1,20 @@
-"""The exit statuses of `plugbay`, and the mapping of failures, package refusals and signals to them.
+"""The exit statuses of `plugbay`, the mapping of failures and signals to them, and `Refusal`, which ends a command.
 
 Public: scripts depend on the numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.errors import Code, Failure, Origin, PlugbayError
 from plugbay.packages.errors import Reason
+
+if TYPE_CHECKING:
+    from plugbay.host.discovery.folders import Found
 
 
 class Exit(IntEnum):
@@ -23,14 +28,14 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     DENIED = 5
     INTEGRITY = 6
-    """A package is not what its publisher signed, or could not be unpacked safely."""
+    """The signature of a package is invalid, or its archive is unsafe."""
     LAUNCH = 7
-    """The plugin did not start, or did not get through its handshake."""
+    """The plugin did not start, or its handshake failed."""
     TIMEOUT = 8
     FINDINGS = 9
-    """`conform` or `doctor` found something."""
+    """`conform`, `doctor` or another check has findings."""
     PLUGIN_ERROR = 10
-    """The plugin did its work and answered with an error."""
+    """The plugin returned an error."""
 
 
 BY_CODE = MappingProxyType(
@@ -59,7 +64,7 @@ BY_CODE = MappingProxyType(
 """The status of each code, unless `for_failure` decides by the origin."""
 
 ANSWERS = frozenset({Code.PLUGIN_ERROR, Code.INVALID_INPUT, Code.NOT_FOUND})
-"""Codes a plugin uses for its own answer. The host uses two of them too; only the origin tells them apart."""
+"""Codes that a plugin returns itself. The host uses two of them as well; the origin distinguishes them."""
 
 
 def for_failure(failure: Failure) -> int:
@@ -102,3 +107,44 @@ BY_REASON = MappingProxyType(
 def for_refusal(reason: Reason) -> int:
     """The status of a command that refused a package."""
     return BY_REASON.get(reason, Exit.INTEGRITY)
+
+
+# The error that ends a command.
+
+BY_STATUS: Mapping[int, str] = MappingProxyType(
+    {
+        Exit.USAGE: Code.INVALID_INPUT,
+        Exit.NOT_FOUND: Code.NOT_FOUND,
+        Exit.DENIED: Code.CAPABILITY_NOT_ALLOWED,
+        Exit.LAUNCH: Code.LAUNCH_FAILED,
+        Exit.TIMEOUT: Code.TIMEOUT,
+    }
+)
+"""The failure code in the JSON of a command that ends with this status; `UNAVAILABLE` for other statuses."""
+
+
+class Refusal(PlugbayError):
+    """The command cannot go on. Carries the failure, the exit status, and the folders whose problems explain it.
+
+    `main` prints it: a message and a hint on stderr or, with `--json`, a document on stdout.
+    """
+
+    def __init__(self, failure: Failure, found: Sequence[Found] = (), status: int | None = None) -> None:
+        self.failure = failure
+        self.found = found
+        self.status = for_failure(failure) if status is None else status
+        self.document: Any = None
+        """The public JSON of the command, for commands that print it even when they fail."""
+        super().__init__(failure.message)
+
+
+def refusal(message: str, hint: str = "", status: int = Exit.FAILURE, **detail: Any) -> Refusal:
+    """The refusal with this exit status."""
+    return Refusal(to_failure(message, hint, status, **detail), status=status)
+
+
+def to_failure(message: str, hint: str, status: int, **detail: Any) -> Failure:
+    """A failure with the code of an exit status."""
+    return Failure(
+        BY_STATUS.get(status, Code.UNAVAILABLE), message, detail={**({"hint": hint} if hint else {}), **detail}
+    )

@@ -69,10 +69,10 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
 def _words(command: Any, arguments: Iterable[Any], options: Iterable[Any]) -> list[str]:
     """The usage line after the command's name; options stand before arguments that are passed on."""
     named = [*map(_usage, arguments)]
-    said = [*(_option_name(option) for option in options if option.required), "[OPTIONS]"]
+    shown = [*(_option_name(option) for option in options if option.required), "[OPTIONS]"]
     foreign = next((at for at, word in enumerate(named) if "--" in word), len(named))
     at = foreign if command.allow_interspersed_args else 0
-    return [*named[:at], *said, *named[at:], *([command.tail] if command.tail else [])]
+    return [*named[:at], *shown, *named[at:], *([command.tail] if command.tail else [])]
 
 
 def paragraphs(text: str | None) -> list[str]:
@@ -94,7 +94,8 @@ def _option_name(option: Any) -> str:
 
 
 def _first_line(command: Any) -> str:
-    return next(iter(paragraphs(command.help)), "").rstrip(".")
+    """The first sentence of the help text."""
+    return next(iter(paragraphs(command.help)), "").partition(". ")[0].rstrip(".")
 
 
 def _table(page: output.Printer, title: str, rows: Iterable[Row], width: int = 0) -> None:

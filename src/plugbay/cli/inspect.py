@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
+from plugbay.cli.lookup import count_problems
+from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll
 from plugbay.cli.render import output, policy_view, schema_text
-from plugbay.cli.render.manifest_problems import count_problems, explain_absence, show_problems
+from plugbay.cli.render.call_view import show_problems
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -23,62 +24,65 @@ if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import Export, PluginSpec, Timeouts
 
-LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
+LIFETIMES = {"per_call": "one process per call", "resident": "one resident process"}
 
 
 def inspect(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="A plugin's folder, a manifest, an installed id, or a server of plugbay.toml."
+            metavar="PATH", help="A plugin's folder, a manifest, an installed id, or an MCP server of plugbay.toml."
         ),
     ],
     grant: Grant = None,
     grant_all: GrantAll = False,
     config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what a plugin is: contract, exports, capabilities, all manifest problems, and how it would be confined.
+    """Show the exports, capabilities, sandbox and problems of a plugin.
 
-    Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
+    Reads files only. Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
-    settings = load_config(config)
+    settings = local_host.load_config(config)
     views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings)]
+    shown = [view.to_json() for view in views]
+    document = shown[0] if len(shown) == 1 else {"plugins": shown}
+    absent = next((view.found for view in views if lookup.is_absent(view.found)), None)
+    if absent is not None:
+        refused = lookup.refusal(absent, "inspect")
+        refused.document = document
+        raise refused
     if as_json:
-        shown = [view.to_json() for view in views]
-        output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
-    for number, view in enumerate(views):
-        if lookup.is_absent(view.found):
-            explain_absence(view.found, "inspect")
-        elif not as_json:
-            if number:
-                output.out().blank()
-            _show(view)
+        output.print_json(document)
+    for number, view in enumerate(() if as_json else views):
+        if number:
+            output.out().blank()
+        _show(view)
     raise typer.Exit(max(lookup.exit_status(view.found) for view in views))
 
 
 def _find(path: Path, config: Config | None) -> list[Found]:
     """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
-    from plugbay.cli.manifest import drift
+    from plugbay.cli.manifest import generated
     from plugbay.host.discovery.servers import find_servers
 
     if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in find_servers(config) if item.entry == str(path)]
     found = (None if path.exists() else local_host.find_installed(str(path))) or lookup.find(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [drift.add_warnings(item) for item in (lookup.find_all(path) if several else [found])]
+    return [generated.add_drift_warnings(item) for item in (lookup.find_all(path) if several else [found])]
 
 
 class _Inspection:
     """Everything that is shown about one plugin. The exports of an MCP server are the approved ones."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
-        from plugbay.cli.manifest import drift
+        from plugbay.cli.manifest import generated
         from plugbay.host.catalog.approvals import Approvals
         from plugbay.host.catalog.runtime_exports import RuntimeExports, declares_at_run_time
         from plugbay.host.supervision.protocol_cache import ProtocolCache
 
-        self.left_out = drift.left_out(found)
+        self.left_out = generated.read_left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
         if found.spec is not None:
@@ -130,7 +134,9 @@ def _show(view: _Inspection) -> None:
         _show_spec(page, view, found.spec, view.confinement)
         if left_out:
             page.blank()
-            page.line(("Left out", output.NAME), (f"  in its source, and {found.contract} cannot carry it", output.DIM))
+            page.line(
+                ("Left out", output.NAME), (f"  declared in the source, not supported by {found.contract}", output.DIM)
+            )
             page.line(left_out, indent=2)
     else:
         page.line(
@@ -157,14 +163,14 @@ def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confin
     page.field("command", shlex.join(spec.command))
     page.field("timeouts", _timeouts(spec.timeouts))
     if view.approval:
-        page.field("offers", view.approval)
+        page.field("approval", view.approval)
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
     for label, text in _optional_fields(spec).items():
         if text:
             page.field(label, text)
     policy_view.show(page, confinement)
     page.blank()
-    none = "  known when it is approved" if view.approval else "  none"
+    none = "  unknown until approval" if view.approval else "  none"
     page.line(("Exports", output.NAME), "" if spec.exports else (none, output.DIM))
     for export in spec.exports:
         _show_export(page, export, announced_at_start=spec.lifetime == "resident")
@@ -173,14 +179,14 @@ def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confin
 def _optional_fields(spec: PluginSpec) -> dict[str, str]:
     """Fields that only some plugins have; empty ones are not shown."""
     policy = spec.restart
-    crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
+    crash = f"restarts, at most {policy.failures} times, first after {policy.first_delay:g} s"
     return {
-        "may ask": ", ".join(spec.optional_capabilities),
-        "hears": ", ".join(spec.subscribes),
+        "optional": ", ".join(spec.optional_capabilities),
+        "subscribes": ", ".join(spec.subscribes),
         "publishes": ", ".join(spec.publishes),
         "commands": ", ".join(spec.commands),
         "snapshots": ", ".join(spec.snapshots),
-        "starts": "with the host" if spec.eager else "when it is needed" if spec.lifetime == "resident" else "",
+        "starts": "with the host" if spec.eager else "on demand" if spec.lifetime == "resident" else "",
         "on crash": crash if spec.respawn else "",
         "when idle": "" if spec.idle_seconds is None else f"stopped after {spec.idle_seconds:g} s",
     }
@@ -193,12 +199,12 @@ def _show_export(page: output.Printer, export: Export, *, announced_at_start: bo
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
     if export.description:
         page.line(export.description, indent=4)
-    manner = _execution_facts(export.facts)
-    if manner:
-        page.line(("runs  ", output.DIM), manner, indent=4)
+    execution = _execution_facts(export.facts)
+    if execution:
+        page.line(("runs  ", output.DIM), execution, indent=4)
     schema = export.input_schema or INPUTS.get(export.kind)
     unknown = schema is None and announced_at_start
-    page.line(("input ", output.DIM), "announced when it starts" if unknown else schema_text.summary(schema), indent=4)
+    page.line(("input ", output.DIM), "declared at start" if unknown else schema_text.summary(schema), indent=4)
 
 
 def _execution_facts(facts: dict[str, Any]) -> str:

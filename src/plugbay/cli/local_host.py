@@ -1,4 +1,4 @@
-"""A host inside the process of one command: found plugins in, one piece of work, orderly stop.
+"""A host inside the process of one command: load plugbay.toml, find plugins, make the host, run work on it.
 
 A signal cancels the work; the host then stops its plugins before this process exits (`run_with`).
 """
@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from plugbay.cli import exit_codes, lookup
-from plugbay.cli.exit_codes import Exit
-from plugbay.cli.paths import CONFIG_NAME, directories
+from plugbay.cli.exit_codes import Exit, Refusal, refusal
+from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import call_view
-from plugbay.cli.render.call_view import Refusal
-from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
@@ -35,12 +33,30 @@ Context = TypeVar("Context", bound="AbstractAsyncContextManager[Any]")
 INSTALLED = "plugins"
 """Folder of installed plugins, below the data folder."""
 
+FOLDER_HINT = "name the folder of a plugin, which holds its manifest, or a folder of such folders"
+
 MAX_SIGNALS = 3
 """Signals after which the process exits at once; the warden kills remaining children."""
 
 
 class Interrupted(typer.Exit):
     """A signal cancelled the work; carries the exit status of that signal."""
+
+
+def load_config(named: Path | None) -> Config | None:
+    """The given config file, or plugbay.toml of this directory, or None; raises `Refusal`."""
+    from plugbay.host.config import config
+    from plugbay.model.errors import ConfigInvalid
+
+    if named is not None and (not named.exists() or named.is_dir()):
+        problem = "is a folder" if named.is_dir() else "does not exist"
+        hint = "--config names a file like plugbay.toml; without it, ./plugbay.toml is read if it exists"
+        raise refusal(f"{named} {problem}", hint, Exit.INVALID)
+    path = config_in_use(named)
+    try:
+        return config.load(path) if path else None
+    except ConfigInvalid as error:
+        raise Refusal(call_view.invalid_file(error), status=Exit.INVALID) from None
 
 
 def discover_in(place: Path, prefer: str = "") -> list[Found]:
@@ -63,8 +79,7 @@ def check_folder(place: Path) -> Path:
     """The folder of a path that may name a manifest; raises `Refusal` when it does not exist."""
     folder = lookup.folder_of(place)
     if not folder.is_dir():
-        hint = "name a plugin's folder, or a folder of such folders"
-        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
+        raise refusal(f"there is no folder {place}", FOLDER_HINT, Exit.NOT_FOUND)
     return folder
 
 
@@ -82,6 +97,17 @@ def find_home(plugin_id: str, plugins: Path | None) -> Path | None:
     if plugins is not None:
         return plugins
     return directories()["data"] / INSTALLED if find_installed(plugin_id) else None
+
+
+def discover_id(plugin_id: str, plugins: Path | None, prefer: str = "") -> list[Found]:
+    """The plugins of the folder that has this id; raises `Refusal` when there is none."""
+    home = find_home(plugin_id, plugins)
+    if home is None:
+        text = f"there is no folder {plugin_id}, and no installed plugin has this id"
+        raise refusal(text, "--plugins DIR names the folder of a plugin that is not installed", Exit.NOT_FOUND)
+    found = discover_in(home, prefer)
+    check_id(plugin_id, found)
+    return found
 
 
 def declares_server(config: Config | None, named: str) -> bool:

@@ -1,14 +1,21 @@
-"""Finds the plugin of a PATH argument: a plugin's folder, or a manifest in it. Reads files and starts nothing."""
+"""Finds the plugin of a PATH argument, and makes the refusal of a path without a usable plugin.
+
+Reads files and starts nothing. Prints nothing: `render` imports this module.
+"""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli import exit_codes
+from plugbay.cli.exit_codes import Exit, Refusal
 
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
+    from plugbay.model.errors import Problem
 
 
 def folder_of(path: Path) -> Path:
@@ -56,8 +63,63 @@ def exit_status(found: Found) -> int:
 
 
 def manifest_name(found: Found) -> str:
-    """The manifest's file name; empty when it is not known which contract this is."""
+    """The manifest's file name; empty when the contract is unknown."""
     from plugbay.contracts.registry import CONTRACTS
 
     names = CONTRACTS[found.contract].manifest_files if found.contract else ()
     return next((name for name in names if (found.root / name).exists()), "")
+
+
+SOURCE = "plugin.py"
+"""The usual name of a plugin's Python source."""
+
+MAX_SOURCE = 4 << 20
+"""Bytes of a source; a larger file is not read."""
+
+MAX_LISTED = 12
+"""Folders that are listed."""
+
+
+def refusal(found: Found, command: str) -> Refusal:
+    """Why this folder has no usable plugin; the hint names commands that would work."""
+    if not is_absent(found):
+        text = f"{found.root} cannot be used: its manifest has {count_problems(found.errors)}"
+        return Refusal(exit_codes.to_failure(text, "", Exit.INVALID), [found], Exit.INVALID)
+    inside = plugins_below(found.root)
+    if not inside:
+        return exit_codes.refusal(_describe_absence(found), _absence_hint(found.root), Exit.NOT_FOUND)
+    text = f"{found.root} is a folder of {_count(len(inside), 'plugin')}, not a plugin"
+    commands = [f"plugbay {command} {shlex.quote(str(folder))}" for folder in inside[:MAX_LISTED]]
+    more = [f"… and {len(inside) - MAX_LISTED} more"] if len(inside) > MAX_LISTED else []
+    return exit_codes.refusal(text, "\n".join(["name one of them:", *commands, *more]), Exit.NOT_FOUND)
+
+
+def _absence_hint(folder: Path) -> str:
+    """The hint: a folder with a source and no manifest yet needs `plugbay manifest`."""
+    if (folder / SOURCE).is_file() or any(map(uses_sdk, folder.glob("*.py"))):
+        return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
+    return "name the folder of one plugin, which holds its manifest"
+
+
+def uses_sdk(file: Path) -> bool:
+    """Whether a Python source uses the SDK; large files are not read."""
+    return file.is_file() and file.stat().st_size <= MAX_SOURCE and b"plugbay.sdk" in file.read_bytes()
+
+
+def _describe_absence(found: Found) -> str:
+    if not found.root.exists():
+        return f"{found.root} does not exist"
+    if not found.root.is_dir():
+        return f"{found.root} is neither the folder of a plugin nor a manifest"
+    return found.problems[0].message
+
+
+def count_problems(problems: Sequence[Problem]) -> str:
+    """`2 errors, 1 warning`."""
+    errors = sum(problem.severity == "error" for problem in problems)
+    parts = [(errors, "error"), (len(problems) - errors, "warning")]
+    return ", ".join(_count(number, word) for number, word in parts if number)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -17,46 +17,45 @@ from typing import Annotated, ClassVar
 import typer
 
 from plugbay import __version__
+from plugbay.cli import exit_codes
 from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
-from plugbay.cli.dev.attach import AttachCommand, attach
-from plugbay.cli.dev.command import dev
+from plugbay.cli.dev.command import AttachCommand, attach, dev
 from plugbay.cli.doctor.command import doctor
-from plugbay.cli.exit_codes import Exit, for_failure, for_signal
+from plugbay.cli.exit_codes import Exit, Refusal, for_failure, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.manifest.command import manifest
 from plugbay.cli.mcp.commands import mcp
 from plugbay.cli.new import new
-from plugbay.cli.operate import dashboard, grant, logs, prune, reload, restart, revoke, start, stop
+from plugbay.cli.operate import dashboard, grant, logs, prune, ps, reload, restart, revoke, start, stop
+from plugbay.cli.options import CallCommand
 from plugbay.cli.packages.install import install, list_, pin, rollback, uninstall, unpin, upgrade
-from plugbay.cli.packages.pack import pack
+from plugbay.cli.packages.publish import pack, pull, push
 from plugbay.cli.packages.signing import SIGN_EXAMPLES, keygen, sign, trust, verify
-from plugbay.cli.packages.transfer import pull, push
 from plugbay.cli.paths import paths
-from plugbay.cli.ps import ps
 from plugbay.cli.render import output
-from plugbay.cli.render.call_view import HumanView, JsonView, Refusal, invalid_file
+from plugbay.cli.render.call_view import HumanView, JsonView, invalid_file
 from plugbay.cli.replay import replay
-from plugbay.cli.run import RunCommand, run
 from plugbay.cli.sandbox import sandbox
-from plugbay.cli.screens import render, tui
+from plugbay.cli.screens import RunCommand, render, run, tui
 from plugbay.cli.serve import serve
-from plugbay.cli.tap import TapCommand, tap
+from plugbay.cli.tap import tap
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
 
 FIRST_STEPS = """\
 First steps
-plugbay new weather     make a plugin; it says what to do next
-plugbay dev weather     run it while you write it
-plugbay serve plugins/  host all plugins of a folder, and operate them with ps, logs, grant, …"""
+plugbay new weather     create a plugin, and print the next steps
+plugbay dev weather     run the plugin while you write it
+plugbay serve plugins/  serve a folder of plugins; ps, logs and grant operate it"""
 
 STATUSES = """\
 Exit status
-0 ok · 1 failure · 2 usage · 3 manifest or config invalid · 4 not found · 5 not granted or denied
-6 signature or integrity · 7 no start or no handshake · 8 timeout · 9 findings · 10 the plugin answered with an error"""
+0 ok · 1 failure · 2 usage · 3 invalid manifest or plugbay.toml · 4 not found
+5 not granted or denied · 6 invalid signature or package
+7 start or handshake failed · 8 timeout · 9 findings · 10 the plugin returned an error"""
 
 EXAMPLES: dict[Callable[..., None], str] = {
     inspect: """\
@@ -207,7 +206,7 @@ Examples
 plugbay paths --json""",
 }
 
-CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}
+CLASSES = {run: RunCommand, tap: CallCommand, dev: CallCommand, attach: AttachCommand, conform: ConformCommand}
 """Command classes with their own parsing of arguments."""
 
 GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
@@ -217,23 +216,23 @@ class Root(HelpGroup):
     """All commands, grouped by task."""
 
     sections: ClassVar[dict[str, str]] = {
-        "Look at plugins and use them": "inspect call run render tui",
-        "Write one": "new manifest dev attach conform tap replay badplugins",
-        "Publish it": "pack keygen sign push",
-        "Install": "trust pull verify install upgrade list rollback pin unpin uninstall",
+        "Use plugins": "inspect call run render tui",
+        "Write a plugin": "new manifest dev attach conform tap replay badplugins",
+        "Publish a plugin": "pack keygen sign push",
+        "Install plugins": "trust pull verify install upgrade list rollback pin unpin uninstall",
         "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
         "This machine": "doctor sandbox paths",
     }
 
 
 def app_for(word: str) -> typer.Typer:
-    """An app with only the command or group of this name: Typer inspects all registered commands, which takes 70 ms.
+    """An app with only the command or group of this name: Typer inspects every registered command, 70 ms for all.
 
     For any other word, such as `--help` or a misspelt name, the app has all commands.
     """
     app = typer.Typer(
         name="plugbay",
-        help="One host for every out-of-process plugin of AI agents.",
+        help="Run AI-agent plugins: separate processes that speak JSON over stdio.",
         epilog=f"{FIRST_STEPS}\n\n{STATUSES}",
         cls=Root,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -261,7 +260,7 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -274,27 +273,18 @@ def _root(
 DEBUG_VARIABLE = "PLUGBAY_DEBUG"
 
 STDERR_LINES = 5
-"""Lines of the plugin's stderr that are shown; a traceback ends with the error."""
-
-CODES: dict[int, str] = {
-    Exit.USAGE: Code.INVALID_INPUT,
-    Exit.NOT_FOUND: Code.NOT_FOUND,
-    Exit.DENIED: Code.CAPABILITY_NOT_ALLOWED,
-    Exit.LAUNCH: Code.LAUNCH_FAILED,
-    Exit.TIMEOUT: Code.TIMEOUT,
-}
-"""The failure code for an exit status when nothing else is known; `UNAVAILABLE` for others."""
+"""Lines of the plugin's stderr that are printed; a traceback ends with the error."""
 
 ERRNO_HINTS = {
-    errno.ENOENT: "nothing has this name; check the path",
+    errno.ENOENT: "check the path",
     errno.ENOTDIR: "a part of this path is a file; check the path",
-    errno.EISDIR: "a file is wanted here, and this is a folder",
-    errno.EEXIST: "something has this name already; choose another, or move it away",
-    errno.EACCES: "your user may not do that; ls -ld shows who may",
-    errno.EPERM: "your user may not do that; ls -ld shows who may",
-    errno.EROFS: "nothing can be written there; choose another place",
-    errno.ENOSPC: "the disk is full; make room, or choose another place",
-    errno.EMFILE: "too many files are open; ulimit -n says how many may be",
+    errno.EISDIR: "this is a folder; name a file",
+    errno.EEXIST: "this path exists already; choose another, or remove it",
+    errno.EACCES: "your user has no permission; ls -ld shows the owner and the mode",
+    errno.EPERM: "your user has no permission; ls -ld shows the owner and the mode",
+    errno.EROFS: "this file system is read-only; choose another path",
+    errno.ENOSPC: "the disk is full; free some space, or choose another path",
+    errno.EMFILE: "too many files are open; ulimit -n shows the limit",
 }
 """Hints for errors of the operating system."""
 
@@ -318,7 +308,6 @@ def report(error: Exception, as_json: bool = False) -> int:
     refusal = error if isinstance(error, Refusal) else Refusal(to_failure(error), status=_status(error))
     if as_json and _try_print_json(refusal):
         return refusal.status
-    output.release_problems()
     if isinstance(error, CallFailed):
         _explain_failure(error.failure)
     else:
@@ -327,44 +316,40 @@ def report(error: Exception, as_json: bool = False) -> int:
 
 
 def _try_print_json(refusal: Refusal) -> bool:
-    """Print the refusal as JSON; False if stdout fails, which may be the very error."""
+    """Print the failure as JSON. False if the reason still has to go to stderr: the document of the command does not
+    contain it, or stdout failed, which may be the reported error itself.
+    """
     try:
+        if refusal.document is not None:
+            output.print_json(refusal.document)
+            return False
         JsonView().show_refusal(refusal)
     except (PlugbayError, OSError):
         return False
     return True
 
 
-def print_held_problems(status: int) -> None:
-    """With `--json`, print the held problems as one document; as text if a document was already printed."""
-    problems = output.release_problems()
-    if not problems or output.has_printed():
-        for problem in problems:
-            output.problem(problem.message, hint=problem.hint)
-        return
-    text = "; ".join(problem.message.removesuffix(":") for problem in problems)
-    hint = next((problem.hint for problem in problems if problem.hint), "")
-    JsonView().show_refusal(Refusal(Failure(_code(status), text, detail={"hint": hint} if hint else {}), status=status))
-
-
 def to_failure(error: Exception) -> Failure:
     """Convert an exception into a failure."""
-    if isinstance(error, CallFailed):
+    if isinstance(error, CallFailed | Refusal):
         return error.failure
     if isinstance(error, ManifestInvalid | ConfigInvalid):
         return invalid_file(error)
     text, hint = _describe(error)
-    detail = {"hint": hint} if hint else {}
     if isinstance(error, typer.TyperException | PlugbayError):
-        return Failure(_code(_status(error)), text, detail=detail)
-    return Failure(Code.UNAVAILABLE if _is_system_error(error) else Code.INTERNAL, text, detail=detail)
+        return exit_codes.to_failure(text, hint, _status(error))
+    code = Code.UNAVAILABLE if _is_system_error(error) else Code.INTERNAL
+    return Failure(code, text, detail={"hint": hint} if hint else {})
 
 
 def _describe(error: Exception) -> tuple[str, str]:
     """Message and hint for an exception."""
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
-        return error.format_message(), f"{context.command_path if context else 'plugbay'} --help shows what there is"
+        return (
+            error.format_message(),
+            f"{context.command_path if context else 'plugbay'} --help shows the arguments and options",
+        )
     if isinstance(error, PlugbayError):
         return getattr(error, "message", None) or str(error), getattr(error, "hint", "")
     more = f"run with {DEBUG_VARIABLE}=1 for the traceback"
@@ -385,18 +370,14 @@ def _status(error: Exception) -> int:
         return Exit.INVALID
     if isinstance(error, typer.TyperException):
         return error.exit_code
-    return int(getattr(error, "exit_status", Exit.FAILURE))
-
-
-def _code(status: int) -> str:
-    return CODES.get(status, Code.UNAVAILABLE)
+    return Exit.FAILURE
 
 
 def _explain_failure(failure: Failure) -> None:
     """Print a failed call: message, hint, and the plugin's last stderr lines."""
-    who = f"{failure.plugin}: " if failure.plugin else ""
-    wrote = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
-    output.problem(f"{who}{failure.message} ({failure.code}){wrote}", hint=str(failure.detail.get("hint", "")))
+    plugin = f"{failure.plugin}: " if failure.plugin else ""
+    stderr = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
+    output.problem(f"{plugin}{failure.message} ({failure.code}){stderr}", hint=str(failure.detail.get("hint", "")))
 
 
 # Entry points.
@@ -412,12 +393,9 @@ def main() -> None:
     # As with Ctrl-C, `SystemExit` lets running code clean up.
     signal.signal(signal.SIGTERM, _on_sigterm)
     as_json = wants_json(sys.argv[1:])
-    if as_json:
-        output.hold_problems()
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else "")
         status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
-        print_held_problems(status)
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)
         if os.environ.get(DEBUG_VARIABLE) and not expected:

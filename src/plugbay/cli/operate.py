@@ -1,30 +1,37 @@
-"""Commands for operators of a running server: start, stop, restart, reload, grant, revoke, dashboard, prune, logs.
+"""Commands for operators of a running server: ps, logs, start, stop, restart, reload, grant, revoke, dashboard, prune.
 
-Each is one request to the server's API (`plugbay.cli.remote`).
+Each is one request to the server's API (`plugbay.cli.remote`); `ps --plugins DIR` uses a local host instead.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import exit_codes, remote
-from plugbay.cli.remote import Server, TokenFile
-from plugbay.cli.render import output
+from plugbay.cli import exit_codes, local_host, remote
+from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll, NoSandbox, Server, TokenFile
+from plugbay.cli.remote import ServerClient
+from plugbay.cli.render import output, policy_view
+from plugbay.cli.render.call_view import HumanView, JsonView
+
+if TYPE_CHECKING:
+    from plugbay.host.host import Host
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The plugin's id.")]
-Capabilities = Annotated[list[str], typer.Argument(metavar="CAP…", help="Capabilities that it asks for.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the plugin as JSON.")]
+Capabilities = Annotated[list[str], typer.Argument(metavar="CAP…", help="Requested capabilities.")]
 
 
 def start(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Start a plugin of the running server that was stopped or has failed too often."""
+    """Start a stopped or quarantined plugin of the running server."""
     _operate("start", plugin, None, server, token_file, as_json)
 
 
 def stop(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Stop a plugin of the running server; calls to it fail until it is started."""
+    """Stop a plugin of the running server. Calls to it fail until it is started."""
     _operate("stop", plugin, None, server, token_file, as_json)
 
 
@@ -34,7 +41,7 @@ def restart(plugin: Id, server: Server = None, token_file: TokenFile = None, as_
 
 
 def reload(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Restart a plugin of the running server after its running calls have ended."""
+    """Restart a plugin of the running server after its running calls."""
     _operate("reload", plugin, None, server, token_file, as_json)
 
 
@@ -45,7 +52,7 @@ def grant(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grant capabilities to a plugin of the running server; its plugbay.toml keeps them."""
+    """Grant capabilities to a plugin of the running server. Its plugbay.toml keeps them."""
     _operate("grant", plugin, {"capabilities": capabilities}, server, token_file, as_json)
 
 
@@ -56,7 +63,7 @@ def revoke(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke capabilities that plugbay.toml grants to a plugin of the running server."""
+    """Revoke capabilities of a plugin of the running server. Changes its plugbay.toml."""
     _operate("revoke", plugin, {"capabilities": capabilities}, server, token_file, as_json)
 
 
@@ -66,20 +73,106 @@ def _operate(operation: str, plugin: str, body: Any, server: Any, token_file: An
         output.print_json(done)
         return
     granted = ", ".join(done["granted"]) or "nothing"
-    said = f" is {done['state']}{output.DOT}granted {granted}"
-    output.err().line((output.OK, output.GOOD_STYLE), " ", (done["id"], output.NAME), said)
+    text = f" is {done['state']}{output.DOT}granted {granted}"
+    output.err().line((output.OK, output.GOOD_STYLE), " ", (done["id"], output.NAME), text)
     if done["refused"]:
         output.note(f"{done['id']}: {done['refused']}")
 
 
+# plugbay ps.
+
+START_SECONDS = 20.0
+"""Maximum wait for plugins that start with the host."""
+
+COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "VERSION", "PID", "SANDBOX AND GRANTS")
+
+PsFolder = Annotated[
+    Path | None, typer.Option("--plugins", metavar="DIR", help="Show this plugin or folder of plugins.")
+]
+
+
+def ps(
+    plugins: PsFolder = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
+    config: ConfigFile = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the plugins of the running server: state, process, grants.
+
+    With --plugins, or when no server runs, shows the plugins of a folder and of plugbay.toml, and starts those that
+    start with their host.
+    """
+    view = JsonView() if as_json else HumanView()
+    settings = local_host.load_config(config)
+    client = None if plugins is not None else _find_server(server, token_file, bool(settings and settings.mcp), as_json)
+    found = [] if plugins is None else local_host.discover_in(plugins)
+    if client is not None:
+        shown = client.get("/api/v1/plugins")["plugins"]
+    else:
+        output.show_host_log()
+        view.show_warnings(found, grant or ())
+        host = local_host.make_host(
+            found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True
+        )
+        shown = local_host.run_with(host, _read_statuses)
+    if as_json:
+        output.print_json({"plugins": shown})
+    else:
+        show(output.out(), shown)
+
+
+def _find_server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> ServerClient | None:
+    """The running server; None when there is none and plugbay.toml declares plugins for a local host."""
+    try:
+        return remote.find(server, token_file, quiet=quiet)
+    except remote.NoServer as error:
+        if server is None and has_others:
+            return None
+        hint = f"{error.hint}; --plugins DIR shows the plugins of a folder" if error.hint else ""
+        raise remote.NoServer(error.failure.message, hint) from None
+
+
+async def _read_statuses(host: Host) -> list[dict[str, Any]]:
+    from plugbay.host.admin import operating
+
+    await host.settled(START_SECONDS)
+    return [operating.shape(host, status) for status in host.plugins()]
+
+
+def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
+    """Print the table of plugins."""
+    page.table(COLUMNS, [(_cells(plugin), _confinement_and_grants(plugin)) for plugin in plugins])
+
+
+def _cells(plugin: dict[str, Any]) -> tuple[str, ...]:
+    pid = "" if plugin["pid"] is None else str(plugin["pid"])
+    return plugin["id"], plugin["contract"], plugin["state"], plugin["version"], pid
+
+
+def _confinement_and_grants(plugin: dict[str, Any]) -> list[output.Part]:
+    """Confinement and grants; refusals and missing confinement in the warning colour."""
+    sandbox = plugin["sandbox"]
+    limits = f", limits {plugin['limits']}" if plugin["limits"] == "degraded" else ""
+    confined = f"{sandbox['confined']}{limits}"
+    parts: list[output.Part] = [(confined, "" if confined == "confined" else output.WARN_STYLE)]
+    if sandbox["policy"] is not None:
+        parts.append(f"{output.DOT}{policy_view.summarize_json(sandbox['policy'])}")
+    if plugin["refused"]:
+        return [*parts, output.DOT, (plugin["refused"], output.WARN_STYLE)]
+    return [*parts, f"{output.DOT}granted {', '.join(plugin['granted']) or 'nothing'}"]
+
+
 # plugbay dashboard.
 
-Open = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
-LinkAsJson = Annotated[bool, typer.Option("--json", help="Print the link as JSON.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the link in a browser.")]
 
 
 def dashboard(
-    server: Server = None, token_file: TokenFile = None, open_it: Open = False, as_json: LinkAsJson = False
+    server: Server = None, token_file: TokenFile = None, open_it: Open = False, as_json: AsJson = False
 ) -> None:
     """Print a dashboard link of the running server. It works once, within ten minutes."""
     link = remote.find(server, token_file, quiet=as_json).post("/api/v1/dashboard-links")
@@ -91,41 +184,31 @@ def dashboard(
         import webbrowser
 
         if not webbrowser.open(link["url"]):
-            output.note("no browser was found here; open the link yourself")
+            output.note("no browser was found; open the link yourself")
 
 
 # plugbay prune.
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; show what would be removed.")]
-PruneAsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-
-GAP = "  "
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the number of old records; remove nothing.")]
 
 HOUR, DAY = 3600, 24 * 3600
 
 
 def prune(
-    dry_run: DryRun = False, server: Server = None, token_file: TokenFile = None, as_json: PruneAsJson = False
+    dry_run: DryRun = False, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Have the running server remove records that are older than its plugbay.toml keeps them.
+    """Remove old records of the running server. Its plugbay.toml sets the ages.
 
-    It does so by itself every ten minutes. Nothing that has not ended is removed, however old it is.
+    The server does this by itself every ten minutes. Records of unfinished work stay, however old they are.
     """
     done = remote.find(server, token_file, quiet=as_json).post("/api/v1/records:prune", {"dry_run": dry_run})
     if as_json:
         output.print_json(done)
         return
-    head = ("RECORDS", "KEPT", "TOO OLD" if dry_run else "REMOVED")
-    rows = [(kind.replace("_", " "), _age(old["kept"]), str(old["number"])) for kind, old in done["records"].items()]
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(2)]
-    _print_row(head, widths, output.DIM)
-    for row in rows:
-        _print_row(row, widths, output.NAME)
-
-
-def _print_row(row: tuple[str, str, str], widths: list[int], style: str) -> None:
-    kind, kept, number = row
-    output.out().row([(kind.ljust(widths[0]) + GAP, style), (kept.ljust(widths[1]) + GAP, output.DIM)], number)
+    rows = [
+        ((kind.replace("_", " "), _age(old["kept"])), [str(old["number"])]) for kind, old in done["records"].items()
+    ]
+    output.out().table(("RECORDS", "KEPT", "TOO OLD" if dry_run else "REMOVED"), rows)
 
 
 def _age(seconds: float | None) -> str:
@@ -138,14 +221,11 @@ def _age(seconds: float | None) -> str:
 
 # plugbay logs.
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")]
 Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Past lines to show; 100 by default.")]
-LogsAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
+LinesAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
 
 STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}
-
-INTERRUPT = 2
-"""The number of SIGINT."""
 
 
 def logs(
@@ -154,22 +234,22 @@ def logs(
     tail: Tail = 100,
     server: Server = None,
     token_file: TokenFile = None,
-    as_json: LogsAsJson = False,
+    as_json: LinesAsJson = False,
 ) -> None:
-    """Show what a plugin of the running server wrote, and what happened to it."""
+    """Show the log of a plugin of the running server. It has the output of the plugin, and notes of the host."""
     client, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
     if not follow:
         lines = client.get(path, tail=tail)["lines"]
         for line in lines:
             _show_log_line(line, as_json)
         if not lines and not as_json:
-            output.note(f"{plugin} has written nothing yet, and nothing has happened to it")
+            output.note(f"the log of {plugin} is empty")
         return
     try:
         for _, line in client.events("GET", path, tail=tail, follow="true"):
             _show_log_line(line, as_json)
     except KeyboardInterrupt:
-        raise typer.Exit(exit_codes.for_signal(INTERRUPT)) from None
+        raise typer.Exit(exit_codes.for_signal(signal.SIGINT)) from None
 
 
 def _show_log_line(line: dict[str, Any], as_json: bool) -> None:

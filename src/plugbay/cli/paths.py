@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
 
 CONFIG_NAME = "plugbay.toml"
@@ -16,11 +14,11 @@ CONFIG_NAME = "plugbay.toml"
 WIDTH = len(CONFIG_NAME) + 2
 
 MEANINGS = {
-    "config": "the keys you trust, and your own",
-    "data": "installed plugins, and what plugbay serve keeps",
-    "state": "settings made with plugbay config, what plugins keep through the host, where a server runs",
+    "config": "trusted keys, and your own keys",
+    "data": "installed plugins, and the data of plugbay serve",
+    "state": "settings of plugbay config, storage of plugins, addresses of running servers",
     "cache": "not used yet",
-    "log": "what plugins wrote to stderr",
+    "log": "stderr of plugins",
     "runtime": "not used yet",
 }
 
@@ -44,8 +42,8 @@ def config_in_use(named: Path | None = None) -> Path | None:
     return here if here.exists() else None
 
 
-def paths(as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False) -> None:
-    """Show where plugbay keeps its files, and which plugbay.toml it would use."""
+def paths(as_json: AsJson = False) -> None:
+    """Show the folders of plugbay, and the plugbay.toml in use."""
     found = directories()
     config = config_in_use()
     config = config and config.absolute()
@@ -56,5 +54,5 @@ def paths(as_json: Annotated[bool, typer.Option("--json", help="Print JSON on st
     page = output.out()
     for name, path in found.items():
         page.field(name, str(path), (f"  {MEANINGS[name]}", output.DIM), indent=0, width=WIDTH)
-    none = (f"none; a {CONFIG_NAME} in the current directory would be used", output.DIM)
+    none = (f"none; {CONFIG_NAME} in the current directory would be read", output.DIM)
     page.field(CONFIG_NAME, str(config) if config else none, indent=0, width=WIDTH)

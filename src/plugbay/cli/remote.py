@@ -1,4 +1,4 @@
-"""Client of a running_servers plugbay server: finds the server, sends requests, maps errors to exit statuses.
+"""Client of a running plugbay server: finds the server, sends requests, maps errors to exit statuses.
 
 Uses `http.client` with one connection per request, so it needs no extra dependency.
 """
@@ -8,14 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, Refusal, to_failure
 from plugbay.cli.paths import directories
 from plugbay.cli.render import output
-from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
     import http.client
@@ -33,53 +30,41 @@ MAX_ANSWER = 128 << 20
 STATUSES = {400: Exit.USAGE, 401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 422: Exit.USAGE}
 BY_CODE = {"plugin.not_started": Exit.LAUNCH}
 HINTS = {
-    "plugin.not_found": "plugbay ps shows which there are",
-    "plugin.not_started": "plugbay logs ID shows what it wrote",
-    "auth.key_unknown": "the server's own key is in operator.token of its --data folder",
+    "plugin.not_found": "plugbay ps lists the plugins",
+    "plugin.not_started": "plugbay logs ID shows its output",
+    "auth.key_unknown": "the operator token is in operator.token of the server's --data folder",
 }
 
-Server = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="The server to ask, if not the one that runs, or runs for this folder."),
-]
-TokenFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the key to ask it with.")]
 
-
-class NoServer(PlugbayError):
+class NoServer(Refusal):
     """No server was found, or it does not answer."""
-
-    exit_status = Exit.NOT_FOUND
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.hint = hint
-        super().__init__(message)
+        super().__init__(to_failure(message, hint, Exit.NOT_FOUND))
 
 
-class SeveralServers(PlugbayError):
+class SeveralServers(Refusal):
     """Several servers run, and none or more than one was started in this folder."""
-
-    exit_status = Exit.USAGE
 
     def __init__(self, found: list[RunningServer]) -> None:
         folders = {server.folder for server in found}
         where = "several of them were" if len(folders) == 1 else "none of them was"
-        self.hint = "name one: " + ", or ".join(
-            f"--server {server.url} ({_describe_origin(server)})" for server in found
-        )
-        super().__init__(f"{len(found)} plugbay servers run, and {where} started in this folder")
+        options = [f"--server {server.url} ({_describe_origin(server)})" for server in found]
+        text = f"{len(found)} plugbay servers run, and {where} started in this folder"
+        super().__init__(to_failure(text, "name one: " + ", or ".join(options), Exit.USAGE), status=Exit.USAGE)
 
 
-class RemoteRefused(PlugbayError):
+class RemoteRefused(Refusal):
     """The server answered with an error."""
 
-    def __init__(self, status: int, error: dict[str, Any], url: str = "") -> None:
-        self.status = status
-        self.error = error
+    def __init__(self, http_status: int, error: dict[str, Any], url: str = "") -> None:
+        self.http_status = http_status
         code = str(error.get("code"))
-        self.exit_status = BY_CODE.get(code, STATUSES.get(status, Exit.FAILURE))
-        self.hint = HINTS.get(code, "")
-        said = f"{error.get('message', 'the server gave no reason')} ({error.get('code', status)})"
-        super().__init__(f"the server {url} refused: {said}" if url else said)
+        reason = f"{error.get('message', 'it gave no reason')} ({error.get('code', http_status)})"
+        text = f"the server {url} refused: {reason}" if url else reason
+        status = BY_CODE.get(code, STATUSES.get(http_status, Exit.FAILURE))
+        super().__init__(to_failure(text, HINTS.get(code, ""), status), status=status)
 
 
 def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> ServerClient:
@@ -95,17 +80,19 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
         return ServerClient(url, _token(token_file, known[0].token_file if known else None))
     chosen = select_servers(servers, Path.cwd())
     if not chosen:
-        raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
+        raise NoServer(
+            "no plugbay server runs on this machine", "plugbay serve DIR starts one; --server URL names a remote one"
+        )
     if len(chosen) > 1:
         raise SeveralServers(chosen)
     (found,) = chosen
     if not quiet and found.folder != os.getcwd():
-        output.note(f"asking the server {found.url}, {_describe_origin(found)}")
+        output.note(f"using the server {found.url}, {_describe_origin(found)}")
     return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
 def _describe_origin(server: RunningServer) -> str:
-    return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
+    return f"started in {server.folder}" if server.folder else f"with its data in {server.data}"
 
 
 def is_path(word: str) -> bool:
@@ -114,29 +101,29 @@ def is_path(word: str) -> bool:
 
 
 def could_be_id(path: str) -> bool:
-    """Whether the name of a folder could also be a plugin id of a running_servers server."""
+    """Whether the name of a folder could also be a plugin id of a running server."""
     from plugbay.server.occupancy import running_servers
 
     return "/" not in path and not path.startswith(".") and bool(running_servers(directories()["state"]))
 
 
 def _token(file: Path | None, kept: str | None = None) -> str:
-    """The key from the file, else from the environment variable, else from `kept`, the file of a local server."""
+    """The token from the file, else from the environment variable, else from `kept`, the file of a local server."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if token:
             return token
         if kept is None:
             raise NoServer(
-                "a server that was not started here is asked with a key, and none was given",
-                f"--token-file FILE, or the variable {TOKEN_VARIABLE}",
+                "a server that was not started on this machine needs a token",
+                f"--token-file FILE or the variable {TOKEN_VARIABLE} has it",
             )
         file = Path(kept)
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
-        hint = "--token-file names the file with the key; a server's own is operator.token in its --data folder"
-        raise NoServer(f"the key cannot be read: {file}: {error.strerror}", hint) from None
+        hint = "--token-file names another file; the operator token is operator.token in the server's --data folder"
+        raise NoServer(f"the token cannot be read: {file}: {error.strerror}", hint) from None
 
 
 def plugin_path(plugin_id: str, rest: str = "") -> str:
@@ -154,7 +141,7 @@ class ServerClient:
 
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise NoServer(f"{url!r} is no address of a server; it is like http://127.0.0.1:8787")
+            raise NoServer(f"{url!r} is not the URL of a server, such as http://127.0.0.1:8787")
         self.url = url.rstrip("/")
         self._secure = parts.scheme == "https"
         self._netloc = parts.netloc.rpartition("@")[2]
@@ -183,7 +170,7 @@ class ServerClient:
                 elif field == "data":
                     yield name, msgspec.json.decode(value)
         except (http.client.HTTPException, OSError):
-            raise NoServer(f"the server {self.url} went away") from None
+            raise NoServer(f"the server {self.url} closed the connection") from None
         finally:
             connection.close()
 
@@ -196,7 +183,7 @@ class ServerClient:
         try:
             return msgspec.json.decode(answer.read(MAX_ANSWER))
         except (http.client.HTTPException, OSError, msgspec.DecodeError):
-            raise NoServer(f"the server {self.url} answered with what is no answer") from None
+            raise NoServer(f"the server {self.url} sent an invalid response") from None
         finally:
             connection.close()
 
@@ -225,7 +212,7 @@ class ServerClient:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             why = getattr(error, "strerror", None) or type(error).__name__
-            raise NoServer(f"the server {self.url} does not answer: {why}") from None
+            raise NoServer(f"the server {self.url} does not respond: {why}") from None
         if answer.status >= 400:
             refusal = _refusal(answer.read(MAX_ANSWER))
             connection.close()

@@ -1,6 +1,7 @@
 """`plugbay replay FILE`: replay a recording as the plugin, or as the host with `--as-host`.
 
-As the plugin, stdin and stdout are the wire, so all messages go to stderr. `plugbay.conformance` implements replays.
+As the plugin, stdin and stdout carry the protocol, so all messages go to stderr. `plugbay.conformance` implements
+replays.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plugbay.cli import lookup
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, refusal
 from plugbay.cli.render import output
-from plugbay.cli.render.manifest_problems import refuse
-from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.conformance.replay.mock_host import Finding, Outcome
@@ -31,31 +30,34 @@ SHOWN_DIFFERENCES = 8
 
 def _positive(value: float | None) -> float | None:
     if value is not None and value <= 0:
-        raise typer.BadParameter(f"{value:g} is not more than 0")
+        raise typer.BadParameter(f"{value:g} is not greater than 0")
     return value
 
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A recording: plugbay tap --record, or Host(record=…).")]
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH|-- CMD…", help="With --as-host: the plugin's folder, or the command that starts it."),
+    typer.Argument(metavar="PATH|-- CMD…", help="With --as-host: the plugin's folder, or the command to start."),
 ]
-AsHost = Annotated[bool, typer.Option("--as-host", help="Talk to a real plugin as the host did, and compare.")]
-Check = Annotated[bool, typer.Option("--check", help="Only show the summarize of the recording.")]
-Loose = Annotated[bool, typer.Option("--loose", help="Answer by what is asked and in order, whatever is in it.")]
+AsHost = Annotated[bool, typer.Option("--as-host", help="Replay the host against a real plugin, and compare.")]
+Check = Annotated[bool, typer.Option("--check", help="Only show a summary of the recording.")]
+Loose = Annotated[bool, typer.Option("--loose", help="Match requests by method and order, not by content.")]
 Redacted = Annotated[
-    bool, typer.Option("--allow-redacted", help="Go on where secrets were taken out; they stay placeholders.")
+    bool, typer.Option("--allow-redacted", help="Continue at redacted secrets; placeholders are sent.")
 ]
 Speed = Annotated[
     float | None,
-    typer.Option(metavar="X", callback=_positive, help="As slowly as it was: 1; twice as fast: 2. Otherwise at once."),
+    typer.Option(
+        metavar="X", callback=_positive, help="1 keeps the recorded times, 2 is twice as fast; no waiting by default."
+    ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option(metavar="POINTER", help="Do not compare this, like /result/id; * is any step; repeatable."),
+    typer.Option(metavar="POINTER", help="A value not to compare, like /result/id or /items/*/id; repeatable."),
 ]
 Seconds = Annotated[
-    float | None, typer.Option("--timeout", metavar="S", callback=_positive, help="Seconds to wait for a frame; 10.")
+    float | None,
+    typer.Option("--timeout", metavar="S", callback=_positive, help="Seconds to wait for a frame; 10 by default."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="With --check or --as-host: print JSON on stdout.")]
 
@@ -72,10 +74,11 @@ def replay(
     timeout: Seconds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stand in for a recorded plugin on stdin and stdout; or, with --as-host, for its host.
+    """Replay a recording as the plugin, or as its host.
 
-    As a plugin it can be the command of a manifest: it answers what was recorded, and refuses what was not. As a host
-    it exits with 9 when the plugin answers otherwise than it did. Where a secret was taken out it refuses to go on.
+    As the plugin, on stdin and stdout, it can be the command of a manifest: it returns recorded results, and an error
+    for other requests. With --as-host it exits with 9 when a response of the plugin differs. It stops at a redacted
+    secret.
     """
     recording = _read(file)
     if check:
@@ -84,7 +87,7 @@ def replay(
         _as_host(recording, words or [], Path(file), speed, ignore or [], timeout, allow_redacted, as_json)
     elif as_json or words:
         wrong = "--json" if as_json else "PATH|-- CMD…"
-        raise typer.BadParameter("as a plugin, stdout is the wire; add --as-host or --check", param_hint=wrong)
+        raise typer.BadParameter("stdout carries the protocol; add --as-host or --check", param_hint=wrong)
     else:
         # Exit at once: some contracts give a plugin half a second to exit, and there is nothing to clean up.
         os._exit(_as_plugin(recording, loose, allow_redacted, speed or 0.0))
@@ -97,11 +100,10 @@ def _read(file: Path) -> Recording:
         with file.open("rb") as lines:
             return recording.read(lines)
     except OSError as error:
-        output.problem(f"{file}: {error.strerror}", hint=HOW_TO_RECORD)
-        raise typer.Exit(Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILURE) from None
+        status = Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILURE
+        raise refusal(f"{file}: {error.strerror}", HOW_TO_RECORD, status) from None
     except recording.BadRecording as error:
-        output.problem(f"{file}: {error}", hint=HOW_TO_RECORD)
-        raise typer.Exit(Exit.INVALID) from None
+        raise refusal(f"{file}: {error}", HOW_TO_RECORD, Exit.INVALID) from None
 
 
 # As the plugin.
@@ -140,9 +142,8 @@ def _as_host(
     manner = PlayOptions(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
     try:
         outcome = run_in_own_loop(play(recording, spec, manner))
-    except UnusableFrame as lie:
-        output.problem(f"{file}: {lie}")
-        raise typer.Exit(Exit.INVALID) from None
+    except UnusableFrame as error:
+        raise refusal(f"{file}: {error}", status=Exit.INVALID) from None
     if as_json:
         output.print_json(outcome.to_json())
     else:
@@ -156,17 +157,16 @@ def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
 
     contract = recording.header.contract
     if not words:
-        hint = "a plugin's folder, or a command after --"
-        raise typer.BadParameter(f"name what to talk to: {hint}", param_hint="PATH|-- CMD…")
+        raise typer.BadParameter("name the plugin's folder, or a command after --", param_hint="PATH|-- CMD…")
     place = Path(words[0])
     if len(words) > 1 or not lookup.folder_of(place).is_dir():
         command = tuple(words)
         return PluginSpec(recording.header.plugin_id, recording.header.plugin_version, contract, Path.cwd(), command)
     found = lookup.find(place, contract)
-    if found.spec is None or found.spec.contract != contract:
-        if found.spec is None:
-            raise typer.Exit(refuse(found, "replay FILE --as-host"))
-        raise PlugbayError(f"the recording is of a {contract} plugin; {place} speaks {found.spec.contract}")
+    if found.spec is None:
+        raise lookup.refusal(found, "replay FILE --as-host")
+    if found.spec.contract != contract:
+        raise refusal(f"the recording is of a {contract} plugin; {place} speaks {found.spec.contract}")
     return found.spec
 
 
@@ -177,7 +177,7 @@ def _show_outcome(recording: Recording, outcome: Outcome) -> None:
     counts = f"{output.count(outcome.sent, 'frame')} sent, {outcome.compared} compared"
     talks = output.count(outcome.conversations, "conversation")
     mark = (output.BAD, output.BAD_STYLE) if outcome.findings else (output.OK, output.GOOD_STYLE)
-    verdict = f"{len(outcome.findings)} not as recorded" if outcome.findings else "as recorded"
+    verdict = output.count(len(outcome.findings), "difference") if outcome.findings else "matches the recording"
     page.line(
         mark,
         " ",
@@ -191,7 +191,7 @@ def _show_outcome(recording: Recording, outcome: Outcome) -> None:
     if places:
         output.err().field(
             "hint:",
-            f"what is new every time can be left out: --ignore {places[0]}",
+            f"--ignore {places[0]} leaves out a value that changes every time",
             indent=0,
             width=output.MARGIN,
             label_style=output.CODE,
@@ -228,12 +228,12 @@ def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
     )
     page.field("recorded", f"{header.began_at}, {output.duration(held.seconds * 1000)}")
     page.field("holds", f"{output.count(held.conversations, 'conversation')}, {output.count(held.frames, 'frame')}")
-    for question in held.questions:
-        times = f"{question.count} times" if question.count > 1 else "once"
-        took = "" if question.milliseconds is None else f", {output.duration(question.milliseconds)}"
-        failed = f", {output.count(question.failed, 'error')}" if question.failed else ""
-        page.field(question.asker, (question.name, output.CODE), (f"  {times}{took}{failed}", output.DIM))
+    for request in held.questions:
+        times = f"{request.count} times" if request.count > 1 else "once"
+        took = "" if request.milliseconds is None else f", {output.duration(request.milliseconds)}"
+        failed = f", {output.count(request.failed, 'error')}" if request.failed else ""
+        page.field(request.asker, (request.name, output.CODE), (f"  {times}{took}{failed}", output.DIM))
     for place in held.missing:
         page.field("missing", (place, output.WARN_STYLE))
     if recording.end is None:
-        page.field("end", ("it was not finished: the host was killed, or still runs", output.WARN_STYLE))
+        page.field("end", ("incomplete: the host was killed, or is still running", output.WARN_STYLE))

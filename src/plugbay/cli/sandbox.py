@@ -1,6 +1,7 @@
 """`plugbay sandbox PATH -- CMD…`: run any command under the effective policy of the plugin in PATH.
 
-The command gets this terminal and the plugin's own folders, its exit status becomes ours, and no process of it is left.
+The command gets this terminal and the plugin's own folders. `plugbay` exits with its status, and none of its processes
+survives.
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plugbay.cli import exit_codes, local_host, lookup
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, Refusal, refusal
+from plugbay.cli.options import ConfigFile, Grant, GrantAll
 from plugbay.cli.render import output, policy_view
-from plugbay.cli.render.call_view import Refusal
-from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
@@ -32,9 +31,9 @@ TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 """Environment variables of this terminal that are passed in addition to the plugin's."""
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="What to run, and its arguments.")]
-Show = Annotated[bool, typer.Option("--show", help="Show the policy and everything visible; run nothing.")]
-AsJson = Annotated[bool, typer.Option("--json", help="With --show, as JSON.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="The command to run, with its arguments.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the policy and all visible paths; run nothing.")]
+AsJson = Annotated[bool, typer.Option("--json", help="With --show: print JSON on stdout.")]
 
 
 def sandbox(
@@ -46,17 +45,17 @@ def sandbox(
     show: Show = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run any command under a plugin's effective policy, in its folder and with its environment.
+    """Run a command in the sandbox of a plugin. It has the plugin's folder and environment.
 
-    The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are
-    reported on stderr.
+    The command uses stdin, stdout and stderr of this terminal, and plugbay exits with its status. Refused connections
+    are printed on stderr.
     """
     found = lookup.find(path)
     if found.spec is None:
-        raise typer.Exit(refuse(found, "sandbox"))
+        raise lookup.refusal(found, "sandbox")
     if not show and not words:
-        raise typer.BadParameter("name a command after --, or say --show")
-    bindings = local_host.make_bindings(load_config(config), grant, grant_all)
+        raise typer.BadParameter("name a command after --, or use --show")
+    bindings = local_host.make_bindings(local_host.load_config(config), grant, grant_all)
     confinement = _find_confinement(bindings, found.spec)
     if show:
         _show(confinement, _visible(bindings, found.spec, confinement), as_json)
@@ -71,7 +70,7 @@ def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
     if found.refusal is not None:
         raise Refusal(found.refusal)
     if usual.policy is None:
-        output.note(f"a host runs {spec.id} {usual}; this is how it would be confined")
+        output.note(f"a host runs {spec.id} {usual}; this is the policy that confinement would apply")
     return found
 
 
@@ -123,8 +122,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
         binding = replace(binding, confinement=confinement, inherit_env=inherit)
         return asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
     except LaunchFailed as error:
-        output.problem(error.message, hint=error.hint)
-        return Exit.LAUNCH
+        raise refusal(error.message, error.hint, Exit.LAUNCH) from None
 
 
 async def _run_confined(bindings: Bindings, launch: Launch) -> int:

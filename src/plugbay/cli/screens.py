@@ -1,6 +1,8 @@
-"""`plugbay render ID [SCREEN]` and `plugbay tui [DIR…]`: plugins' screens, one frame or interactive.
+"""`plugbay render`, `plugbay tui` and `plugbay run`: screens and command lines of plugins.
 
-`render` prints a frame as text, colour, SVG or JSON. `tui` runs `plugbay.tui`; Textual is imported only when it runs.
+`render` prints one frame as text, colour, SVG or JSON. `tui` runs `plugbay.tui`; Textual is imported only then. `run`
+runs a command line of a plugin as if it were a program: its output arrives byte for byte, its status becomes the exit
+status, and lines of plugbay itself begin with `plugbay:`.
 """
 
 from __future__ import annotations
@@ -9,22 +11,25 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
-from plugbay.cli.exit_codes import Exit, for_signal
+from plugbay.cli.exit_codes import Exit, Refusal, for_failure, for_signal, refusal
+from plugbay.cli.help import HelpCommand
+from plugbay.cli.lookup import count_problems
+from plugbay.cli.options import ConfigFile, Grant, GrantAll, NoSandbox, Plugins, Timeout
 from plugbay.cli.render import output
-from plugbay.cli.render.call_view import MAX_LISTED, HumanView, Refusal
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.cli.render.call_view import MAX_LISTED, HumanView
+from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.screens.screens import Frame, Screen, Screens
     from plugbay.tui.app import Terminal
+
 
 START_SECONDS = 20.0
 """Maximum wait for plugins that start with the host; the screen may show what they publish."""
@@ -41,7 +46,7 @@ Size = tuple[int, int]
 def _size(text: str) -> Size:
     width, cross, height = text.partition("x")
     if not (cross and all(side.isascii() and side.isdigit() and 0 < len(side) <= 5 for side in (width, height))):
-        raise typer.BadParameter(f"{text!r} is no size; write WIDTHxHEIGHT in cells, for example 80x24")
+        raise typer.BadParameter(f"{text!r} is not a size; write WIDTHxHEIGHT in cells, for example 80x24")
     return int(width), int(height)
 
 
@@ -55,21 +60,20 @@ def _key(text: str) -> dict[str, Any]:
 
 
 Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
-What = Annotated[str | None, typer.Argument(metavar="SCREEN", help="Which screen; needless where there is one.")]
-InCells = Annotated[Any, typer.Option("--size", metavar="WxH", parser=_size, help="In cells; 80x24 if left out.")]
+ScreenName = Annotated[str | None, typer.Argument(metavar="SCREEN", help="The screen, if the plugin has several.")]
+InCells = Annotated[Any, typer.Option("--size", metavar="WxH", parser=_size, help="Size in cells; 80x24 by default.")]
 Keys = Annotated[
     list[Any] | None,
-    typer.Option("--key", metavar="KEY", parser=_key, help="Press it first, like ctrl+a or enter; repeatable."),
+    typer.Option("--key", metavar="KEY", parser=_key, help="Press this key first, like ctrl+a or enter; repeatable."),
 ]
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Save the picture instead of printing it.")]
-Plain = Annotated[bool, typer.Option("--text", help="Without colours, even on a terminal.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print every cell as JSON.")]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Save the frame as SVG; print nothing.")]
+Plain = Annotated[bool, typer.Option("--text", help="Print plain text, even on a terminal.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all cells as JSON.")]
 
 
 def render(
     path: Where,
-    screen: What = None,
+    screen: ScreenName = None,
     size: InCells = "80x24",
     key: Keys = None,
     svg: Svg = None,
@@ -82,30 +86,24 @@ def render(
     plugins: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one picture of a plugin's screen: in colour on a terminal, as text in a pipe, or saved as SVG.
+    """Print one frame of a plugin's screen, or save it as SVG.
 
-    Plugins that start with their host are started too, since a screen may show what they publish.
+    Prints colours on a terminal and plain text in a pipe. Also starts the plugins that start with their host, because a
+    screen may show data that they publish.
     """
     place = lookup.folder_of(Path(path))
     plugin_id = None if place.is_dir() else path
-    found = local_host.discover_in(Path(path) if plugin_id is None else _find_home(path, plugins), prefer="ainb")
-    if plugin_id is not None:
-        local_host.check_id(plugin_id, found)
+    if plugin_id is None:
+        found = local_host.discover_in(Path(path), prefer="ainb")
+    else:
+        found = local_host.discover_id(plugin_id, plugins, prefer="ainb")
     output.show_host_log(without=output.FAILED_STARTS)
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
-    host = local_host.make_host(found, load_config(config), grants=grant, **options)
+    host = local_host.make_host(found, local_host.load_config(config), grants=grant, **options)
     chosen = _choose(host.screens, plugin_id, screen)
     HumanView().show_warnings(found, grant or ())
     frame = local_host.run_with(host, lambda host: _draw(host, chosen, size, key or (), timeout))
     _show(frame, chosen, svg, text, as_json)
-
-
-def _find_home(plugin_id: str, plugins: Path | None) -> Path:
-    home = local_host.find_home(plugin_id, plugins)
-    if home is not None:
-        return home
-    hint = "to name a plugin by its id, say where it is: --plugins DIR"
-    raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {plugin_id}", detail={"hint": hint}))
 
 
 def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Screen:
@@ -119,11 +117,11 @@ def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Scre
     if not offered:
         problem = f"{where} has no screen"
     elif wanted is None or meant:
-        problem = f"name one of the screens: {names}"
+        problem = f"name one of these screens: {names}"
     else:
-        problem = f"{where} has no screen {wanted!r}; there is {names}"
-    hint = "" if offered else "only plugins of ainb have screens; plugbay inspect shows what this one has"
-    raise Refusal(Failure(Code.NOT_FOUND, problem, detail={"hint": hint} if hint else {}))
+        problem = f"{where} has no screen {wanted!r}; its screens: {names}"
+    hint = "" if offered else "only ainb plugins have screens; plugbay inspect lists the exports of a plugin"
+    raise refusal(problem, hint, Exit.NOT_FOUND)
 
 
 async def _draw(host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None) -> Frame:
@@ -136,7 +134,7 @@ async def _draw(host: Host, screen: Screen, size: Size, keys: Sequence[dict[str,
     frame = await host.screens.render(screen.name, *size, timeout=timeout)
     for key in keys:
         if not host.screens.press(screen.name, key):
-            text = f"the key {key_name(key)} was lost: no plugin of this version takes it, or it has just left"
+            text = f"the key {key_name(key)} was not delivered: the plugin has exited, or does not accept this key"
             raise CallFailed(Failure(Code.UNAVAILABLE, text, plugin=screen.plugin_id))
         frame = await host.screens.render(screen.name, *size, timeout=timeout)
     for _ in range(SETTLING_FRAMES):
@@ -152,7 +150,7 @@ def _show(frame: Frame, screen: Screen, svg: Path | None, plain: bool, as_json: 
 
     if svg is not None:
         svg.write_text(picture.svg(frame, screen.name), encoding="utf-8")
-        output.note(f"{screen.name}, {frame.width} by {frame.height} cells, is in {svg}")
+        output.note(f"saved {screen.name}, {frame.width} by {frame.height} cells, in {svg}")
     if as_json:
         output.print_json(_to_json(frame, screen))
     elif svg is None and sys.stdout is not None and sys.stdout.isatty() and not plain:
@@ -181,7 +179,7 @@ def _to_json(frame: Frame, screen: Screen) -> dict[str, Any]:
 
 Places = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder if left out."),
+    typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder by default."),
 ]
 MorePlugins = Annotated[Path | None, typer.Option(metavar="DIR", help="One more folder of plugins.")]
 
@@ -196,9 +194,9 @@ def tui(
     grant_all: GrantAll = False,
     config: ConfigFile = None,
 ) -> None:
-    """Use plugins' screens in the terminal, and see their states and logs.
+    """Use the screens of plugins in the terminal. Also shows states and logs.
 
-    Keys go to the screen that is being used; Ctrl+O goes back to the list, Ctrl+Q quits, ? shows all keys.
+    Keys go to the active screen. Ctrl+O returns to the list, Ctrl+Q quits, ? shows all keys.
     """
     import logging
 
@@ -206,22 +204,21 @@ def tui(
     found = _find([*(places or ()), *([plugins] if plugins else ())] or [Path()])
     # The TUI shows the journal; log lines on stderr would overwrite the screen.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
-    host = local_host.make_host(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
+    host = local_host.make_host(found, local_host.load_config(config), grants=grant, grant_all=grant_all, eager=True)
     local_host.run_with(host, lambda host: _use(terminal(host)))
 
 
 def _terminal() -> type[Terminal]:
     """The Textual app; exits with a hint without a terminal or without Textual."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        output.problem("plugbay tui needs a terminal", hint="plugbay render prints one frame of a screen anywhere")
-        raise typer.Exit(Exit.USAGE)
+        hint = "plugbay render prints one frame of a screen without a terminal"
+        raise refusal("plugbay tui needs a terminal", hint, Exit.USAGE)
     try:
         from plugbay.tui.app import Terminal
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "textual":
             raise
-        output.problem("the terminal needs Textual, which is not installed", hint="pip install 'plugbay[tui]'")
-        raise typer.Exit(Exit.FAILURE) from None
+        raise refusal("plugbay tui needs Textual, which is not installed", "pip install 'plugbay[tui]'") from None
     return Terminal
 
 
@@ -233,9 +230,7 @@ def _find(places: list[Path]) -> list[Found]:
     there = [item for item in found if not lookup.is_absent(item)]
     if not there:
         where = ", ".join(map(str, places))
-        hint = "name a plugin's folder, the one with its manifest, or a folder of such folders"
-        output.problem(f"there is no plugin in {where}", hint=hint)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise refusal(f"there is no plugin in {where}", local_host.FOLDER_HINT, Exit.NOT_FOUND)
     return there
 
 
@@ -270,3 +265,91 @@ async def _exit_when_gone(terminal: Terminal, stdin: int) -> None:
         await asyncio.sleep(LOOK_SECONDS)
         if is_gone(stdin):
             terminal.exit()
+
+
+# plugbay run.
+
+STATUS_BITS = 0xFF
+"""An exit status has 8 bits, the status of a plugin has 32; a shell would report the lowest 8."""
+
+PREFIX = "plugbay:"
+"""Prefix of lines that plugbay itself writes."""
+
+Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="A plugin's namespace, or PLUGIN/NAMESPACE.")]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS…", help="Arguments for the plugin, passed on unchanged.")
+]
+RunFolder = Annotated[Path, typer.Option("--plugins", metavar="DIR", help="A plugin, or a folder of plugins.")]
+
+
+class RunCommand(HelpCommand):
+    """Options end at the first positional argument."""
+
+    allow_interspersed_args = False
+
+
+def run(
+    namespace: Namespace,
+    plugins: RunFolder,
+    words: Words = None,
+    timeout: Timeout = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
+    config: ConfigFile = None,
+) -> None:
+    """Run a command line of a plugin.
+
+    Options stand before NAMESPACE; all words after it go to the plugin. Its output goes to stdout and stderr byte for
+    byte, and plugbay exits with the lowest eight bits of its status. For a failure of plugbay itself the status is one
+    of plugbay --help, and each line on stderr begins with plugbay:.
+    """
+    import logging
+
+    # stderr belongs to the plugin, so notes of the host go only to its log.
+    logging.getLogger("plugbay").addHandler(logging.NullHandler())
+    found: list[Found] = []
+    try:
+        found = local_host.discover_in(plugins, prefer="ainb")
+        options = {"grant_all": grant_all, "unconfined": no_sandbox}
+        host = local_host.make_host(found, local_host.load_config(config), grants=grant, **options)
+        done = local_host.run_with(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
+    except Refusal as refusal:
+        _explain(refusal.failure, refusal.found)
+        raise typer.Exit(refusal.status) from None
+    except CallFailed as error:
+        _explain(error.failure, found)
+        raise typer.Exit(for_failure(error.failure)) from None
+    _write_bytes(sys.stdout, done.stdout)
+    _write_bytes(sys.stderr, done.stderr)
+    raise typer.Exit(done.exit_code & STATUS_BITS)
+
+
+def _explain(failure: Failure, found: Sequence[Found]) -> None:
+    """Print on stderr why the plugin did not run."""
+    plugin = f"{failure.plugin}: " if failure.plugin else ""
+    _print_line(f"{plugin}{failure.code}: {failure.message}")
+    if failure.detail.get("hint"):
+        _print_line(f"hint: {failure.detail['hint']}")
+    for line in failure.detail.get("stderr_tail", []):
+        _print_line(f"stderr: {line}")
+    for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
+        if item.errors and not lookup.is_absent(item):
+            _print_line(f"{item.root} is left out: its manifest has {count_problems(item.errors)}")
+
+
+def _print_line(text: str) -> None:
+    """Prefix every line, so that messages of plugbay and of the plugin cannot be confused."""
+    for line in text.splitlines():
+        output.err().line((PREFIX, output.BAD_STYLE), f" {line}")
+
+
+def _write_bytes(stream: TextIO | None, data: bytes) -> None:
+    """Write past the text layer and flush, so that a full disk or a closed pipe fails this command."""
+    if not data:
+        return
+    if stream is None:
+        raise PlugbayError("the output of the plugin cannot be written: the stream is closed")
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli import local_host, tracing
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.doctor.readiness import check_readiness
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.doctor.plugin_checks import check_readiness
+from plugbay.cli.exit_codes import Exit, refusal
+from plugbay.cli.options import ConfigFile, Folders, Grant, GrantAll, NoSandbox
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
-from plugbay.cli.render.call_view import Refusal
-from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -34,20 +32,19 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DATA_FOLDER = "gateway"
 """Default data folder, below the user's data directory."""
 
-Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 Listen = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help=f"Where to listen, not at {DEFAULT_LISTEN}; port 0 takes a free one.")
+    str, typer.Option(metavar="HOST:PORT", help=f"The address; {DEFAULT_LISTEN} by default. Port 0 takes a free one.")
 ]
 Public = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="A name under which it may be asked, beyond this machine.")
+    list[str] | None, typer.Option(metavar="NAME", help="A host name for clients on other machines; repeatable.")
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where records, packages and keys are, not in plugbay's own data folder."),
+    typer.Option(metavar="DIR", help="The folder of records, packages and keys; plugbay paths shows the default."),
 ]
 DatabaseUrl = Annotated[str | None, typer.Option("--database", metavar="URL", help="PostgreSQL instead of SQLite.")]
-Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Use packages that no trusted key has signed.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line when it is up, and log JSON.")]
+Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept packages without a trusted signature.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line when the server is ready; log as JSON.")]
 
 
 def serve(
@@ -63,10 +60,10 @@ def serve(
     allow_unsigned: Unsigned = False,
     as_json: AsJson = False,
 ) -> None:
-    """Host every plugin of these folders and serve the control plane, until it is stopped.
+    """Serve the plugins of some folders: REST API, dashboard, MCP.
 
-    Only this machine can reach it, with the token that is printed at the first start. SIGTERM stops it in good order,
-    SIGHUP has plugbay.toml read again.
+    Only this machine can reach the server, with the token that the first start prints. SIGTERM stops it in order,
+    SIGHUP reloads plugbay.toml.
     """
     from plugbay.host.disk.durable import finish_rewrite
     from plugbay.server.domain.settings import CONFIG_JOURNAL
@@ -74,14 +71,14 @@ def serve(
     host, port = _address(listen)
     if host not in LOOPBACK and not public:
         raise typer.BadParameter(
-            f"{host} can be reached from other machines; name it with --public NAME", param_hint="--listen"
+            f"other machines can reach {host}; add --public NAME with its host name", param_hint="--listen"
         )
     if data is not None and data.exists() and not data.is_dir():
-        raise typer.BadParameter(f"{data} is a file; name a folder, or nothing yet", param_hint="--data")
+        raise typer.BadParameter(f"{data} is a file; name a folder", param_hint="--data")
     kept = Path(config_in_use(config) or CONFIG_NAME).absolute()
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
-    settings = load_config(kept if config or kept.exists() else None)
+    settings = local_host.load_config(kept if config or kept.exists() else None)
     found = [item for folder in folders or () for item in local_host.discover_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
@@ -93,7 +90,7 @@ def serve(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise typer.BadParameter(f"{text!r} is not like {DEFAULT_LISTEN}", param_hint="--listen")
+        raise typer.BadParameter(f"{text!r} is not an address like {DEFAULT_LISTEN}", param_hint="--listen")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -116,8 +113,8 @@ def _run(
         from plugbay.store.database import sqlite_file
         from plugbay.store.failures import StoreRefused, StoreUnavailable
     except ImportError as error:
-        hint = "pip install 'plugbay[serve]'"
-        raise PlugbayError(f"plugbay serve needs the extra serve, for {error.name}; {hint}") from None
+        text = f"plugbay serve needs {error.name}, which is not installed"
+        raise refusal(text, "pip install 'plugbay[serve]'") from None
     logs.configure(as_json=True if as_json else None)
     log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
     host, port, names, database = where
@@ -147,10 +144,10 @@ def _run(
             number = runner.run(serve(settings, make_host, lambda started: _show_started(started, settings, as_json)))
     except StoreRefused as error:
         place = "" if database else f" in {data}"  # never print the URL: it may contain a password
-        raise Refusal(Failure(Code.UNAVAILABLE, f"the database{place} cannot be used: {error}")) from None
+        raise refusal(f"the database{place} cannot be used: {error}") from None
     except StoreUnavailable as error:
-        hint = "see that it is up, and that --database names it" if database else f"it is in {data}; is there room?"
-        raise Refusal(Failure(Code.UNAVAILABLE, str(error), detail={"hint": hint})) from None
+        hint = "check that the server runs and that --database is its URL" if database else f"check the disk of {data}"
+        raise refusal(str(error), hint) from None
     # An orderly stop after a signal is a success: process managers expect status 0.
     raise typer.Exit(Exit.OK if number else Exit.FAILURE)
 
@@ -176,17 +173,19 @@ def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> N
         output.print_line({**facts, "plugins": plugins, **found.to_json(), "token": token})
         return
     page = output.err()
-    page.line((output.OK, output.GOOD_STYLE), f" {output.count(plugins, 'plugin')} behind ", (started.url, output.NAME))
+    page.line(
+        (output.OK, output.GOOD_STYLE), f" serving {output.count(plugins, 'plugin')} at ", (started.url, output.NAME)
+    )
     found.show(page)
     page.field("dashboard", started.dashboard)
-    page.field("", ("opens once, within ten minutes; plugbay dashboard makes another", output.DIM))
+    page.field("", ("works once, within ten minutes; plugbay dashboard prints another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")
     page.field("MCP", f"{started.url}{MCP_PATH}, with the token")
     page.field("health", f"{started.url}/readyz, {started.url}/metrics")
     page.field("data", str(data))
     page.field("token", f"in {data / TOKEN_FILE}")
     if token is not None:
-        page.field("", token, ("  shown this once", output.DIM))
+        page.field("", token, ("  shown only once", output.DIM))
     page.field("try", "plugbay ps")
     page.verbatim(
         f'curl -H "Authorization: Bearer $(cat {data / TOKEN_FILE})" {started.url}/v1/orgs',

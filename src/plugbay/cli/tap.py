@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config, read_json
-from plugbay.cli.exit_codes import Exit, for_failure
-from plugbay.cli.help import HelpCommand
+from plugbay.cli.exit_codes import Exit, for_failure, refusal
+from plugbay.cli.options import (
+    CALL,
+    ConfigFile,
+    ExportCall,
+    Grant,
+    GrantAll,
+    NoSandbox,
+    Plugins,
+    Timeout,
+    full_name,
+    parse_call,
+)
 from plugbay.cli.render import call_view, output
-from plugbay.cli.render.call_view import Refusal
-from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.cli.render.tap_view import HumanView, JsonView
@@ -27,38 +35,14 @@ if TYPE_CHECKING:
     from plugbay.host.recording.recordings import Recorder
     from plugbay.host.recording.taps import TapStream
 
-CALL = "--call"
-
-JSON_BEGINS = tuple('{["-0123456789tfn')
-"""First characters of a JSON value; an argument that begins otherwise is not the input of a call."""
-
 Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
 Calls = Annotated[
     list[str] | None,
-    typer.Option(CALL, metavar="EXPORT [JSON]", help="Make it talk; repeatable. Without it, watch until Ctrl-C."),
+    typer.Option(CALL, metavar="EXPORT [JSON]", help="Call an export; repeatable. Without it, watch until Ctrl-C."),
 ]
-Record = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a recording; plugbay replay reads it.")]
-Full = Annotated[bool, typer.Option("--full", help="Show every frame whole, indented.")]
+Record = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a recording for plugbay replay.")]
+Full = Annotated[bool, typer.Option("--full", help="Print each frame in full, indented.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each frame, as in a recording.")]
-
-
-class TapCommand(HelpCommand):
-    """`--call` takes an optional JSON argument after the name of the export."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = list(args)
-        for at in reversed([at for at, word in enumerate(words) if word == CALL]):
-            if words[at + 2 : at + 3] and words[at + 2].startswith(JSON_BEGINS) and not words[at + 2].startswith("--"):
-                words[at + 1 : at + 3] = [f"{words[at + 1]} {words[at + 2]}"]
-        return super().parse_args(ctx, words)
-
-
-class TapCall(NamedTuple):
-    """A call to make while tapping."""
-
-    export: str
-    input: Any
 
 
 def tap(
@@ -74,24 +58,24 @@ def tap(
     plugins: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what really passes between the host and a plugin, frame by frame, without secrets.
+    """Show the frames between the host and a plugin, without secrets.
 
-    → is the host's word, ← the plugin's, │ a line on its stderr. With --call the exit status is that of the first call
-    that failed.
+    → marks frames of the host, ← frames of the plugin, │ lines of its stderr. With --call the exit status is that of
+    the first failed call.
     """
     from plugbay.cli.render import tap_view
 
-    settings = load_config(config)
+    settings = local_host.load_config(config)
     found, plugin_id = _find(path, plugins, settings)
     settings = local_host.config_for(settings, path)
-    calls = [_parse_call(words) for words in call or ()]
+    calls = [parse_call(words) for words in call or ()]
     call_view.HumanView().show_warnings(found, grant or ())
     output.show_host_log()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not calls}
     host = local_host.make_host(found, settings, grants=grant, **options)
     spec = next(status.spec for status in host.plugins() if status.spec.id == plugin_id)
     if not calls and not spec.eager:
-        output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
+        output.note(f"{plugin_id} starts with its first call; {CALL} EXPORT JSON makes one")
     shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
     watch = _TapSession(plugin_id, calls, timeout, shown, record)
     try:
@@ -110,23 +94,10 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
         if len(ids) == 1:
             return found, ids[0]
         hint = f"for example: plugbay tap {ids[0]} --plugins {path}"
-        raise Refusal(
-            Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
-        )
+        raise refusal(f"there are {len(ids)} plugins in {path}; name one", hint, Exit.USAGE)
     if local_host.declares_server(config, path):
         return [] if plugins is None else local_host.discover_in(plugins), path
-    home = local_host.find_home(path, plugins)
-    if home is None:
-        hint = "to name a plugin by its id, say where it is: --plugins DIR"
-        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
-    found = local_host.discover_in(home)
-    local_host.check_id(path, found)
-    return found, path
-
-
-def _parse_call(words: str) -> TapCall:
-    export, _, given = words.partition(" ")
-    return TapCall(export, read_json(given or "{}", f"the input of {export}"))
+    return local_host.discover_id(path, plugins), path
 
 
 class _TapSession:
@@ -135,7 +106,7 @@ class _TapSession:
     def __init__(
         self,
         plugin_id: str,
-        calls: Sequence[TapCall],
+        calls: Sequence[ExportCall],
         timeout: float | None,
         view: HumanView | JsonView,
         record: Path | None,
@@ -159,7 +130,7 @@ class _TapSession:
         showing = asyncio.ensure_future(self._show(self._stream))
         try:
             for call in self._calls:
-                await self._ask(host, call)
+                await self._call(host, call)
             if not self._calls:
                 await showing
         finally:
@@ -169,9 +140,8 @@ class _TapSession:
         async for item in stream:
             self._view.show(item)
 
-    async def _ask(self, host: Host, call: TapCall) -> None:
-        prefix = f"{self._plugin_id}/"
-        name = call.export if call.export.startswith(prefix) else prefix + call.export
+    async def _call(self, host: Host, call: ExportCall) -> None:
+        name = full_name(self._plugin_id, call.export)
         result = await host.attempt(name, call.input, timeout=self._timeout)
         if result.failure is not None:
             self.status = self.status or for_failure(result.failure)
@@ -182,8 +152,8 @@ class _TapSession:
         for item in self._stream.rest() if self._stream is not None else ():
             self._view.show(item)
         if self._stream is not None and self._stream.dropped:
-            output.note(f"{self._stream.dropped:,} frames came faster than they could be shown; --record has them all")
+            output.note(f"{self._stream.dropped:,} frames came too fast and were not shown; --record writes all")
         if self._recorder is not None:
             recorder = self._recorder
             redacted = f", {output.count(recorder.redactions, 'value')} redacted" if recorder.redactions else ""
-            output.note(f"{output.count(recorder.frames, 'frame')} recorded in {recorder.path}{redacted}")
+            output.note(f"recorded {output.count(recorder.frames, 'frame')} in {recorder.path}{redacted}")

@@ -1,4 +1,4 @@
-"""Exports traces as OpenTelemetry's environment variables say.
+"""Exports traces, configured by the environment variables of OpenTelemetry.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 plugbay serve plugins/
 
@@ -69,17 +69,17 @@ def _problem(environ: Mapping[str, str]) -> str | None:
         return f"{EXPORTER} must be otlp or none"
     name, protocol = _first_set(environ, PROTOCOLS)
     if protocol not in ("", PROTOCOL):
-        return f"{name} must be {PROTOCOL}; a collector takes that at a port of its own, usually 4318"
+        return f"{name} must be {PROTOCOL}; a collector uses another port for it, usually 4318"
     name, endpoint = _first_set(environ, ENDPOINTS)
     if endpoint and not _is_url(endpoint):
-        return f"{name} is no URL such as http://127.0.0.1:4318"
+        return f"{name} is not a URL such as http://127.0.0.1:4318"
     return None
 
 
 def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
     """The first of these variables with a value; the last name and an empty string when none has one."""
-    said = ((name, environ.get(name, "").strip()) for name in names)
-    return next(((name, value) for name, value in said if value), (names[-1], ""))
+    values = ((name, environ.get(name, "").strip()) for name in names)
+    return next(((name, value) for name, value in values if value), (names[-1], ""))
 
 
 def _is_url(text: str) -> bool:
@@ -105,7 +105,7 @@ def _provider(environ: Mapping[str, str], warn: Warn) -> TracerProvider | None:
         provider = TracerProvider(resource=Resource.create(_resource_attributes(environ)), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ImportError as error:
-        warn(f"no traces are sent: that needs the extra otel, for {error.name}; {INSTALL}")
+        warn(f"no traces are sent: the extra otel is not installed ({error.name}); {INSTALL}")
         return None
     except (ValueError, OSError) as error:  # a variable with an invalid number
         warn(f"no traces are sent: an OTEL_ variable cannot be used: {error}")
@@ -120,7 +120,10 @@ def _resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hide_values(record: logging.LogRecord) -> bool:
-    record.msg, record.args = "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out", ()
+    record.msg, record.args = (
+        "OTEL_EXPORTER_OTLP_HEADERS must be URL-encoded name=value,…; an invalid header is left out",
+        (),
+    )
     return True
 
 
@@ -132,4 +135,4 @@ def _flush(provider: TracerProvider, warn: Warn) -> None:
     sending.start()
     sending.join(FLUSH_SECONDS)
     if sending.is_alive():
-        warn(f"the last traces are lost: the collector did not take them within {FLUSH_SECONDS:g} seconds")
+        warn(f"the last traces are lost: the collector did not accept them within {FLUSH_SECONDS:g} seconds")

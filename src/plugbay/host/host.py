@@ -41,8 +41,7 @@ from plugbay.host.providers.plugin_backends import Channels
 from plugbay.host.recording.taps import Taps
 from plugbay.host.records import MemoryCallLog
 from plugbay.host.request import CallRequest, CallResult
-from plugbay.host.screens.command_lines import CliOutput, CommandLines
-from plugbay.host.screens.screens import Screens
+from plugbay.host.screens.screens import CliOutput, CommandLines, Screens
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome

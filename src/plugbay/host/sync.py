@@ -19,8 +19,7 @@ from plugbay.host.discovery.folders import Found
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
 from plugbay.host.request import CallResult
-from plugbay.host.screens.command_lines import CliOutput
-from plugbay.host.screens.screens import Frame, Screen
+from plugbay.host.screens.screens import CliOutput, Frame, Screen
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.status import PluginStatus

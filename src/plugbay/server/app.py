@@ -34,9 +34,9 @@ from plugbay.server.api.routes import (
     secrets,
     sessions,
 )
-from plugbay.server.dashboard import login
+from plugbay.server.dashboard import pages
 from plugbay.server.dashboard.authentication import Dashboard
-from plugbay.server.dashboard.routes import ROUTES as PAGES
+from plugbay.server.dashboard.pages import ROUTES as PAGES
 from plugbay.server.domain.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ ROUTERS: tuple[Router, ...] = (
     deliveries.router,
     host.router,
     host.records_router,
-    login.router,
+    pages.router,
 )
 """In the order of the OpenAPI document; the first matching route wins."""
 

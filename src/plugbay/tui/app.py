@@ -139,7 +139,7 @@ class Terminal(App[None], inherit_bindings=False):
         self._chosen: dict[str, int] = {}
         """The chosen screen of each plugin."""
         self._shown: object = ()
-        """What the border titles describe."""
+        """The values that the border titles describe."""
         self._zoomed = False
         self._reloading: set[str] = set()
 
@@ -231,11 +231,11 @@ class Terminal(App[None], inherit_bindings=False):
 
     def _handle_lifecycle(self, event: BusEvent) -> None:
         """Handle a lifecycle event of a plugin."""
-        what, facts = event.topic.rpartition(".")[2], event.payload
+        kind, facts = event.topic.rpartition(".")[2], event.payload
         for painter in self._painters_of(facts["plugin_id"]):
-            if what == "started" and painter.failure is not None:
+            if kind == "started" and painter.failure is not None:
                 painter.request_again()
-            elif what in END_EVENTS and painter.status().pid is None:
+            elif kind in END_EVENTS and painter.status().pid is None:
                 painter.process_ended(_failure_of(facts))
         self._refresh_all()
 
@@ -343,10 +343,10 @@ class Terminal(App[None], inherit_bindings=False):
             for screen in self.host.screens.all()
         ]
         own: list[tuple[str, str, Any]] = [
-            ("reload", "start the plugin afresh", self.action_reload),
-            ("logs", "show or hide what the plugin wrote", self.action_logs),
-            ("help", "every key there is", self.action_help),
-            ("quit", "stop all plugins and leave", self.exit),
+            ("reload", "restart the plugin", self.action_reload),
+            ("logs", "show or hide the log of the plugin", self.action_logs),
+            ("help", "show all keys", self.action_help),
+            ("quit", "stop all plugins and exit", self.exit),
         ]
         return [*commands, *screens, *(PaletteCommand(*each) for each in own)]
 
@@ -368,7 +368,7 @@ class Terminal(App[None], inherit_bindings=False):
 
 def _failure_of(facts: Mapping[str, Any]) -> Failure:
     """The failure that a lifecycle event of an ended process describes."""
-    text = f"it ended with status {facts['exit_code']}" if facts["exit_code"] >= 0 else "a signal ended it"
+    text = f"it exited with code {facts['exit_code']}" if facts["exit_code"] >= 0 else "it was killed by a signal"
     return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})
 
 

@@ -1,32 +1,44 @@
-"""`Canvas`: the widget that shows a plugin's screen and sends keys and mouse events to it.
+"""`Canvas`: the widget that shows a plugin's screen, and converts Textual's keys and mouse events for it.
 
-Frames are requested at exactly the widget's size and drawn cell by cell. A `Painter` provides the frames; keys of the
-host are handled by the app.
+Frames are requested at exactly the widget's size and drawn cell by cell. A `Painter` provides the frames; the app
+handles keys of the host. `EscapeGuard` makes sure that Esc leaves a screen that hangs or ignores it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.events import (
+    MouseDown,
+    MouseEvent,
+    MouseMove,
+    MouseScrollDown,
+    MouseScrollLeft,
+    MouseScrollRight,
+    MouseScrollUp,
+    MouseUp,
+)
+from textual.keys import REPLACED_KEYS, key_to_character
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from plugbay.host.screens.keys import ALT, CTRL, MODIFIERS, SHIFT, parse_key
 from plugbay.tui import pages, picture
-from plugbay.tui.keys import EscapeGuard, key_event, mouse_event
 from plugbay.tui.painter import FRAME_SECONDS, Painter
 from plugbay.tui.styles import AMBER, GREY, safe
 
 LONGEST_PASTE = 64
 """Characters of one paste that become key events; no more can be queued for a plugin."""
 
-STUCK = " Not answering; its last picture.   r reloads   Esc leaves "
+STUCK = " Not responding; this is its last frame.   r reloads   Esc leaves "
 
 
 class Canvas(Widget, can_focus=True):
@@ -105,7 +117,7 @@ class Canvas(Widget, can_focus=True):
         return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.rich_style)
 
     def _laid_out(self, page: RenderableType) -> list[Strip]:
-        """With a margin of one column and one line."""
+        """The lines of a page, with a margin of two columns and one line."""
         base, width = self.rich_style, self.size.width
         options = self.app.console.options.update(width=max(1, width - 4), height=None)
         lines = self.app.console.render_lines(page, options, style=base, pad=True)
@@ -155,7 +167,7 @@ class Canvas(Widget, can_focus=True):
             if pressed is not None:
                 painter.press(pressed)
         if len(event.text) > LONGEST_PASTE:
-            self.notify(f"Only the first {LONGEST_PASTE} characters were typed.", severity="warning", markup=False)
+            self.notify(f"Only the first {LONGEST_PASTE} characters were pasted.", severity="warning", markup=False)
         self._tick()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -198,4 +210,82 @@ def _waiting(painter: Painter) -> str:
     name = safe(painter.screen.plugin_id)
     if painter.held:
         return f"{name} is being reloaded …"
-    return f"{name} does not answer.   r reloads   Esc goes to the list" if painter.stuck else f"{name} is starting …"
+    return f"{name} does not respond.   r reloads   Esc goes to the list" if painter.stuck else f"{name} is starting …"
+
+
+# Events.
+
+BUTTONS: Mapping[int, str] = {1: "left", 2: "middle", 3: "right"}
+
+SCROLLS: Mapping[type[MouseEvent], str] = {
+    MouseScrollUp: "scroll_up",
+    MouseScrollDown: "scroll_down",
+    MouseScrollLeft: "scroll_left",
+    MouseScrollRight: "scroll_right",
+}
+
+PRESSES: Mapping[type[MouseEvent], str] = {MouseDown: "down", MouseUp: "up", MouseMove: "drag"}
+
+UNANSWERED_ESCAPES = 3
+"""Presses of Esc without a new frame; the next one goes to the host."""
+
+ESCAPES_IN_A_ROW = 8
+"""Consecutive presses of Esc; the next one goes to the host."""
+
+
+def key_event(key: str, character: str | None) -> dict[str, Any] | None:
+    """The event for a key in Textual's naming; None for unknown keys."""
+    *held, name = key.split("+")
+    modifiers = [modifier for modifier in held if modifier in MODIFIERS]
+    if "ctrl" in held and name == "at":
+        name = "space"  # terminals send the same byte for both
+    typed = (None if held else character) or key_to_character(REPLACED_KEYS.get(name, name))
+    last = typed if typed is not None and typed.isprintable() else name
+    try:
+        return parse_key("+".join([*modifiers, last]))
+    except ValueError:
+        return None
+
+
+def mouse_event(event: MouseEvent, width: int, height: int) -> dict[str, Any] | None:
+    """The event for a mouse action on a screen of this size; None for actions that screens do not receive.
+
+    A drag that ends outside is reported at the edge: otherwise the plugin would wait for its end for ever.
+    """
+    kind: dict[str, Any]
+    if type(event) in SCROLLS:
+        kind = {"type": SCROLLS[type(event)]}
+    elif type(event) in PRESSES and event.button in BUTTONS:
+        kind = {"type": PRESSES[type(event)], "button": {"type": BUTTONS[event.button]}}
+    else:
+        return None
+    mods = SHIFT * event.shift | CTRL * event.ctrl | ALT * event.meta
+    return {"kind": kind, "col": _clamp(event.x, width), "row": _clamp(event.y, height), "mods": mods}
+
+
+def _clamp(place: int, size: int) -> int:
+    return max(0, min(place, size - 1))
+
+
+class EscapeGuard:
+    """Decides whether the plugin or the host gets an Esc."""
+
+    def __init__(self) -> None:
+        self._unanswered = 0
+        self._in_a_row = 0
+
+    def host_takes(self) -> bool:
+        """Whether the host takes this Esc; if so, the counters are reset."""
+        if self._unanswered >= UNANSWERED_ESCAPES or self._in_a_row >= ESCAPES_IN_A_ROW:
+            self._unanswered = self._in_a_row = 0
+            return True
+        self._unanswered += 1
+        self._in_a_row += 1
+        return False
+
+    def other_key(self) -> None:
+        self._in_a_row = 0
+
+    def frame_drawn(self) -> None:
+        """The plugin drew a new frame."""
+        self._unanswered = 0

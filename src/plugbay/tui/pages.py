@@ -1,4 +1,4 @@
-"""Text pages about a plugin, shown when it has no frame: facts, or what is wrong.
+"""Text pages about a plugin without a frame: its facts, or its failure.
 
 Pure. Text of plugins and manifests is never interpreted as markup.
 """
@@ -23,7 +23,7 @@ STDERR_LINES = 12
 """Lines of stderr: enough for the end of a traceback."""
 
 OTHER_LINES = 10
-"""Lines of the trouble page besides stderr."""
+"""Lines of the failure page besides stderr."""
 
 NO_PLUGINS = Text.assemble(
     ("No plugins here\n\n", f"bold {GREY}"),
@@ -45,17 +45,17 @@ def about_page(status: PluginStatus) -> RenderableType:
     ]
     parts += [_fields(facts), Text()]
     rows = [(Text(export.kind), Text(safe(export.name)), Text(safe(export.description))) for export in spec.exports]
-    parts += _section("exports", rows, "offers nothing")
-    parts += _section("grants", _grants(status), "asks for nothing")
+    parts += _section("exports", rows, "none")
+    parts += _section("grants", _grants(status), "no capabilities requested")
     counted = [(Text(safe(name)), Text(f"{count:,}")) for name, count in sorted(status.counters.items())]
-    parts += _section("counted", counted, "nothing unusual so far")
+    parts += _section("counters", counted, "none")
     return Group(*parts)
 
 
 def _process(status: PluginStatus) -> str:
     if status.pid is not None:
-        return f"pid {status.pid}, number {status.generation} since the host began"
-    return "none now" if status.spec.lifetime == "resident" else "one for each call"
+        return f"pid {status.pid}, start {status.generation} since the host began"
+    return "none" if status.spec.lifetime == "resident" else "one for each call"
 
 
 def _grants(status: PluginStatus) -> list[tuple[Text, ...]]:
@@ -102,7 +102,7 @@ def _problem(path: str, message: str) -> Text:
 
 
 def failure_page(status: PluginStatus, failure: Failure, height: int) -> RenderableType:
-    """Why a screen has no frame, and what to do, in about `height` lines."""
+    """The failure of a screen, and the keys to go on, in about `height` lines."""
     look = SIGNS[status.state]
     parts: list[RenderableType] = [
         Text(_headline(failure), style=f"bold {RED}"),
@@ -111,7 +111,7 @@ def failure_page(status: PluginStatus, failure: Failure, height: int) -> Rendera
             [
                 ("plugin", Text(safe(status.spec.id))),
                 ("state", Text.assemble((f"{look.symbol} {state_text(status.state)}", look.colour))),
-                ("what", Text(f"{failure.code}: {safe(failure.message)}")),
+                ("failure", Text(f"{failure.code}: {safe(failure.message)}")),
                 *([("hint", Text(safe(failure.detail["hint"])))] if failure.detail.get("hint") else []),
             ]
         ),
@@ -120,7 +120,7 @@ def failure_page(status: PluginStatus, failure: Failure, height: int) -> Rendera
     room = max(1, min(STDERR_LINES, height - OTHER_LINES))
     tail = [safe(line) for line in failure.detail.get("stderr_tail", ())][-room:]
     if tail:
-        parts += [Text("its last words on stderr", style=f"bold {BLUE}")]
+        parts += [Text("last lines of stderr", style=f"bold {BLUE}")]
         parts += [Text("  " + line, style=GREY, overflow="fold") for line in tail]
         parts += [Text()]
     parts.append(Text.assemble(("r", f"bold {BLUE}"), " reloads it   ", ("Esc", f"bold {BLUE}"), " goes to the list"))
@@ -132,8 +132,8 @@ def _headline(failure: Failure) -> str:
         Code.CRASHED: "The plugin crashed",
         Code.QUARANTINED: "The plugin is quarantined: it failed too often",
         Code.LAUNCH_FAILED: "The plugin could not be started",
-        Code.HANDSHAKE_FAILED: "The plugin did not get through its greeting",
-        Code.CAPABILITY_NOT_ALLOWED: "The plugin has not been granted what it asks for",
-        Code.MALFORMED_RESPONSE: "The plugin answered with a picture that cannot be read",
+        Code.HANDSHAKE_FAILED: "The handshake of the plugin failed",
+        Code.CAPABILITY_NOT_ALLOWED: "The plugin requests capabilities that are not granted",
+        Code.MALFORMED_RESPONSE: "The plugin returned an invalid frame",
     }
-    return headlines.get(failure.code, "The plugin has no picture to show")
+    return headlines.get(failure.code, "The plugin returned no frame")

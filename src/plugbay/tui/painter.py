@@ -57,7 +57,7 @@ class Painter:
 
     @property
     def broken(self) -> Failure | None:
-        """Why there is no frame; None while there is one, or one is on its way."""
+        """Why there is no frame; None while there is one, or one is requested."""
         return None if self.failure is None or self.failure.code == Code.TIMEOUT else self.failure
 
     @property

@@ -23,7 +23,7 @@ from textual.widgets import Footer, OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
 from plugbay.host.journal import Note
-from plugbay.tui.keys import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES
+from plugbay.tui.canvas import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES
 from plugbay.tui.styles import BLUE, GREY, LEVELS, SIGNS, fit, safe, state_text
 
 GAP = " "
@@ -41,25 +41,25 @@ FRAME_COLUMNS = 4
 
 LEVEL_COLUMNS = 5
 
-EMPTY = Text("Nothing has been logged yet.", style=GREY)
+EMPTY = Text("The log is empty.", style=GREY)
 
 LIST_KEYS = {
-    "↑ ↓": "choose a plugin",
-    "Enter": "go to its screen",
-    "← →": "another screen of the plugin",
+    "↑ ↓": "select a plugin",
+    "Enter": "open its screen",
+    "← →": "select another screen of the plugin",
     "r": "reload the plugin",
     "l": "show or hide its logs",
-    "z": "give the screen all the room, or not",
-    "p": "commands and screens",
-    "?": "this page",
+    "z": "enlarge the screen, or restore its size",
+    "p": "open the command palette",
+    "?": "show this page",
 }
 
 SCREEN_KEYS = {
-    "Ctrl+O, F10": "back to the list, and from the list to the screen",
+    "Ctrl+O, F10": "switch between list and screen",
     "Ctrl+Q, Ctrl+C": "quit",
-    "?": "this page, unless the plugin takes text",
-    "Esc": f"the plugin's; the host's after {UNANSWERED_ESCAPES} without a new picture or {ESCAPES_IN_A_ROW} in a row",
-    "all others": "the plugin's",
+    "?": "show this page, unless the plugin takes text",
+    "Esc": f"goes to the plugin; leaves after {UNANSWERED_ESCAPES} without a new frame or {ESCAPES_IN_A_ROW} in a row",
+    "other keys": "go to the plugin",
 }
 
 

@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import GREETER, MakePlugin, Run, command, descendants_of, wait_until, write_manifest
+from tests.cli.conftest import (
+    GREETER,
+    MakePlugin,
+    Run,
+    command,
+    descendants_of,
+    environment,
+    wait_until,
+    write_manifest,
+)
 from tests.cli.terminals import EventStream, Terminal
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import PATIENCE
 
 Dev = Callable[..., EventStream]
 OnTerminal = Callable[..., Terminal]
@@ -58,7 +69,7 @@ def test_the_calls_are_made_and_the_status_is_that_of_the_first_failure(run: Run
 
 
 def test_without_calls_it_is_started_to_see_whether_it_greets(run: Run, sdk_plugin: Path) -> None:
-    assert "✓ it starts and greets" in run("dev", sdk_plugin, "--once").err
+    assert "✓ started; the handshake is complete" in run("dev", sdk_plugin, "--once").err
 
 
 def test_a_plugin_that_does_not_start_is_diagnosed(run: Run, cwd: Path, sdk_plugin: Path) -> None:
@@ -131,7 +142,7 @@ def test_a_manifest_that_is_broken_from_the_beginning_can_be_cured(dev: Dev, cwd
     assert stream.next("result")["status"] == "succeeded"
 
 
-def test_a_plugin_that_failed_until_nobody_starts_it_is_started_by_the_next_save(dev: Dev, cwd: Path) -> None:
+def test_a_save_starts_a_quarantined_plugin(dev: Dev, cwd: Path) -> None:
     # A greeting that is refused means quarantine at once: only a reload lifts it.
     wrong = 'def initialize(m):\n    reply(m, {"manifest": {"plugin": {"id": "other", "version": "0.1.0"}}})\n'
     folder = write_nexo_plugin(cwd, "bot", wrong, tools=["echo"])
@@ -156,14 +167,14 @@ def test_a_resident_plugin_that_dies_alone_tells_so_once(dev: Dev, cwd: Path) ->
     stream.next("ready")
     os.kill(int((folder / ".pid").read_text()), signal.SIGKILL)
     told = stream.next("failed")["failure"]
-    assert told["code"] == "crashed" and "ended by a signal while no call was running" in told["message"]
+    assert told["code"] == "crashed" and "killed by a signal while no call was running" in told["message"]
 
 
 def test_files_that_the_plugin_writes_itself_do_not_reload_it_for_ever(dev: Dev, cwd: Path, sdk_plugin: Path) -> None:
     counting = "    open('calls.txt', 'a').write('x')\n    return"
     (cwd / sdk_plugin / "main.py").write_text(GREETER.replace("    return", counting))
     stream = dev(sdk_plugin, "--call", "greet")
-    assert "calls.txt is written whenever the plugin is called" in stream.next("remark")["text"]
+    assert "each call of the plugin writes calls.txt" in stream.next("remark")["text"]
     calls = (cwd / sdk_plugin / "calls.txt").read_text()
     (cwd / sdk_plugin / "main.py").write_text(GREETER.replace("Hello", "Howdy"))
     assert stream.next("changed")["paths"] == ["main.py"]
@@ -177,7 +188,7 @@ def test_a_call_that_hangs_is_given_up_when_its_cure_is_saved(dev: Dev, cwd: Pat
     stream = dev(sdk_plugin, "--call", "greet")
     assert stream.next("stderr")["text"] == "loading"
     (cwd / sdk_plugin / "main.py").write_text(GREETER)
-    assert stream.next("remark")["text"] == "the call that was running is given up"
+    assert stream.next("remark")["text"] == "the running call is cancelled"
     assert stream.next("result")["status"] == "succeeded"
 
 
@@ -197,17 +208,17 @@ def test_a_signal_ends_it_and_its_plugin(dev: Dev, cwd: Path) -> None:
 def test_a_person_types_calls_and_sees_their_results(terminal: OnTerminal, cwd: Path, sdk_plugin: Path) -> None:
     window = terminal(sdk_plugin)
     modes = window.modes
-    window.shows("it starts and greets")
+    window.shows("the handshake is complete")
     window.shows("dev> ")
     window.type('greet {"name": "Ada"}\n')
     window.shows('"text": "Hello, Ada."')
     window.shows("│ called")
     window.type("again\n")
-    window.shows("the same as before")
+    window.shows("unchanged")
     window.type("tools\n")
     window.shows("name?: string", 2)
     window.type("help\n")
-    window.shows("give up the call that runs")
+    window.shows("cancel the running call")
     window.type("gret {}\n")
     window.shows("did you mean")
     window.type("greet {name}\n")
@@ -219,14 +230,14 @@ def test_a_person_types_calls_and_sees_their_results(terminal: OnTerminal, cwd: 
     assert window.modes == modes
 
 
-def test_what_was_typed_survives_what_is_printed_meanwhile(terminal: OnTerminal, cwd: Path, sdk_plugin: Path) -> None:
+def test_typed_text_survives_printed_output(terminal: OnTerminal, cwd: Path, sdk_plugin: Path) -> None:
     window = terminal(sdk_plugin)
     window.shows("dev> ")
     window.type("greet")
     window.shows("dev> greet")
     (cwd / sdk_plugin / "main.py").write_text(GREETER.replace("Hello", "Howdy"))
     window.shows("main.py saved")
-    window.shows("it starts and greets", 2)
+    window.shows("the handshake is complete", 2)
     window.type(' {"name": "Bob"}\n')
     window.shows('"text": "Howdy, Bob."')
 
@@ -252,7 +263,7 @@ def test_a_call_that_runs_can_be_given_up_and_the_plugin_reloaded(
     window.type("greet\n")
     window.shows("a call is running")
     window.type("cancel\n")
-    window.shows("is given up")
+    window.shows("is cancelled")
     window.type("reload\n")
     window.shows("│ napping", 2)
 
@@ -271,3 +282,97 @@ def test_ctrl_d_and_ctrl_c_leave(cwd: Path, tmp_path: Path, sdk_plugin: Path, ke
         assert window.modes == modes
     finally:
         window.close()
+
+
+def test_a_program_is_started_anew_for_each_conversation_until_dev_ends(
+    cwd: Path, tmp_path: Path, make_plugin: MakePlugin
+) -> None:
+    plugin = make_plugin()
+    dev = EventStream(cwd, tmp_path, "dev", plugin, "--attach", "--call", "echo", '{"text": "a"}', "--call", "echo")
+    invited = dev.next("attach")
+    assert not invited["interactive"] and invited["line"].endswith("attach -- ./run.sh")
+    wrapper = subprocess.Popen(
+        command("attach", "--json", invited["address"], "--", "./run.sh"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(tmp_path),
+    )
+    try:
+        assert dev.next("attached")["pid"] == wrapper.pid
+        results = [dev.next("result") for _ in range(2)]
+        assert [result["output"] for result in results] == [{"text": "a"}, {}], [
+            result["failure"] for result in results
+        ]
+        script = cwd / plugin / "run.sh"
+        saved = cwd / "saved"  # a program that is still being written cannot be started
+        saved.write_text(script.read_text().replace("reply '", "echo so it goes >&2; reply '"))
+        saved.chmod(0o755)
+        saved.rename(script)
+        assert dev.next("changed")["paths"] == ["run.sh"]
+        results = [dev.next("result") for _ in range(2)]
+        assert [result["output"] for result in results] == [{"text": "a"}, {}], [
+            result["failure"] for result in results
+        ]
+    finally:
+        dev.close()
+        out, err = wrapper.communicate(timeout=PATIENCE)
+    assert wrapper.returncode == 0
+    assert [json.loads(line) for line in out.splitlines()] == [{"command": ["./run.sh"], "status": 0}] * 4
+    assert err.decode().count("so it goes") == 2
+
+
+def test_how_it_left_is_passed_on_to_the_host(cwd: Path, tmp_path: Path, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(answer="exit 9")
+    dev = EventStream(cwd, tmp_path, "dev", plugin, "--attach", "--once", "--call", "echo")
+    address = dev.next("attach")["address"]
+    wrapper = subprocess.Popen(
+        command("attach", "--", "./run.sh"),
+        stderr=subprocess.DEVNULL,
+        cwd=cwd,
+        env=environment(tmp_path, PLUGBAY_ATTACH=address),
+    )
+    try:
+        failure = dev.next("result")["failure"]
+        assert (failure["code"], failure["detail"]["exit_code"]) == ("crashed", 9)
+        assert dev.left() == 1
+        assert wrapper.wait(PATIENCE) == 0
+    finally:
+        wrapper.kill()
+        wrapper.wait(PATIENCE)
+        dev.close()
+
+
+def test_a_program_that_cannot_be_run_is_reported_on_both_sides(
+    cwd: Path, tmp_path: Path, make_plugin: MakePlugin
+) -> None:
+    dev = EventStream(cwd, tmp_path, "dev", make_plugin(), "--attach", "--once", "--call", "echo")
+    address = dev.next("attach")["address"]
+    wrapper = subprocess.Popen(
+        command("attach", address, "--", "./no-such-program"),
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(tmp_path),
+    )
+    try:
+        assert dev.next("result")["failure"]["code"] == "crashed"
+        assert dev.left() == 1
+    finally:
+        _, err = wrapper.communicate(timeout=PATIENCE)
+        dev.close()
+    assert b"./no-such-program cannot be run: No such file or directory" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["unix:/nowhere/socket#x", "--", "true"], 4, "nobody waits at /nowhere/socket"),
+        (["nonsense", "--", "true"], 5, "must look like unix:/path/to/socket#token"),
+        (["unix:/nowhere/socket#x"], 2, "name the program to run"),
+        ([], 2, ""),
+    ],
+)
+def test_what_cannot_be_is_reported(run: Run, words: list[str], status: int, said: str) -> None:
+    done = run("attach", *words)
+    assert done.code == status
+    assert said in done.err

@@ -65,7 +65,7 @@ def test_a_failure_is_reported_in_the_shape_of_plugbay_call() -> None:
     assert events.Failed(failure).to_json() == {"event": "failed", "failure": failure.to_json()}
 
 
-def test_a_result_is_reported_in_the_words_of_plugbay_call_with_what_differs() -> None:
+def test_a_result_is_reported_like_that_of_plugbay_call_with_differences() -> None:
     changes = differences([1], [2], IgnoredPaths())
     told = json.loads(json_bytes(events.CallFinished(RECORD, None, changes).to_json()))
     assert (told["status"], told["failure"]["code"], told["call_id"], told["duration_ms"]) == (

@@ -115,9 +115,9 @@ def test_a_wrong_token_is_rejected_and_the_right_one_is_not(on_loop: Callable[[M
         async with open_rendezvous() as (here, observer):
             path, token = parse_address(here.address)
             for wrong in (token[:-1] + "_", token[:-1], "é"):
-                with pytest.raises(NotAttached, match="the token is not that of this plugbay dev"):
+                with pytest.raises(NotAttached, match="the token does not belong to this plugbay dev"):
                     await asyncio.to_thread(Place, f"unix:{path}#{wrong}")
-            assert observer.lines == [("rejected", "it did not show the token")] * 3
+            assert observer.lines == [("rejected", "it did not send the token")] * 3
             (await asyncio.to_thread(Place, here.address)).close()
             assert ("attached", os.getpid(), False) in observer.lines
 
@@ -140,7 +140,7 @@ def test_another_user_is_rejected_before_anything_is_read(
     on_loop(main)
 
 
-def test_the_socket_and_the_token_are_for_nobody_else_and_are_gone_afterwards(
+def test_the_socket_and_the_token_are_private_and_removed_at_the_end(
     on_loop: Callable[[Main], None],
 ) -> None:
     async def main() -> None:

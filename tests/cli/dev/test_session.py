@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.cli import declarations
 from plugbay.cli.dev import events
-from plugbay.cli.dev.session import DevCall, Session
+from plugbay.cli.dev.session import Session
+from plugbay.cli.exit_codes import Refusal
+from plugbay.cli.manifest import generated
 from plugbay.cli.manifest.command import generate
-from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.options import ExportCall
 from plugbay.host.admin.dev import under_development
 from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Failure
@@ -25,7 +26,7 @@ from tests.support.nexo import write_nexo_plugin
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
-ECHO = DevCall("bot_echo", {"n": 1})
+ECHO = ExportCall("bot_echo", {"n": 1})
 
 
 class Notebook:
@@ -60,7 +61,7 @@ class Fixture:
         self.hosts.append(Host([replace(found, spec=under_development(found.spec))]))
         return self.hosts[-1]
 
-    async def call(self, *calls: DevCall) -> None:
+    async def call(self, *calls: ExportCall) -> None:
         await asyncio.wait({self.session.call(calls)})
 
 
@@ -132,7 +133,7 @@ def test_a_source_that_its_manifest_no_longer_speaks_for_is_reported_once(
     folder.mkdir()
     source = folder / "plugin.py"
     source.write_text(SOURCE)
-    generate(declarations.read(source), folder, ["rune"], write=True)
+    generate(generated.read_declarations(source), folder, ["rune"], write=True)
     here = Fixture(folder)
 
     async def main() -> None:
@@ -168,7 +169,7 @@ def test_a_second_answer_is_compared_with_the_first_of_the_same_call(
 ) -> None:
     async def main() -> None:
         await here.session.reload()
-        await here.call(ECHO, DevCall("bot_echo", {"n": 2}), ECHO)
+        await here.call(ECHO, ExportCall("bot_echo", {"n": 2}), ECHO)
         await here.session.close()
         assert [event.differences for event in here.view.all(events.CallFinished)] == [None, None, []]
         assert [event.again for event in here.view.all(events.CallStarted)] == [False, False, True]
@@ -179,7 +180,7 @@ def test_a_second_answer_is_compared_with_the_first_of_the_same_call(
 def test_what_failed_first_is_the_status_until_the_next_save(here: Fixture, on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
         await here.session.reload()
-        await here.call(DevCall("nothing", {}), ECHO)
+        await here.call(ExportCall("nothing", {}), ECHO)
         assert here.session.status == 4
         await here.session.reload()
         assert here.session.status == 0
@@ -191,7 +192,7 @@ def test_what_failed_first_is_the_status_until_the_next_save(here: Fixture, on_l
 def test_before_there_is_a_usable_manifest_a_call_says_so(here: Fixture, on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
         await here.call(ECHO)
-        assert here.view.all(events.Remark)[0].text == "nothing can be called before the manifest is fixed"
+        assert here.view.all(events.Remark)[0].text == "correct the manifest before you call an export"
         assert here.session.exports == []
         await here.session.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.dev import events
-from plugbay.cli.dev.view import RESULT_LINES, HumanView, JsonView
+from plugbay.cli.dev.view import COMMAND_HELP, COMMANDS, RESULT_LINES, Command, HumanView, JsonView, Prompt, parse
 from plugbay.cli.render import output
 from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.discovery.folders import Found
@@ -52,7 +52,7 @@ def shown(event: events.Event, capsys: pytest.CaptureFixture[str]) -> tuple[str,
             ["not reloaded: the manifest has 1 error", ":7", "name: is needed"],
         ),
         (events.Changed(["a", "b", "c", "d"]), ["a, b, c and 1 more saved"]),
-        (events.Ready(41.6), ["✓ it starts and greets · 42 ms"]),
+        (events.Ready(41.6), ["✓ started; the handshake is complete · 42 ms"]),
         (events.Failed(FAILURE), ["✗ crashed", "it broke", "hint      mend it"]),
         (events.StderrWritten("Traceback"), ["  │ Traceback"]),
         (events.LogNoted("warn", "noise", "not JSON: hi"), ["printed to stdout  not JSON: hi"]),
@@ -61,9 +61,9 @@ def shown(event: events.Event, capsys: pytest.CaptureFixture[str]) -> tuple[str,
         (events.CallStarted("forecast", {"city": "L" * 300}, False), ["→ forecast {…}"]),
         (events.CallProgressed("forecast", {"done": 1}), ['progress  {"done": 1}']),
         (events.AttachOffered("unix:/x#t", "RUN ME", True), ["RUN ME", "breakpoint()"]),
-        (events.AttachOffered("unix:/x#t", "RUN ME", False), ["its stderr is that terminal"]),
+        (events.AttachOffered("unix:/x#t", "RUN ME", False), ["its stderr goes to that terminal"]),
         (events.Attached(7), ["✓ process 7 is attached"]),
-        (events.Detached(7), ["process 7 has gone"]),
+        (events.Detached(7), ["process 7 has exited"]),
         (events.Remark("by the way"), ["by the way"]),
     ],
 )
@@ -75,7 +75,7 @@ def test_every_event_has_its_words(event: events.Event, words: list[str], capsys
     assert "shown before" not in err
 
 
-def test_a_result_goes_to_stdout_and_what_differs_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_goes_to_stdout_and_its_differences_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     changes = differences({"a": 1, "gone": 2, "same": 3}, {"a": 2, "same": 3, "new": [4]}, IgnoredPaths())
     out, err = shown(events.CallFinished(record(), b'{"a":2,"same":3,"new":[4]}', changes), capsys)
     assert json.loads(out) == {"a": 2, "same": 3, "new": [4]}
@@ -83,8 +83,8 @@ def test_a_result_goes_to_stdout_and_what_differs_beside_it(capsys: pytest.Captu
     assert "~ a  1 → 2" in err and "- gone  2" in err and "+ new  [4]" in err
 
 
-@pytest.mark.parametrize(("changes", "verdict"), [(None, "12 ms\n"), ([], "12 ms · the same as before\n")])
-def test_a_first_result_and_one_like_the_last_are_told_apart(
+@pytest.mark.parametrize(("changes", "verdict"), [(None, "12 ms\n"), ([], "12 ms · unchanged\n")])
+def test_a_first_result_and_an_unchanged_one_differ_in_the_verdict(
     changes: list[object] | None, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, err = shown(events.CallFinished(record(), None, changes), capsys)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_of_a_long_result_the_beginning_is_shown_and_the_rest_counted(capsys: py
     assert f"… {102 - RESULT_LINES} more lines" in err
 
 
-def test_a_failed_call_shows_why_but_not_again_what_it_wrote(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_call_shows_the_reason_but_not_the_stderr_again(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = shown(events.CallFinished(record(FAILURE), None, None), capsys)
     assert out == ""
     assert "✗ forecast · crashed · 12 ms" in err and "it broke" in err and "shown before" not in err
@@ -121,3 +121,36 @@ def test_json_is_one_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> 
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["output"] == {"big": 12345678901234567890} and first["differences"] == []
     assert second["exports"][0]["name"] == "forecast"
+
+
+@pytest.mark.parametrize(
+    ("line", "meaning"),
+    [
+        ("", None),
+        ("   ", None),
+        ("greet", Command("call", "greet", "{}")),
+        ('greet {"name": "A b"}', Command("call", "greet", '{"name": "A b"}')),
+        ("  call greet  [1, 2] ", Command("call", "greet", "[1, 2]")),
+        ("call reload", Command("call", "reload", "{}")),
+        ("reload", Command("reload")),
+        ("reload {}", Command("call", "reload", "{}")),
+        ("?", Command("help")),
+        ("q", Command("quit")),
+        ("exit", Command("quit")),
+        ("!", Command("again")),
+    ],
+)
+def test_a_line_is_a_command_or_a_call(line: str, meaning: Command | None) -> None:
+    assert parse(line) == meaning
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_means_itself_and_is_explained(command: str) -> None:
+    assert parse(command) == Command(command)
+    assert command in COMMAND_HELP
+
+
+def test_output_without_a_prompt_is_not_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    with Prompt(lambda line: None, lambda: []).print_above():
+        print("hello")
+    assert capsys.readouterr().out == "hello\n"

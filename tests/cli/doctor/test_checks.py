@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import pytest
 
 from plugbay.cli.doctor import checks
 from plugbay.cli.doctor import checks as module
-from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, Orphan, check_broker
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, Orphan, check_broker, check_egress, check_sandbox
 from plugbay.host.config.config import Config, parse
 from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
+from plugbay.process.sandbox.policy import SandboxSettings
 from tests.support.nats_server import nats_server
 
 MARK = b"4194304.1.0-test"
@@ -74,7 +76,7 @@ def test_another_system_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks.check_kernel().status == WARNING
 
 
-def test_a_child_is_started_and_what_it_leaves_behind_is_found() -> None:
+def test_a_child_is_started_and_its_orphan_is_found() -> None:
     spawn, guard = checks.check_processes()
     assert (spawn.id, spawn.status) == ("spawn", OK)
     assert (guard.id, guard.status) == ("warden", OK), guard.detail
@@ -217,7 +219,7 @@ def test_leftovers_are_killed_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(warden, "sweep_orphans", lambda: 1)
     check = checks.check_orphans(fix=True)
     assert check.status == OK
-    assert "1 process of dead hosts killed" in check.detail
+    assert "killed 1 process of dead hosts" in check.detail
 
 
 def test_a_broken_config_leaves_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,15 +244,52 @@ def test_a_server_is_joined_for_a_moment_and_one_that_is_gone_is_a_finding(
         assert (check.id, check.status, check.detail) == (
             "broker",
             "ok",
-            f"joined through {server.url}, shared: a.>, b",
+            f"joined through {server.url}; shared topics: a.>, b",
         )
     monkeypatch.setattr(module, "BROKER_TIMEOUT_S", 0.5)
     (check,) = check_broker(config)
     assert check.is_finding and "refused" in check.detail and "start the server" in check.fix
 
 
-def test_what_is_wrong_in_the_file_is_said_as_it_is() -> None:
+def test_problems_of_the_file_are_reported_verbatim() -> None:
     (check,) = check_broker(parse('[broker]\nurl = "nats://h"\ntopics = ["a"]\ntoken_env = "NOBODY_HAS_SET_THIS"'))
     assert check.status == "error" and "NOBODY_HAS_SET_THIS is not set" in check.detail
     (check,) = check_broker(parse('[broker]\nurl = "nats://h"'))
     assert check.status == "warning" and "topics" in check.fix
+
+
+def test_this_machine_confines_and_lets_out_where_it_may() -> None:
+    found = {check.id: check for check in check_sandbox(Config())}
+    assert {name for name, check in found.items() if check.status != OK} <= {"sandbox_limits"}
+    assert found["sandbox_network"].detail == "a confined program reached its allowed server, and no other"
+    assert found["sandbox_limits"].detail.startswith(("full", "degraded"))
+
+
+def test_without_bubblewrap_nothing_can_be_confined_and_the_fix_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    first, *rest = check_sandbox(Config())
+    assert (first.id, first.status) == ("sandbox_bubblewrap", ERROR)
+    assert "not installed" in first.detail and "apt-get install bubblewrap" in first.fix
+    assert "sandbox_network" not in {check.id for check in rest}
+
+
+def test_numbers_that_this_machine_does_not_know_are_found() -> None:
+    found = {check.id: check for check in check_sandbox(parse('[sandbox]\nuids = "4294967290-4294967294"'))}
+    assert found["sandbox_user"].status == OK or "uids" in found["sandbox_user"].fix
+
+
+def test_where_there_are_no_namespaces_there_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    (check,) = check_sandbox(Config())
+    assert (check.status, "run on Linux" in check.fix) == (WARNING, True)
+
+
+def test_a_way_out_that_does_not_work_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(child: int, port: int = 3128) -> None:
+        raise OSError("no door can be made")
+
+    monkeypatch.setattr("plugbay.process.sandbox.jail.listen_inside", broken)
+    check = check_egress(SandboxSettings())
+    assert check.status == ERROR and "no door can be made" in check.detail and check.fix

@@ -133,7 +133,7 @@ def test_processes_of_a_dead_host_are_reported_and_with_fix_killed(cwd: Path) ->
     assert before["status"] == "warning"
     assert "sleep 60" in before["detail"]
     assert before["fix"] == "plugbay doctor --fix"
-    assert (fixed["status"], fixed["detail"]) == ("ok", "1 process of dead hosts killed")
+    assert (fixed["status"], fixed["detail"]) == ("ok", "killed 1 process of dead hosts")
     assert (after["status"], after["detail"]) == ("ok", "none")
     assert end == "-9"
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check
-from plugbay.cli.doctor.plugin_checks import check_interpreter, check_plugin
+from plugbay.cli.doctor.plugin_checks import Readiness, check_interpreter, check_plugin, check_readiness
+from plugbay.host.config.config import Config
+from plugbay.host.discovery.folders import discover
+from plugbay.host.host import Host
 from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import MakePlugin, write_manifest
+from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 
 
@@ -44,7 +50,7 @@ def test_a_plugin_without_grants_is_a_finding_with_its_fix(make_plugin: MakePlug
     assert "disabled" in by_id(folder)["grants"].detail
 
 
-def test_a_handshake_that_lacks_what_the_manifest_promises_is_an_error(make_plugin: MakePlugin) -> None:
+def test_a_handshake_without_a_declared_tool_is_an_error(make_plugin: MakePlugin) -> None:
     greeting = {"plugin_id": "example.echo", "plugin_version": "1", "protocol_version": "rterm.plugin.v1"}
     words = json.dumps({"type": "handshake", "manifest": {**greeting, "exposed_tools": ["other"]}})
     check = by_id(make_plugin(handshake=words))["handshake"]
@@ -102,7 +108,7 @@ def test_a_working_directory_that_is_not_there_is_an_error(make_plugin: MakePlug
         ("#!/usr/bin/env -S sh -e", OK, "/sh"),
         ("#!/opt/nowhere/python", ERROR, "/opt/nowhere/python"),
         ("#!/usr/bin/env no-such-interpreter", ERROR, "no-such-interpreter"),
-        ("#!", ERROR, "nothing after #!"),
+        ("#!", ERROR, "an empty name after #!"),
         ("\x7fELF", OK, "needs none"),
     ],
 )
@@ -122,7 +128,7 @@ def test_the_interpreter_is_looked_for_in_the_plugins_own_path(tmp_path: Path) -
     assert check_interpreter(spec).status == ERROR
 
 
-def test_a_handshake_that_fails_says_why_and_what_the_plugin_said(make_plugin: MakePlugin, cwd: Path) -> None:
+def test_a_failed_handshake_is_reported_with_reason_and_stderr(make_plugin: MakePlugin, cwd: Path) -> None:
     plugin = make_plugin()
     (cwd / plugin / "run.sh").write_text("#!/bin/sh\necho 'no licence' >&2\nexit 4\n")
     check = by_id(plugin)["handshake"]
@@ -176,3 +182,50 @@ def test_what_cannot_be_shown_to_a_plugin_is_found_before_it_is_started(cwd: Pat
     (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/no/such/folder"]\n')
     check = by_id(cwd / "p")["confinement"]
     assert (check.status, "/no/such/folder" in check.detail) == (WARNING, True)
+
+
+def look(*folders: Path) -> Readiness:
+    config = Config()
+    return check_readiness(Host(discover([folder.absolute() for folder in folders]), config).plugins(), config)
+
+
+@pytest.fixture(autouse=True)
+def here(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cwd)
+
+
+def test_plugins_are_counted_by_how_they_are_confined(make_plugin: MakePlugin, cwd: Path) -> None:
+    make_plugin("echo")
+    write_kaged_plugin(cwd / "plugins", "careful")
+    found = look(cwd / "plugins")
+    assert found == Readiness(("careful",), ("example.echo",), ())
+
+
+def test_where_nothing_can_be_confined_a_plugin_that_asks_for_it_is_skipped_and_the_others_are_not(
+    make_plugin: MakePlugin, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_plugin("echo")
+    write_kaged_plugin(cwd / "plugins", "careful")
+    (cwd / "bin").mkdir()
+    for name in ("python3", "sh"):
+        (cwd / "bin" / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(cwd / "bin"))
+    found = look(cwd / "plugins")
+    assert (found.confined, found.unconfined) == ((), ("example.echo",))
+    [start_problem] = found.start_problems
+    assert start_problem.plugin == "careful"
+    assert "bwrap is not installed" in start_problem.why and "apt-get install bubblewrap" in start_problem.fix
+
+
+def test_a_command_and_an_interpreter_that_are_missing_are_named(make_plugin: MakePlugin, cwd: Path) -> None:
+    make_plugin("echo")
+    make_plugin("lost", process={"command": "no-such-program"})
+    script = cwd / make_plugin("scripted") / "run.sh"
+    script.write_text("#!/usr/bin/env no-such-language\n")
+    found = look(cwd / "plugins")
+    assert found.unconfined == ("example.echo",)
+    reasons = {start_problem.plugin: start_problem.why for start_problem in found.start_problems}
+    assert "there is no program no-such-program" in reasons["example.lost"]
+    assert "env finds no no-such-language" in reasons["example.scripted"]
+    assert os.access(script, os.X_OK)
+    assert [entry["plugin"] for entry in found.to_json()["not_startable"]] == ["example.lost", "example.scripted"]

@@ -9,16 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.cli import lookup
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.manifest import command, generated
 from plugbay.cli.manifest.generated import (
     Change,
     Mark,
+    Unusable,
     add_mark,
     digest_source,
+    find_source,
+    find_unserved,
     plan_files,
+    read_declarations,
     read_mark,
     strip_mark,
-    write,
+    write_file,
 )
+from plugbay.conformance.reports.report import Status
+from tests.cli.conftest import is_alive, wait_until
 
 MARK = Mark("plugin.py", "0123456789abcdef")
 SOURCE = b'@tool()\ndef look(city: str = "Lima"):\n    """Look out."""\n    return 1\n'
@@ -45,7 +54,7 @@ def test_a_mark_can_be_read_and_taken_away_again(path: str, text: str) -> None:
     ids=["words", "what ends a comment or a string", "too much", "a full stop"],
 )
 @pytest.mark.parametrize("path", ["rterm-plugin.json", "nexo-plugin.toml"])
-def test_a_mark_says_what_was_left_out(path: str, left_out: str, read: str | None) -> None:
+def test_a_mark_lists_the_declarations_that_are_left_out(path: str, left_out: str, read: str | None) -> None:
     text = '{\n  "a": 1\n}\n' if path.endswith(".json") else "a = 1\n"
     said = add_mark(path, text, MARK._replace(left_out=left_out))
     assert read_mark(said) == MARK._replace(left_out=read or left_out)
@@ -53,7 +62,7 @@ def test_a_mark_says_what_was_left_out(path: str, left_out: str, read: str | Non
     assert (json.loads(said) if path.endswith(".json") else tomllib.loads(said))["a"] == 1
 
 
-def test_a_marked_file_is_still_what_it_was() -> None:
+def test_a_marked_file_has_the_same_content() -> None:
     assert json.loads(add_mark("rterm-plugin.json", '{\n  "a": 1\n}\n', MARK))["a"] == 1
     assert tomllib.loads(add_mark("manifest.toml", "a = 1\n", MARK)) == {"a": 1}
 
@@ -142,7 +151,7 @@ def changes(folder: Path, texts: dict[str, str] = TEXTS, mark: Mark = MARK) -> d
 
 def write_all(folder: Path, texts: dict[str, str] = TEXTS) -> None:
     for plan in plan_files(folder, texts, MARK):
-        write(folder, plan)
+        write_file(folder, plan)
 
 
 def test_files_that_are_not_there_are_new_and_then_the_same(tmp_path: Path) -> None:
@@ -183,3 +192,302 @@ def test_a_difference_is_shown_without_the_marks(tmp_path: Path) -> None:
     write_all(tmp_path)
     plan = plan_files(tmp_path, {"manifest.toml": "a = 2\n"}, Mark("plugin.py", "f" * 16))[0]
     assert plan.difference()[2:] == ["@@ -1 +1 @@", "-a = 1", "+a = 2"]
+
+
+WEATHER = (
+    'from plugbay.sdk import Plugin\nplugin = Plugin("weather", version="1.2.0")\nplugin.tool("look")(lambda: 1)\n'
+)
+
+
+def write_source(folder: Path, text: str = WEATHER, name: str = "plugin.py") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def refused(path: Path, timeout: float = generated.LOAD_TIMEOUT_S) -> Unusable:
+    with pytest.raises(Unusable) as caught:
+        read_declarations(find_source(path), timeout)
+    return caught.value
+
+
+def test_the_declarations_of_a_source_are_read(tmp_path: Path) -> None:
+    found = read_declarations(write_source(tmp_path))
+    assert (found.id, found.version) == ("weather", "1.2.0")
+    assert list(found.contracts) == ["rune", "nexo", "kaged", "ainb", "vai", "mcp"]
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_the_code_does_not_run_in_this_process(tmp_path: Path) -> None:
+    read_declarations(write_source(tmp_path, f"import os\nassert os.getpid() != {os.getpid()}\n" + WEATHER))
+
+
+@pytest.mark.parametrize("names", [["plugin.py", "other.py"], ["main.py"]])
+def test_the_source_of_a_folder_is_plugin_py_or_the_only_one_there_is(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        write_source(tmp_path, WEATHER, name)
+    write_source(tmp_path, "x = 1\n", "helpers.py")
+    assert find_source(tmp_path).name == names[0]
+    assert find_source(tmp_path / names[-1]).name == names[-1]
+
+
+def test_several_sources_and_no_source_have_different_errors(tmp_path: Path) -> None:
+    write_source(tmp_path, "x = 1\n", "helpers.py")
+    assert refused(tmp_path).status == Exit.NOT_FOUND
+    write_source(tmp_path, WEATHER, "a.py")
+    write_source(tmp_path, WEATHER, "b.py")
+    error = refused(tmp_path)
+    assert error.message.endswith("use plugbay.sdk: a.py, b.py")
+    assert error.status == Exit.USAGE
+
+
+@pytest.mark.parametrize(("name", "words"), [("nowhere", "does not exist"), ("notes.txt", "is not a Python source")])
+def test_a_path_that_is_no_source_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert refused(tmp_path / name).message.endswith(words)
+
+
+def test_an_error_is_reported_with_the_end_of_its_traceback(tmp_path: Path) -> None:
+    error = refused(write_source(tmp_path, WEATHER + "print('before')\nno_such_thing()\n"))
+    assert error.message.endswith("plugin.py cannot be loaded: NameError: name 'no_such_thing' is not defined")
+    assert error.status == Exit.INVALID
+    assert "    no_such_thing()" in error.lines
+    assert len(error.lines) < generated.LAST_LINES
+
+
+def test_of_an_error_in_the_sdk_the_line_that_caused_it_is_shown(tmp_path: Path) -> None:
+    error = refused(write_source(tmp_path, WEATHER + "@plugin.tool\ndef odd(): ...\n"))
+    assert error.message.endswith("TypeError: write @plugin.tool() with parentheses")
+    assert "    @plugin.tool" in error.lines
+    assert not any("plugbay/sdk" in line or "runpy" in line for line in error.lines)
+
+
+def test_a_missing_module_comes_with_advice(tmp_path: Path) -> None:
+    error = refused(write_source(tmp_path, "import no_such_module_here\n" + WEATHER))
+    assert "ModuleNotFoundError" in error.message
+    assert error.hint.endswith("where the modules of the plugin are installed")
+
+
+def test_a_source_that_never_comes_to_its_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    text = (
+        "import os, subprocess\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(pid)!r} + '.new', 'w').write(str(child.pid))\nos.rename({str(pid)!r} + '.new', {str(pid)!r})\n"
+        "child.wait()\n"
+    )
+    source = write_source(tmp_path, text)
+    error = refused(source, timeout=3.0)
+    assert error.status == Exit.TIMEOUT
+    assert "did not reach plugin.run() within 3 s" in error.message
+    wait_until(lambda: not is_alive(int(pid.read_text())), "the child to end")
+
+
+@pytest.mark.parametrize("end", ["plugin.run()\n", "1 / 0\n"])
+def test_its_group_is_ended_while_its_id_is_still_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    ended: list[int] = []
+
+    def kill(group: int, number: int) -> None:
+        os.kill(group, 0)  # raises when it was reaped, and somebody else may have its id by now
+        ended.append(group)
+        os.kill(-group, number)
+
+    monkeypatch.setattr(os, "killpg", kill)
+    try:
+        read_declarations(write_source(tmp_path, WEATHER + end))
+    except Unusable as error:
+        assert "ZeroDivisionError" in error.message
+    assert len(ended) == 1
+
+
+def test_a_child_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    text = f"import subprocess\nsubprocess.Popen(['sleep', '3600'])\n{WEATHER}"
+    assert read_declarations(write_source(tmp_path, text)).id == "weather"
+
+
+def test_a_source_that_leaves_early_is_no_plugin(tmp_path: Path) -> None:
+    error = refused(write_source(tmp_path, "import os\nos._exit(0)\n"))
+    assert error.message.endswith("exited before its declarations could be read")
+
+
+def test_a_source_that_reads_its_input_finds_none(tmp_path: Path) -> None:
+    assert (
+        read_declarations(write_source(tmp_path, "import sys\nassert sys.stdin.read() == ''\n" + WEATHER)).id
+        == "weather"
+    )
+
+
+LOOKOUT = """\
+from plugbay.sdk import Plugin
+
+plugin = Plugin("weather", version="1.0.0")
+
+
+@plugin.tool(effect="read_only")
+def look(city: str = "Lima") -> dict:
+    '''Look out.'''
+    return {}
+
+
+plugin.run()
+"""
+
+CHANGES = {
+    "the version is 1.1.0, not 1.0.0": ("1.0.0", "1.1.0"),
+    "the tool look is not in the source": ("def look", "def see"),
+    "the schema of look differs": ("city: str", "town: str"),
+    "the description of look differs": ("Look out", "Look in"),
+    "the source requests files.read": ('version="1.0.0"', 'version="1.0.0", capabilities=["files.read"]'),
+}
+
+
+@pytest.fixture
+def weather(tmp_path: Path) -> Path:
+    """A plugin with manifests of rune and kaged, written from its source."""
+    folder = tmp_path / "weather"
+    folder.mkdir()
+    (folder / "plugin.py").write_text(LOOKOUT)
+    command.generate(generated.read_declarations(folder / "plugin.py"), folder, ["rune", "kaged"], write=True)
+    return folder
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    text = (folder / "plugin.py").read_text()
+    assert old in text
+    (folder / "plugin.py").write_text(text.replace(old, new))
+
+
+def warnings(folder: Path, contract: str = "rune") -> list[str]:
+    return [problem.message for problem in generated.add_drift_warnings(lookup.find(folder, contract)).problems]
+
+
+def verdict(folder: Path, contract: str = "rune") -> tuple[Status, str]:
+    axis = generated.check_drift(lookup.find(folder, contract))
+    assert axis is not None
+    assert axis.id == f"{contract}.manifest.drift"
+    return axis.status, axis.detail
+
+
+def test_a_manifest_that_was_just_written_has_not_drifted(weather: Path) -> None:
+    assert warnings(weather) == warnings(weather, "kaged") == []
+    assert verdict(weather) == verdict(weather, "kaged") == (Status.PASSED, "")
+
+
+@pytest.mark.parametrize(("words", "edit"), CHANGES.items(), ids=list(CHANGES))
+def test_what_has_changed_is_noticed_and_named(weather: Path, words: str, edit: tuple[str, str]) -> None:
+    change(weather, *edit)
+    assert warnings(weather) == [
+        "the declarations of plugin.py have changed since this manifest was written; "
+        f"plugbay manifest {weather} updates it, --check shows the differences"
+    ]
+    status, detail = verdict(weather)
+    assert status is Status.FAILED
+    assert words in detail.splitlines()[0]
+    assert f"hint: plugbay manifest {weather} updates it" in detail
+    assert "line: +" in detail
+
+
+def test_a_change_of_a_function_body_is_no_drift(weather: Path) -> None:
+    change(weather, "return {}", "return {'sky': 'blue'}")
+    assert warnings(weather) == []
+    assert verdict(weather)[0] is Status.PASSED
+
+
+def test_to_look_runs_nothing(weather: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "was-run"
+    change(weather, "plugin.run()", f"open({str(trace)!r}, 'w')\nplugin.run()")
+    assert len(warnings(weather)) == 1
+    assert not trace.exists()
+    verdict(weather)
+    assert trace.exists()
+
+
+def test_a_manifest_that_was_written_by_hand_cannot_drift(weather: Path) -> None:
+    text = (weather / "rterm-plugin.json").read_text()
+    (weather / "rterm-plugin.json").write_text("\n".join(line for line in text.split("\n") if "$comment" not in line))
+    change(weather, "def look", "def see")
+    found = lookup.find(weather, "rune")
+    assert found.spec is not None
+    assert generated.add_drift_warnings(found) is found
+    assert generated.check_drift(found) is None
+
+
+def test_a_source_that_serves_nothing_is_noticed(weather: Path) -> None:
+    change(weather, "plugin.run()\n", "")
+    command.generate(generated.read_declarations(weather / "plugin.py"), weather, ["rune"], write=True)
+    assert warnings(weather) == [
+        "its source plugin.py never calls plugin.run(), so it would exit at once; call it in the last line"
+    ]
+
+
+def test_a_missing_or_broken_source_is_reported(weather: Path) -> None:
+    (weather / "plugin.py").write_text("def")
+    assert warnings(weather)[0].startswith("its source plugin.py cannot be read: it is not Python: ")
+    assert ", line 1;" in warnings(weather)[0]
+    status, detail = verdict(weather)
+    assert status is Status.FAILED
+    assert "SyntaxError" in detail
+    (weather / "plugin.py").unlink()
+    assert warnings(weather)[0].startswith("its source plugin.py does not exist any more")
+
+
+def test_a_source_with_nothing_left_to_say_is_reported(weather: Path) -> None:
+    change(weather, '@plugin.tool(effect="read_only")\n', "")
+    assert (
+        "the source has no manifest for this contract any more: it declares nothing that rune carries"
+        in verdict(weather)[1]
+    )
+
+
+def test_a_plugin_that_is_not_there_has_no_drift(tmp_path: Path) -> None:
+    found = lookup.find(tmp_path / "nowhere")
+    assert generated.add_drift_warnings(found) is found
+    assert generated.check_drift(found) is None
+
+
+HEAD = """
+from plugbay.sdk import Plugin
+plugin = Plugin("p")
+
+@plugin.tool()
+def greet(name): return plugin.config["word"] + name
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        HEAD,
+        HEAD.replace('Plugin("p")', 'Plugin.from_manifest("…")'),
+        HEAD.replace("from plugbay.sdk import Plugin", "import plugbay.sdk as s").replace(' Plugin("', ' s.Plugin("'),
+    ],
+)
+def test_a_plugin_that_is_declared_and_nothing_else_is_not_served(source: str) -> None:
+    assert find_unserved(source.encode()) == "plugin"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"{HEAD}\nplugin.run()",
+        f"{HEAD}\nif __name__ == '__main__':\n    plugin.run()",
+        f"{HEAD}\ndef main():\n    plugin.run()\nmain()",
+        f"{HEAD}\nimport app\napp.serve(plugin)",
+        f"{HEAD}\nserve = plugin.run\nserve()",
+        f"{HEAD}\nother = Plugin('q')",
+        "from app import plugin",
+        "def make():\n    return Plugin('p')",
+        "plugin: Plugin",
+        "plugin = make()",
+        "no python",
+        "",
+    ],
+)
+def test_in_doubt_it_is_served(source: str) -> None:
+    assert find_unserved(source.encode()) is None
+
+
+def test_a_source_that_is_nested_too_deeply_is_none() -> None:
+    assert find_unserved(b"(" * 100_000) is None

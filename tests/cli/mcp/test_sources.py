@@ -55,15 +55,15 @@ def test_the_files_of_the_usual_clients_are_read(tmp_path: Path, name: str, text
         ({"url": "https://x.example/mcp"}, "remote (https://x.example/mcp)"),
         ({"serverUrl": "https://x.example/mcp"}, "remote"),
         ({"type": "sse", "command": "x"}, "remote"),
-        ({**RUN, "disabled": True}, "switched off"),
-        ({**RUN, "enabled": False}, "switched off"),
+        ({**RUN, "disabled": True}, "is disabled"),
+        ({**RUN, "enabled": False}, "is disabled"),
         ({}, "no command"),
-        ({"command": "x", "args": "y"}, "no list"),
-        ({"command": "x", "env": ["A=b"]}, "no object"),
-        ({"command": "x", "env": {"A": {}}}, "no text"),
-        ({"command": "x", "args": ["${input:n}"]}, "asks a person"),
-        ({"command": "x", "args": ["${command:y}"]}, "means nothing"),
-        ("npx", "no object"),
+        ({"command": "x", "args": "y"}, "not a list"),
+        ({"command": "x", "env": ["A=b"]}, "not an object"),
+        ({"command": "x", "env": {"A": {}}}, "not a string"),
+        ({"command": "x", "args": ["${input:n}"]}, "prompts for"),
+        ({"command": "x", "args": ["${command:y}"]}, "has no meaning"),
+        ("npx", "not an object"),
     ],
 )
 def test_what_cannot_be_taken_is_left_with_a_reason(tmp_path: Path, entry: Any, words: str) -> None:
@@ -76,7 +76,7 @@ def test_a_name_that_can_be_no_id_is_left(tmp_path: Path) -> None:
 
 
 @requirement("mcp:host-import")
-def test_a_secret_in_plain_text_is_moved_and_said(tmp_path: Path) -> None:
+def test_a_secret_in_plain_text_is_moved_with_a_note(tmp_path: Path) -> None:
     found = one(tmp_path, {**RUN, "env": {"GITHUB_TOKEN": "ghp_1", "KEYBOARD": "us", "API_KEY": "${API_KEY}"}})
     assert isinstance(found, ImportedServer)
     assert found.env == {"GITHUB_TOKEN": "secret://GITHUB_TOKEN", "KEYBOARD": "us", "API_KEY": "${API_KEY}"}
@@ -88,7 +88,7 @@ def test_a_secret_in_plain_text_is_moved_and_said(tmp_path: Path) -> None:
 def test_a_secret_among_the_arguments_is_warned_about(tmp_path: Path) -> None:
     for args in (["--api-key", "abc"], ["--token=abc"]):
         found = one(tmp_path, {"command": "x", "args": args})
-        assert isinstance(found, ImportedServer) and "among its arguments" in found.notes[0]
+        assert isinstance(found, ImportedServer) and "among the arguments" in found.notes[0]
     found = one(tmp_path, {"command": "x", "args": ["--token", "${T}"]})
     assert isinstance(found, ImportedServer) and found.notes == []
 
@@ -189,7 +189,7 @@ def test_a_bundle_is_unpacked_with_plain_modes_and_found_again(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_only_what_was_unpacked_here_is_removed(tmp_path: Path) -> None:
+def test_only_unpacked_bundles_are_removed(tmp_path: Path) -> None:
     own = tmp_path / "mine"
     own.mkdir()
     sources.remove_bundle(own, tmp_path / "state")
@@ -222,7 +222,7 @@ def test_what_is_too_much_is_refused(tmp_path: Path) -> None:
     assert reason_of(path, state, Limits(ratio=2, unjudged=10)) == Reason.BOMB
 
 
-def test_what_is_no_zip_and_what_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_zip_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.mcpb").write_bytes(b"not a zip")
     assert reason_of(tmp_path / "b.mcpb", tmp_path / "state") == Reason.BAD_ARCHIVE
     assert reason_of(tmp_path / "none.mcpb", tmp_path / "state") == Reason.NOT_FOUND

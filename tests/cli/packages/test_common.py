@@ -55,11 +55,11 @@ def test_a_file_of_no_use_is_reported_as_json_too(
     assert (shown["reason"], shown["problems"]) == (reason, [problem.to_json()])
 
 
-def test_for_people_a_file_of_no_use_is_reported_with_what_to_do(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_an_unusable_file_is_reported_with_a_hint(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     problem = Problem("missing_field", "id", "required, but missing")
     with pytest.raises(typer.Exit) as caught, report_refusals(as_json=False):
         raise ConfigInvalid("trust.json", [problem])
     said = capfdbinary.readouterr().err
-    assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"move it away" in said) == (3, True, True)
+    assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"or remove it" in said) == (3, True, True)
     with pytest.raises(ManifestInvalid), report_refusals(as_json=False):  # said as in every other command
         raise ManifestInvalid("x.tgz", [problem])

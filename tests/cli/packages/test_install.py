@@ -41,7 +41,7 @@ def call(run: Run, store: str = "store") -> Any:
 def test_a_package_is_installed_and_answers(run: Run, releases: dict[str, str]) -> None:
     done = run("install", releases["1.0.0"], "--store", "store")
     assert done.code == 0
-    for words in ("acme.notes 1.0.0", "store/plugins/acme.notes", "signed by key", "files"):
+    for words in ("acme.notes 1.0.0", "store/plugins/acme.notes", "signature key", "files"):
         assert words in done.out
     assert call(run) == {"version": "1.0.0"}
     again = run("install", releases["1.0.0"], "--store", "store", "--json")
@@ -79,7 +79,7 @@ def test_another_version_is_an_upgrade(run: Run, releases: dict[str, str]) -> No
 def test_an_upgrade_that_requests_more_needs_consent(run: Run, releases: dict[str, str]) -> None:
     run("install", releases["1.0.0"], "--store", "store")
     done = run("upgrade", releases["2.0.0"], "--store", "store")
-    assert (done.code, "+ asks for mail" in done.err, "--yes" in done.err) == (5, True, True)
+    assert (done.code, "+ requests mail" in done.err, "--yes" in done.err) == (5, True, True)
     assert call(run) == {"version": "1.0.0"}
     refused = run("upgrade", releases["2.0.0"], "--store", "store", "--json")
     assert refused.json["refused"]["difference"]["asked"] == ["mail"]
@@ -123,11 +123,11 @@ def test_a_person_at_a_terminal_is_asked(
     )
     os.close(theirs)
     shown = b""
-    while b"Agree?" not in shown:
+    while b"[y/N]" not in shown:
         shown += os.read(ours, 4096)
     assert _left(process, lambda: os.write(ours, typed.encode()), again=typed == CTRL_C) == code
     os.close(ours)
-    assert b"asks for mail" in shown
+    assert b"requests mail" in shown
     assert call(run) == {"version": "1.0.0" if code else "2.0.0"}
     assert os.listdir(cwd / "store" / "tmp") == []
 
@@ -153,7 +153,7 @@ def test_an_unsigned_package_is_refused_unless_it_is_allowed(run: Run, cwd: Path
     package = str(pack(cwd))
     done = run("install", package, "--store", "store")
     assert (done.code, "has no signature" in done.err) == (6, True)
-    assert "nobody" in run("install", package, "--store", "store", "--allow-unsigned").out
+    assert "signature none" in run("install", package, "--store", "store", "--allow-unsigned").out
 
 
 def test_a_folder_or_a_missing_file_is_reported(run: Run, cwd: Path) -> None:
@@ -182,10 +182,10 @@ def upgraded(cwd: Path) -> None:
             installer.install(candidate)
 
 
-def test_the_list_shows_what_is_current_and_what_was_before(run: Run, upgraded: None, cwd: Path) -> None:
+def test_the_list_shows_current_and_earlier_releases(run: Run, upgraded: None, cwd: Path) -> None:
     out = run("list", *STORE).out
     assert out.startswith("acme.notes 2.0.0  rune · unsigned · sha256:")
-    assert "before    1.0.0" in out
+    assert "earlier   1.0.0" in out
     shown = run("list", *STORE, "--json").json
     assert shown["folder"] == str(cwd / "store" / "plugins")
     assert [(p["id"], p["version"], [e["version"] for e in p["earlier"]]) for p in shown["plugins"]] == [
@@ -195,7 +195,7 @@ def test_the_list_shows_what_is_current_and_what_was_before(run: Run, upgraded: 
 
 def test_an_empty_store_says_so(run: Run) -> None:
     done = run("list", *STORE)
-    assert (done.code, "nothing is installed" in done.err) == (0, True)
+    assert (done.code, "no plugin is installed" in done.err) == (0, True)
 
 
 def test_rollback_goes_back_and_says_when_there_is_nothing_left(run: Run, upgraded: None) -> None:

@@ -63,7 +63,7 @@ def test_a_signature_may_be_written_elsewhere(run: Run, packed: Path, cwd: Path)
     assert (cwd / "sig.json").exists()
 
 
-def test_what_is_not_signed_or_by_nobody_trusted_has_status_6_and_its_reason(run: Run, packed: Path) -> None:
+def test_an_unsigned_or_untrusted_package_has_status_6_and_a_reason(run: Run, packed: Path) -> None:
     unsigned = run("verify", PACKAGE, "--json")
     assert (unsigned.code, unsigned.json["refused"]["reason"]) == (6, "unsigned")
     run("keygen", "other")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.cli.exit_codes import Refusal
 from plugbay.cli.render import call_view, output
-from plugbay.cli.render.call_view import CallOutcome, HumanView, JsonView, Refusal, StepPrinter
+from plugbay.cli.render.call_view import CallOutcome, HumanView, JsonView, StepPrinter
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure, Origin, Problem
@@ -93,8 +94,8 @@ def test_the_authors_own_code_counts_where_a_contract_has_a_number_for_it(capsys
     )
     call_view.show_failure(Failure(Code.PLUGIN_ERROR, "no", detail={"plugin_code": -32000, "data": "x"}))
     assert [line for line in capsys.readouterr().err.splitlines() if "code" in line] == [
-        "  its code  git_failed",
-        "  its code  -32000",
+        "  own code  git_failed",
+        "  own code  -32000",
     ]
 
 
@@ -135,9 +136,9 @@ def test_a_call_that_was_interrupted_before_it_began_is_cancelled(capsys: pytest
     assert capsys.readouterr().err == "✗ tool · interrupted\n"
 
 
-def test_an_unknown_id_names_the_nearest_or_what_there_is() -> None:
+def test_an_unknown_id_names_the_nearest_or_all_ids() -> None:
     assert "did you mean 'weather'?" in call_view.unknown_id("wether", ["weather", "news"]).message
-    assert "there is weather, news" in call_view.unknown_id("zzz", ["weather", "news"]).message
+    assert "known ids: weather, news" in call_view.unknown_id("zzz", ["weather", "news"]).message
 
 
 def test_nothing_usable_is_not_found_or_broken() -> None:

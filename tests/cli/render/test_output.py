@@ -55,15 +55,16 @@ def test_verbatim_lines_are_not_wrapped() -> None:
     assert stream.getvalue() == "    " + "curl " * 10 + "end\n"
 
 
-def test_cells_stay_before_the_text_of_a_row() -> None:
+def test_the_last_column_of_a_table_wraps_in_its_column() -> None:
     page, stream = printer(terminal=True, width=40)
-    page.row([("name  ", "bold"), "state  "], "word " * 8)
-    first, *others = stream.getvalue().splitlines()
-    assert first.startswith("name  state  word") and others
+    page.table(("A", "STATE", "LAST"), [(("name", "idle"), ["word " * 8])])
+    head, first, *others = stream.getvalue().splitlines()
+    assert head == "A     STATE  LAST"
+    assert first.startswith("name  idle   word") and others
     assert all(line.startswith(" " * 13 + "word") for line in others)
 
 
-def test_a_single_line_stays_one_and_is_cut_to_what_fits() -> None:
+def test_a_single_line_stays_one_and_is_cut_to_the_width() -> None:
     page, stream = printer(terminal=True, width=20)
     page.single("one\ntwo ", ("three " * 10, output.DIM), most=50)
     assert stream.getvalue() == "one two three three…\n"
@@ -141,7 +142,7 @@ def test_a_count_agrees_with_its_noun() -> None:
         (["\ud800", {"\udc80": None}, ("x",)], '["\\\\ud800",{"\\\\udc80":null},["x"]]'),
     ],
 )
-def test_json_can_be_made_of_what_is_no_text(value: Any, document: str) -> None:
+def test_text_that_is_not_unicode_is_encoded_as_json(value: Any, document: str) -> None:
     assert output.json_bytes(value).decode() == document
 
 

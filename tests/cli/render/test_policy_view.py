@@ -53,7 +53,7 @@ def test_private_addresses_are_shown_to_whom_they_are_open(capsys: pytest.Captur
     assert not any("10.0.0.1" in line for line in shown(Confinement(closed), capsys))
 
 
-def test_the_least_policy_still_says_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_smallest_policy_is_shown_with_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
     first, *rest = shown(Confinement(Policy(Path("/p"))), capsys)
     assert (first, rest[0]) == ("sandbox confined", "network none")
     assert len(rest) == 2

@@ -50,7 +50,7 @@ def test_answers_name_their_question_and_the_time_it_took(capsys: pytest.Capture
         "    0.040   │ working",
         '    0.050   ← error p.t #1  40 ms  {"code": -32000, "message": "no tea"}',
         "    0.060   → initialized",
-        "    0.070   ● left: exit code 0",
+        "    0.070   ● exited: exit code 0",
     ]
 
 
@@ -78,7 +78,7 @@ def test_what_was_taken_out_or_cut_is_marked(capsys: pytest.CaptureFixture[str])
     assert shown(capsys, "nexo", said) == [
         '    0.000   → a #1  1 redacted  {"token": "***"}',
         '    0.000   ← cut   99,999 bytes, sha256:0123456789ab…  {"a":',
-        "    0.000   ← no message not JSON  \\x1b[2J\\xff",
+        "    0.000   ← not a message not JSON  \\x1b[2J\\xff",
     ]
 
 

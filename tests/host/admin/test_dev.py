@@ -63,7 +63,7 @@ def test_a_plugin_is_started_without_a_call_and_stays(run: Run, tmp_path: Path) 
     run(main)
 
 
-def test_why_it_does_not_start_is_told_with_all_that_is_known(run: Run, tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_in_full(run: Run, tmp_path: Path) -> None:
     folder = write_nexo_plugin(tmp_path, "bot", "sys.exit('no')", tools=["echo"])
 
     async def main() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from plugbay.host.admin import operating
+from plugbay.host.catalog.approvals import Approvals
 from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.model.errors import CallFailed, Code
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
+from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 
@@ -54,7 +56,7 @@ def test_a_plugin_that_does_not_start_says_why(tmp_path: Path, run: Run) -> None
     run(main)
 
 
-def test_what_a_new_host_would_read_is_told_and_what_is_about_plugins_is_taken_over(tmp_path: Path, run: Run) -> None:
+def test_sections_for_a_new_host_are_reported_and_plugin_settings_applied(tmp_path: Path, run: Run) -> None:
     write_plugin(tmp_path, "p", capabilities=["tool.execute"])
 
     async def main() -> None:
@@ -167,7 +169,7 @@ def test_a_release_that_cannot_be_used_leaves_the_one_before_as_it_is(tmp_path: 
             manifest.write_text("{")
             assert "not JSON" in await refusal(host)
             manifest.write_text(good.replace('"p"', '"q"'))
-            assert "holds q now" in await refusal(host)
+            assert "now holds q" in await refusal(host)
             manifest.unlink()
             assert "no plugin manifest" in await refusal(host)
             manifest.write_text(good)
@@ -183,7 +185,7 @@ def test_a_release_with_another_ones_names_is_refused(tmp_path: Path, run: Run) 
     async def main() -> None:
         async with Host.load(tmp_path, eager=False) as host:
             shutil.copytree(tmp_path / "p", tmp_path / "q", dirs_exist_ok=True)
-            with pytest.raises(CallFailed, match="holds p now"):
+            with pytest.raises(CallFailed, match="now holds p"):
                 await operating.reload(host, "q")
 
     run(main)
@@ -217,5 +219,103 @@ def test_a_release_brings_and_takes_names(tmp_path: Path, run: Run) -> None:
             write_nexo_plugin(tmp_path, "p", extends={"channels": ["mail"]}, channels=["mail"])
             await asyncio.gather(operating.reload(host, "p"), operating.reload(host, "p"))
             assert host.channels.kinds() == ["mail"]
+
+    run(main)
+
+
+MORE = 'TOOLS.append({"name": "more", "description": "New.", "inputSchema": {"type": "object"}})'
+
+
+def loaded(folder: Path, **options: Any) -> Host:
+    return Host.load(folder / "plugins", state_dir=folder / "state", **options)
+
+
+def test_what_was_seen_is_approved_and_answers_at_once(tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv")
+
+    async def main() -> None:
+        async with loaded(tmp_path) as host:
+            assert host.refusal("srv") is not None
+            seen = await operating.inspect(host, "srv")
+            assert [(part, each["name"]) for part, each in seen.definitions] == [("tools", "echo")]
+            assert not seen.approved_before and seen.to_json()["definitions"]["tools"][0]["name"] == "echo"
+            assert host.refusal("srv") is not None, "a look approves nothing"
+            assert (await operating.inspect(host, "srv")).digest == seen.digest, "the time is no part of it"
+            await operating.approve(host, seen)
+            await host.reload("srv")
+            assert host.refusal("srv") is None
+            assert "echo" in str(host.exports())
+            assert (await host.attempt("srv/echo", {"a": 1})).failure is None
+
+    run(main)
+
+
+def test_a_changed_offer_has_another_digest_and_its_changes_are_reported(tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv")
+
+    async def main() -> None:
+        async with loaded(tmp_path) as host:
+            first = await operating.inspect(host, "srv")
+            await operating.approve(host, first)
+            write_server(tmp_path / "plugins", "srv", MORE)
+            await operating.reload(host, "srv")
+            await host.meet("srv")
+            assert host.plugins()[0].disabled == ("more",)
+            second = await operating.inspect(host, "srv")
+            assert second.digest != first.digest and second.approved_before
+            assert [change.word for change in second.changes] == ["new"]
+            await operating.approve(host, second)
+            await host.reload("srv")
+            assert (await host.attempt("srv/more", {})).failure is None
+            assert host.plugins()[0].disabled == ()
+
+    run(main)
+
+
+def test_a_reload_applies_an_approval_of_another_process(tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv")
+
+    async def main() -> None:
+        async with loaded(tmp_path) as host:
+            with pytest.raises(CallFailed, match="approved"):
+                await operating.restart(host, "srv")
+            Approvals(tmp_path / "state").save("srv", (await operating.inspect(host, "srv")).candidate)
+            await operating.reload(host, "srv")
+            assert (await host.attempt("srv/echo", {})).failure is None
+
+    run(main)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv", "sys.exit(3)")
+
+    async def main() -> None:
+        async with loaded(tmp_path) as host:
+            with pytest.raises(CallFailed):
+                await operating.inspect(host, "srv")
+
+    run(main)
+
+
+BROKER = """\
+[broker]
+url = "nats://127.0.0.1:1"
+topics = ["a.>"]
+token_env = "TOKEN_OF_THE_BROKER"
+"""
+
+
+def test_a_look_does_not_join_the_hosts_of_other_machines(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_server(tmp_path / "plugins", "srv")
+    (tmp_path / "plugbay.toml").write_text(BROKER)
+    monkeypatch.setenv("TOKEN_OF_THE_BROKER", "secret")
+
+    async def main() -> None:
+        async with loaded(tmp_path, config=tmp_path / "plugbay.toml") as host:
+            assert host.broker is not None
+            monkeypatch.delenv("TOKEN_OF_THE_BROKER")  # without it nobody is joined, and that would be an error
+            assert (await operating.inspect(host, "srv")).definitions
 
     run(main)

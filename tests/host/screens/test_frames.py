@@ -129,7 +129,7 @@ def test_one_wrong_number_or_type_spoils_the_picture_and_is_named(cell: Any, pat
         (b'{"buffer":{"width":1,"height":1,"cells":{}}}', "$.buffer.cells"),
         (b'{"buffer":{"width":1,"height":1,"cells":[]},"redraw":1}', "$.redraw"),
         (b'{"buffer":{"width":1,"height":1,"cells":[]},"captures_text":null}', "$.captures_text"),
-        (b"[" * 5000, "what it drew cannot be shown"),
+        (b"[" * 5000, "the frame cannot be decoded"),
     ],
 )
 def test_a_result_of_another_shape_is_no_picture(data: bytes, path: str) -> None:

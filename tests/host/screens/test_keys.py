@@ -77,8 +77,8 @@ def test_every_key_without_a_character_has_its_own_word_on_the_wire(name: str) -
         ("ctrl+", "''"),
         ("foo", "'foo'"),
         ("ab", "'ab'"),
-        ("a+b", "'a' in 'a+b' is no modifier"),
-        ("+a", "'' in '+a' is no modifier"),
+        ("a+b", "'a' in 'a+b' is not a modifier"),
+        ("+a", "'' in '+a' is not a modifier"),
         ("hyper+a", "'hyper'"),
         ("f0", "'f0'"),
         ("f256", "'f256'"),
@@ -88,7 +88,7 @@ def test_every_key_without_a_character_has_its_own_word_on_the_wire(name: str) -
         ("👍🏽", "there is no key"),
     ],
 )
-def test_what_is_no_key_is_told_which_there_are(text: str, wrong: str) -> None:
+def test_an_invalid_key_is_refused_with_the_valid_names(text: str, wrong: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_key(text)
     assert wrong in str(caught.value)

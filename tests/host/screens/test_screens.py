@@ -14,7 +14,7 @@ import pytest
 from plugbay import CallFailed, Code, Host
 from plugbay.host.screens.frames import MAX_CELLS
 from plugbay.host.screens.keys import parse_key
-from plugbay.host.screens.screens import MAX_REDRAWS, REDRAW_SECONDS, Screen, Screens
+from plugbay.host.screens.screens import MAX_REDRAWS, REDRAW_SECONDS, CliOutput, Screen, Screens
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
@@ -51,7 +51,7 @@ def pid(host: Host, plugin_id: str = "p") -> int | None:
 
 
 @requirement("ainb:host-render")
-def test_a_plugin_that_does_not_run_is_started_and_draws_at_the_size_it_is_told(run: Run, tmp_path: Path) -> None:
+def test_an_idle_plugin_is_started_and_draws_at_the_requested_size(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, screens=["main"])
 
     async def main() -> None:
@@ -66,7 +66,7 @@ def test_a_plugin_that_does_not_run_is_started_and_draws_at_the_size_it_is_told(
 
 
 @requirement("ainb:host-render-screen-id")
-def test_a_plugin_with_several_screens_is_told_which_one_is_meant(run: Run, tmp_path: Path) -> None:
+def test_a_render_names_the_screen(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, body=SHOWS.format(shown='params["screen_id"]'), screens=["one", "two"])
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_a_size_that_no_answer_could_fill_is_refused_before_anything_starts(
     run(main)
 
 
-def test_a_plugin_that_nobody_granted_anything_draws_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_without_grants_draws_nothing(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, screens=["main"], capabilities={"event_bus": True})
 
     async def main() -> None:
@@ -295,7 +295,7 @@ def test_the_time_for_a_picture_begins_when_the_plugin_is_there(run: Run, tmp_pa
     run(main)
 
 
-def test_a_start_that_takes_longer_than_the_callers_time_makes_nobody_wedged(run: Run, tmp_path: Path) -> None:
+def test_a_start_longer_than_the_timeout_is_not_a_hang(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, body="time.sleep(30)\n", screens=["main"])
 
     async def main() -> None:
@@ -368,7 +368,7 @@ def test_a_key_of_a_later_abi_is_never_sent(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("ainb:host-mouse")
-def test_the_mouse_is_told_where_it_is_on_the_screen_and_nowhere_else(run: Run, tmp_path: Path) -> None:
+def test_mouse_events_on_the_screen_are_sent_and_no_others(run: Run, tmp_path: Path) -> None:
     body = """
     def handle_mouse(params):
         mouse = params["mouse"]
@@ -396,7 +396,7 @@ def test_the_mouse_is_told_where_it_is_on_the_screen_and_nowhere_else(run: Run, 
 
 
 @requirement("ainb:host-actions-performed")
-def test_an_action_is_told_with_its_payload(run: Run, tmp_path: Path) -> None:
+def test_an_action_is_sent_with_its_payload(run: Run, tmp_path: Path) -> None:
     body = 'def handle_action(params):\n    keys.append(json.dumps([params["action_id"], params.get("payload")]))\n'
     write_ainb_plugin(tmp_path, body=body, screens=["main"])
 
@@ -411,7 +411,7 @@ def test_an_action_is_told_with_its_payload(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("ainb:host-key-flood", "ainb:host-isolation")
-def test_a_flood_of_keys_for_a_plugin_that_does_not_read_costs_nobody_anything(run: Run, tmp_path: Path) -> None:
+def test_a_flood_of_keys_to_a_plugin_that_does_not_read_is_harmless(run: Run, tmp_path: Path) -> None:
     body = "import signal\ndef render(params, m):\n    reply(m, picture(params, str(len(keys))))\n    signal.pause()\n"
     write_ainb_plugin(tmp_path, body=body, screens=["main"])
     write_ainb_plugin(tmp_path, "q", screens=["other"])
@@ -435,7 +435,7 @@ def test_a_flood_of_keys_for_a_plugin_that_does_not_read_costs_nobody_anything(r
 
 
 @requirement("ainb:host-dirty")
-def test_a_picture_is_out_of_date_when_the_plugin_was_told_something(run: Run, tmp_path: Path) -> None:
+def test_a_frame_is_out_of_date_after_a_notification(run: Run, tmp_path: Path) -> None:
     bus, news = {"event_bus": True}, {"snapshots": ["news"]}
     write_ainb_plugin(tmp_path, screens=["one", "two"], capabilities=bus, subscribes=news)
     write_ainb_plugin(tmp_path, "q", screens=["other"])
@@ -487,7 +487,7 @@ def test_a_key_that_comes_while_the_picture_is_drawn_asks_for_another(run: Run, 
 
 
 @requirement("ainb:host-dirty")
-def test_a_picture_that_nobody_waited_for_is_still_wanted(run: Run, tmp_path: Path) -> None:
+def test_a_cancelled_render_leaves_the_frame_out_of_date(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, body=LATE, screens=["main"], namespaces=["n"])
 
     async def main() -> None:
@@ -583,5 +583,117 @@ def test_a_plugin_whose_screen_is_looked_at_is_not_idle(run: Run, tmp_path: Path
             await host.run_cli("q/n", [])
             await until(lambda: host.plugins()[1].pid is None)
             assert host.plugins()[0].state == "running"
+
+    run(main)
+
+
+DISPATCH = "def cli_dispatch(params, m):\n    "
+
+
+@requirement("ainb:host-cli")
+def test_a_command_line_arrives_as_it_is_and_its_output_byte_for_byte(run: Run, tmp_path: Path) -> None:
+    body = (
+        DISPATCH + 'reply(m, {"stdout": b64(bytes(range(256))), "stderr": b64(repr(params).encode()), "exit_code": 7})'
+    )
+    write_ainb_plugin(tmp_path, body=body, namespaces=["notes"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            done = await host.run_cli("notes", ["add", "--help", "-x", "", "buy milk", "漢"])
+            assert done.stdout == bytes(range(256))
+            assert done.stderr.decode() == repr(
+                {"namespace": "notes", "argv": ["add", "--help", "-x", "", "buy milk", "漢"]}
+            )
+            assert done.exit_code == 7
+            assert await host.run_cli("p/notes", []) == CliOutput(
+                bytes(range(256)), b"{'namespace': 'notes', 'argv': []}", 7
+            )
+
+    run(main)
+
+
+@requirement("ainb:host-cli")
+def test_the_bytes_may_be_an_array_of_numbers_and_the_status_any_of_32_bits(run: Run, tmp_path: Path) -> None:
+    body = DISPATCH + 'reply(m, {"stdout": [104, 105], "stderr": "", "exit_code": int(params["argv"][0])})'
+    write_ainb_plugin(tmp_path, body=body, namespaces=["notes"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            for status in (0, 255, -1, 2**31 - 1, -(2**31)):
+                assert await host.run_cli("notes", [str(status)]) == CliOutput(b"hi", b"", status)
+
+    run(main)
+
+
+@requirement("ainb:host-cli-malformed")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"stdout": "not base64!", "stderr": "", "exit_code": 0}',
+        '{"stdout": "", "exit_code": 0}',
+        '{"stdout": "", "stderr": "", "exit_code": 1.5}',
+        '{"stdout": "", "stderr": "", "exit_code": 2147483648}',
+        '{"stdout": [256], "stderr": "", "exit_code": 0}',
+        "None",
+    ],
+)
+def test_an_answer_of_another_shape_is_a_failure_and_the_next_one_counts(run: Run, tmp_path: Path, answer: str) -> None:
+    good = '{"stdout": "", "stderr": "", "exit_code": 0}'
+    write_ainb_plugin(tmp_path, body=f"{DISPATCH}reply(m, {answer} if params['argv'] else {good})", namespaces=["n"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            with pytest.raises(CallFailed) as caught:
+                await host.run_cli("n", ["bad"])
+            assert caught.value.code == Code.MALFORMED_RESPONSE
+            assert await host.run_cli("n", []) == CliOutput(b"", b"", 0)
+
+    run(main)
+
+
+@requirement("ainb:host-cli-errors")
+@pytest.mark.parametrize(
+    ("number", "code"), [(-32601, Code.TOOL_NOT_EXPOSED), (-32602, Code.INVALID_INPUT), (-32000, Code.PLUGIN_ERROR)]
+)
+def test_a_plugin_may_refuse_a_command_line(run: Run, tmp_path: Path, number: int, code: str) -> None:
+    write_ainb_plugin(tmp_path, body=f'{DISPATCH}fail(m, {number}, "no")', namespaces=["n"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            with pytest.raises(CallFailed) as caught:
+                await host.run_cli("n", [])
+            assert (caught.value.code, caught.value.failure.detail["plugin_code"]) == (code, number)
+
+    run(main)
+
+
+def test_nothing_is_started_for_an_unknown_name_or_arguments_that_are_not_text(run: Run, tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, namespaces=["notes"], screens=["list"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            with pytest.raises(CallFailed, match="no cli namespace is called 'list'") as unknown:
+                await host.run_cli("list", [])
+            assert unknown.value.code == Code.NOT_FOUND
+            with pytest.raises(CallFailed, match="argument 2 is not UTF-8") as unsayable:
+                await host.run_cli("notes", ["a", "\udcff"])
+            assert unsayable.value.code == Code.INVALID_INPUT
+            assert host.plugins()[0].state == "idle"
+
+    run(main)
+
+
+@requirement("ainb:host-cli-timeout")
+def test_a_command_line_without_an_end_is_given_up_after_the_callers_time(run: Run, tmp_path: Path) -> None:
+    body = DISPATCH + 'if not params["argv"]: reply(m, {"stdout": "", "stderr": "", "exit_code": 0})'
+    write_ainb_plugin(tmp_path, body=body, namespaces=["n"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            await host.run_cli("n", [])
+            with pytest.raises(CallFailed) as caught:
+                await host.run_cli("n", ["hang"], timeout=0.05)
+            assert caught.value.code == Code.TIMEOUT
+            assert (await host.run_cli("n", [])).exit_code == 0
 
     run(main)

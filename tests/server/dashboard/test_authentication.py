@@ -19,7 +19,7 @@ from plugbay.server.dashboard.authentication import (
     Sessions,
     local_path,
 )
-from plugbay.server.dashboard.routes import ROUTES
+from plugbay.server.dashboard.pages import ROUTES
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.settings import GatewaySettings
 from tests.support.clocks import TurnedClock
@@ -292,7 +292,7 @@ def test_every_secret_is_another_and_none_is_shown() -> None:
     assert "hunter2" not in repr(one) and one.form_key not in repr(one)
 
 
-def test_a_notice_is_told_once() -> None:
+def test_a_notice_is_shown_once() -> None:
     _, session = Sessions(TurnedClock()).begin("token")
     session.notice = Notice("good", "done")
     assert session.take_notice() == Notice("good", "done")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.forms import Field, Unclear, fields_of, input_of, input_of_json
+from plugbay.server.dashboard.forms import Field, Invalid, fields_of, input_of, input_of_json
 
 ORDER: dict[str, Any] = {
     "type": "object",
@@ -117,7 +117,7 @@ def test_a_form_in_one_line() -> None:
     assert forms.signature(ORDER) == words
 
 
-def test_an_example_has_what_has_to_be_there_and_the_defaults() -> None:
+def test_an_example_has_required_properties_and_defaults() -> None:
     assert json.loads(forms.example(ORDER)) == {
         "order": 0,
         "price": 1.5,
@@ -127,7 +127,7 @@ def test_an_example_has_what_has_to_be_there_and_the_defaults() -> None:
     }
 
 
-def test_what_was_typed_is_what_was_meant() -> None:
+def test_typed_values_become_the_input() -> None:
     found = fields_of(ORDER)
     assert found is not None
     meant = typed(order=" 7 ", price="2e3", gift="false", note="a\r\nb", currency='"EUR"', mixed="1", tags='["a"]')
@@ -142,7 +142,7 @@ def test_what_was_typed_is_what_was_meant() -> None:
     }
 
 
-def test_what_nobody_filled_in_is_left_out_and_a_needed_text_may_be_empty() -> None:
+def test_empty_fields_are_left_out_and_a_required_text_may_be_empty() -> None:
     found = fields_of({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]})
     assert found is not None
     assert input_of(found, typed(a="", b="")) == {"a": ""}
@@ -151,20 +151,20 @@ def test_what_nobody_filled_in_is_left_out_and_a_needed_text_may_be_empty() -> N
 @pytest.mark.parametrize(
     ("schema", "text", "problem"),
     [
-        ({"type": "integer"}, "1.5", "no whole number"),
-        ({"type": "integer"}, "1" * 5000, "no whole number"),
-        ({"type": "number"}, "much", "no number"),
-        ({"type": "number"}, "nan", "no number"),
-        ({"type": "number"}, "1e999", "no number"),
+        ({"type": "integer"}, "1.5", "a whole number"),
+        ({"type": "integer"}, "1" * 5000, "a whole number"),
+        ({"type": "number"}, "much", "a number"),
+        ({"type": "number"}, "nan", "a number"),
+        ({"type": "number"}, "1e999", "a number"),
         ({"type": "boolean"}, "perhaps", "yes or no"),
-        ({"enum": ["a"]}, '"b"', "none of the choices"),
-        ({"type": "array"}, "[1,", "no JSON: Expecting value in line 1, column 4"),
-        ({"type": "array"}, "[NaN]", "NaN is no JSON"),
+        ({"enum": ["a"]}, '"b"', "one of the values"),
+        ({"type": "array"}, "[1,", "invalid JSON: Expecting value in line 1, column 4"),
+        ({"type": "array"}, "[NaN]", "invalid JSON: NaN is not a JSON value"),
         ({"type": "array"}, "[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_meant_is_said_where_it_was_typed(schema: Any, text: str, problem: str) -> None:
-    with pytest.raises(Unclear) as unclear:
+def test_an_invalid_value_is_reported_at_its_field(schema: Any, text: str, problem: str) -> None:
+    with pytest.raises(Invalid) as unclear:
         input_of((one(schema),), typed(x=text))
     (field,) = unclear.value.fields
     assert problem in field.problem and field.value == text
@@ -173,18 +173,18 @@ def test_what_cannot_be_meant_is_said_where_it_was_typed(schema: Any, text: str,
 def test_what_has_to_be_there_is_asked_for() -> None:
     found = fields_of({"properties": {"n": {"type": "integer"}}, "required": ["n"]})
     assert found is not None
-    with pytest.raises(Unclear) as unclear:
+    with pytest.raises(Invalid) as unclear:
         input_of(found, {})
-    assert unclear.value.fields[0].problem == "this is needed"
+    assert unclear.value.fields[0].problem == "a value is required"
 
 
 def test_an_input_can_be_written_as_json() -> None:
     assert input_of_json(" ") == {}
     assert input_of_json("[1, null]") == [1, None]
-    with pytest.raises(Unclear, match="line 2, column 1"):
+    with pytest.raises(Invalid, match="line 2, column 1"):
         input_of_json("{\n")
 
 
-def test_fields_keep_what_was_typed() -> None:
+def test_fields_keep_the_typed_values() -> None:
     kept = forms.refill((Field("a", "text", value="default"), Field("b", "text", value="default")), typed(a="mine"))
     assert [field.value for field in kept] == ["mine", "default"]

@@ -51,7 +51,7 @@ def summary(text: str) -> Region:
     return Region("parts/summary.html", text)
 
 
-def test_only_what_differs_is_told() -> None:
+def test_only_differences_are_sent() -> None:
     before = {"summary": summary("1 plugin"), "a": summary("a")}
     after = {"summary": summary("2 plugins"), "a": summary("a"), "b": summary("<b>")}
     html = '<p id="summary" class="summary" aria-live="polite">%s</p>'
@@ -85,7 +85,7 @@ async def until_told(events: AsyncIterator[Event], words: str) -> Event:
     raise AssertionError(f"{words!r} was never told")
 
 
-def test_the_list_is_told_whole_at_first_and_then_what_changes(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_the_whole_list_is_sent_first_and_then_its_changes(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     write_plugin(tmp_path / "plugins", "p")
     write_plugin(tmp_path / "plugins", "q")
 
@@ -108,7 +108,7 @@ def test_the_list_is_told_whole_at_first_and_then_what_changes(sqlite_url: str, 
     run(main)
 
 
-def test_a_page_of_a_plugin_is_told_its_state_calls_and_log(
+def test_the_stream_of_a_plugin_has_its_state_calls_and_log(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SETTLE_POLLS", 1_000)  # as long as four looks of the usual pace take, and longer
@@ -132,12 +132,12 @@ def test_a_page_of_a_plugin_is_told_its_state_calls_and_log(
                 while "hello &lt;b&gt;" not in found["log"] or "crashed" not in found["calls"]:
                     data = (await anext(events)).data
                     found[data.get("id", data["into"])] = data["html"]
-                assert ">1</dd>" in found["standing"]
+                assert ">1</dd>" in found["overview"]
 
     run(main)
 
 
-def test_of_a_flood_the_last_events_are_told_and_how_many_are_not(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_of_many_events_the_last_are_sent_with_the_number_skipped(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             feed = EventsFeed(gateway, "shop.>", "")

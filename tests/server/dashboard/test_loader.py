@@ -45,7 +45,7 @@ def test_a_plugin_is_known_with_its_calls_grants_and_refusal(sqlite_url: str, tm
     run(main)
 
 
-def test_one_look_serves_everybody_who_watches_at_the_same_time(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_concurrent_streams_share_a_snapshot(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     write_plugin(tmp_path / "plugins", "p")
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_calls_that_were_called_off_are_no_failures() -> None:
     assert count_calls(series) == {"p": (10, 3), "": (5, 0)}
 
 
-def test_a_lifecycle_event_is_told_in_words() -> None:
+def test_a_lifecycle_event_is_described() -> None:
     data = {"timestamp": "2026-02-02T02:40:00Z", "payload": {"plugin_id": "a.b", "exit_code": 1, "stderr_tail": ["x"]}}
     told = lifecycle_event(NumberedEvent("1", "plugin.lifecycle.a.b.crashed", data))
     assert told == LifecycleEvent("crashed", 1_770_000_000.0, "exit code 1: x")

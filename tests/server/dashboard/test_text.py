@@ -27,7 +27,7 @@ def test_what_is_invisible_or_turns_text_around_is_shown(said: str, shown: str) 
     assert text.visible(said) == shown
 
 
-def test_a_text_that_is_too_long_is_cut_and_that_is_said() -> None:
+def test_a_text_that_is_too_long_is_cut_with_a_note() -> None:
     assert text.visible("x" * 10, 10) == "x" * 10
     assert text.visible("x" * 1_234_567, 10) == "xxxxxxxxxx… (1,234,557 more characters)"
     assert len(text.visible("x" * (10 << 20))) < text.MAX_TEXT + 100
@@ -37,7 +37,7 @@ def test_values_are_shown_as_json_and_cut_too() -> None:
     assert text.as_json({"a": ["ü"]}, spread=False) == '{"a":["ü"]}'
     assert text.as_json({"a": 1}) == '{\n  "a": 1\n}'
     assert text.as_json("x" * 100, most=10) == '"xxxxxxxxx… (92 more characters)'
-    assert text.as_json({"at": object}).startswith("{"), "what is no JSON is still shown"
+    assert text.as_json({"at": object}).startswith("{"), "a value that JSON lacks is still shown"
 
 
 @pytest.mark.parametrize(

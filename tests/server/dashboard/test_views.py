@@ -24,9 +24,9 @@ from plugbay.server.dashboard.views import (
     MAX_PAYLOAD,
     SHORT,
     Badge,
+    Capability,
     FailureView,
     Operation,
-    Wish,
     call_outcome,
     call_row,
     event_row,
@@ -85,7 +85,11 @@ def test_a_state_says_how_it_stands_and_why(plugin: PluginSnapshot, badge: Badge
     ("confinement", "limits", "badge"),
     [
         (Confinement(Policy(Path("/p")), ""), "full", Badge("confined", "good")),
-        (Confinement(Policy(Path("/p")), ""), "degraded", Badge("confined", "warn", "its limits do not hold in full")),
+        (
+            Confinement(Policy(Path("/p")), ""),
+            "degraded",
+            Badge("confined", "warn", "some of its limits are not enforced"),
+        ),
         (Confinement(), "", Badge("unconfined", "off", "its manifest does not ask for it")),
         (Confinement(reason="because", downgrade=True), "", Badge("unconfined", "warn", "because")),
         (BLOCKED, "", Badge("refused", "bad", "no sandbox here")),
@@ -95,7 +99,7 @@ def test_a_sandbox_in_a_word(confinement: Confinement, limits: str, badge: Badge
     assert views.sandbox_of(confinement, limits) == badge
 
 
-def test_problems_come_first_and_what_comes_and_goes_does_not_move_a_row() -> None:
+def test_problems_come_first_and_transient_states_do_not_move_a_row() -> None:
     plugins = [known("d", "stopped"), known("c", "running"), known("b", "idle"), known("e", "quarantined")]
     plugins += [known("f", "idle", refusal=PENDING), known("a", "spawning")]
     assert [row.id for row in views.rows_of(plugins)] == ["e", "f", "a", "b", "c", "d"]
@@ -123,7 +127,7 @@ def test_the_summary_counts_every_state() -> None:
     assert views.summary([]) == "0 plugins"
 
 
-def test_folders_that_are_no_plugins_are_told_with_their_errors_alone() -> None:
+def test_broken_folders_are_listed_with_their_errors() -> None:
     bad = Problem("missing", "tools", "required", line=1)
     warning = Problem("odd", "", "hm", severity="warning")
     found = [Found(Path("/bad"), "rune", None, (bad, warning)), Found(Path("/good"), "rune", None, (warning,))]
@@ -145,7 +149,7 @@ def names(operations: tuple[Operation, ...]) -> list[str]:
     ],
 )
 def test_what_can_be_done_follows_from_the_state(plugin: PluginSnapshot, operations: list[str]) -> None:
-    assert names(views.standing_of(plugin).operations) == operations
+    assert names(views.overview_of(plugin).operations) == operations
 
 
 @pytest.mark.parametrize(
@@ -156,21 +160,21 @@ def test_what_can_be_done_follows_from_the_state(plugin: PluginSnapshot, operati
         (known(refusal=PENDING), "grant x"),
         (known(refusal=DISABLED), "enable it"),
         (known(confinement=BLOCKED), "install one"),
-        (known(state="quarantined"), "it failed too often; look at what it wrote, mend it, then start it"),
+        (known(state="quarantined"), "it failed too often; read its log, fix the problem, then start it"),
     ],
 )
 def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: PluginSnapshot, hint: str) -> None:
     assert views.hint_of(plugin) == hint
 
 
-def test_the_top_of_a_page_says_what_happened_last() -> None:
+def test_the_overview_shows_the_last_event() -> None:
     plugin = known(
         lifetime=Lifetime.PER_CALL, happened=LifecycleEvent("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
     )
-    standing = views.standing_of(plugin)
-    assert (standing.happened, standing.lifetime) == ("gave up: attempts 3", "one process per call")
-    assert standing.counters == (("a", 2), ("b", 1))
-    assert views.standing_of(known(happened=LifecycleEvent("stopped", 1.0, ""))).happened == "stopped"
+    overview = views.overview_of(plugin)
+    assert (overview.happened, overview.lifetime) == ("gave up: attempts 3", "one process per call")
+    assert overview.counters == (("a", 2), ("b", 1))
+    assert views.overview_of(known(happened=LifecycleEvent("stopped", 1.0, ""))).happened == "stopped"
 
 
 def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> None:
@@ -180,39 +184,39 @@ def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> Non
         granted=("a", "net=x", "d"),
         kept=("a", "net"),
     )
-    wishes = views.wishes_of(plugin)
-    assert wishes.requested == (
-        Wish("a", True, "a", False),
-        Wish("net=x", True, "net", False),
-        Wish("c", False, "", True),
-        Wish("d", True, "", False),
+    capabilities = views.capabilities_of(plugin)
+    assert capabilities.requested == (
+        Capability("a", True, "a", False),
+        Capability("net=x", True, "net", False),
+        Capability("c", False, "", True),
+        Capability("d", True, "", False),
     )
-    assert wishes.optional == (Wish("o", False, "", True),)
-    assert wishes.open == ("c",) and not wishes.undecided
+    assert capabilities.optional == (Capability("o", False, "", True),)
+    assert capabilities.open == ("c",) and not capabilities.undecided
 
 
 def test_before_anybody_decides_nothing_is_new() -> None:
-    wishes = views.wishes_of(known(capabilities=("a",)))
-    assert wishes.undecided and wishes.requested == (Wish("a", False, "", False),)
-    assert not views.wishes_of(known()).undecided
+    capabilities = views.capabilities_of(known(capabilities=("a",)))
+    assert capabilities.undecided and capabilities.requested == (Capability("a", False, "", False),)
+    assert not views.capabilities_of(known()).undecided
 
 
-def test_an_offer_says_what_it_takes() -> None:
+def test_an_export_shows_its_input() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     exports = {
         "p/t": Export("tool", "t", "Does it.", schema, capabilities=("x",)),
         "p/v": Export("vector_backend", "v"),
     }
-    tool, backend = views.offers_of(exports)
+    tool, backend = views.export_rows(exports)
     assert (tool.full_name, tool.takes, tool.needs) == ("p/t", "n?: integer", ("x",)) and '"n"' in tool.schema
     assert (backend.kind, backend.takes, backend.schema) == ("vector backend", "JSON", "")
 
 
-def test_the_bounds_of_a_plugin_are_told_line_by_line() -> None:
+def test_the_limits_of_a_plugin_are_listed() -> None:
     policy = Policy(Path("/p"), read=(Path("/a"), Path("/b")), state=Path("/s"), network=Network(Reach.ANY))
     facts = views.facts_of(known(confinement=Confinement(policy, "", notes=("/gone",))))
     assert ("reads", "/a\n/b") in facts and ("keeps", "/s") in facts and ("network", "any public address") in facts
-    assert ("command", "python3 plugin.py") in facts and ("not there", "/gone") in facts
+    assert ("command", "python3 plugin.py") in facts and ("missing", "/gone") in facts
     assert any(
         label == "limits" and "1 GiB memory · 1 core · 256 processes · 4,096 open files" in text
         for label, text in facts
@@ -221,7 +225,7 @@ def test_the_bounds_of_a_plugin_are_told_line_by_line() -> None:
     assert [label for label, _ in views.facts_of(known())] == ["folder", "command", "timeouts"]
 
 
-def test_two_views_of_the_same_are_equal_so_a_page_is_told_nothing() -> None:
+def test_equal_states_have_equal_views_so_nothing_is_sent() -> None:
     first, again = views.row_of(known(calls=1)), views.row_of(known(calls=1))
     assert first == again and first != views.row_of(known(calls=2))
 
@@ -247,7 +251,7 @@ def test_a_server_is_seen_approved_and_runs(sqlite_url: str, tmp_path: Path, run
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
             before = await visitor.get("/plugins/srv")
-            assert "nobody has approved that" in text_of(before) and 'name="digest"' not in before.text
+            assert "until you approve them" in text_of(before) and 'name="digest"' not in before.text
             assert (await visitor.post("/plugins/srv:look")).status_code == 303
             seen = await visitor.get("/plugins/srv")
             assert "Says \\u200b it again." in text_of(seen), "what is hidden is to be seen"
@@ -263,7 +267,7 @@ def test_a_server_is_seen_approved_and_runs(sqlite_url: str, tmp_path: Path, run
     run(main)
 
 
-def test_only_what_was_last_shown_can_be_approved(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_only_the_last_shown_definitions_can_be_approved(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     prepared(tmp_path)
 
     async def main() -> None:
@@ -282,7 +286,7 @@ def test_only_what_was_last_shown_can_be_approved(sqlite_url: str, tmp_path: Pat
             write_server(tmp_path / "plugins", "srv", "TOOLS[0]['description'] = 'Now something else.'")
             await visitor.post("/plugins/srv:restart")
             changed = text_of(await visitor.get("/plugins/srv"))
-            assert "more than anybody has approved: echo" in changed
+            assert "Exports without approval: echo" in changed
             await visitor.post("/plugins/srv:look")
             assert "echo tool changed" in text_of(await visitor.get("/plugins/srv"))
 
@@ -354,7 +358,7 @@ def test_a_line_has_the_tone_of_its_level() -> None:
     assert [log_row(line).tone for line in lines] == ["calm", "warn", "bad"]
 
 
-def test_a_call_is_shown_with_what_was_written_while_it_ran() -> None:
+def test_a_call_is_shown_with_log_lines_of_its_time() -> None:
     moments = ("02:39:59", "02:40:00", "02:40:02", "02:40:04")
     lines = [LogLine(f"2026-02-02T{time}Z", "stderr", "info", time) for time in moments] + [
         LogLine("odd", "stderr", "", "")
@@ -372,7 +376,7 @@ def test_an_answer_is_spread_out() -> None:
     assert shown.output == '{\n  "a": [\n    1\n  ]\n}' and shown.failure is None and shown.tone == "good"
 
 
-def test_a_failure_says_what_to_do_apart_from_the_rest() -> None:
+def test_the_hint_of_a_failure_is_separate() -> None:
     detail = {"hint": "try again", "stderr_tail": ["a", "b"], "exit": "1"}
     shown = call_outcome(result(None, Failure(Code.CRASHED, "gone", origin="plugin", detail=detail)))
     assert shown.failure == FailureView("crashed", "plugin", "gone", "try again", ("a", "b"), '{\n  "exit": "1"\n}')

@@ -1,1 +1,1 @@
-"""`plugbay dev` and `plugbay attach`: run a plugin while it is being written."""
+"""`plugbay dev` and `plugbay attach`: run a plugin while its author writes it."""

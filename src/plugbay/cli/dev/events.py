@@ -179,7 +179,7 @@ class Detached(Event):
 
 @dataclass(frozen=True, slots=True)
 class Remark(Event):
-    """A remark that needs no reaction."""
+    """A message that needs no reaction."""
 
     kind: ClassVar[str] = "remark"
     text: str

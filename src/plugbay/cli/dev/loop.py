@@ -1,28 +1,26 @@
-"""`DevLoop`: the main loop of `plugbay dev`.
+"""`DevLoop`: the main loop of `plugbay dev`, and the watch of the plugin's folder.
 
 Saved files, typed lines and attached processes arrive in one queue and are handled one at a time. `Session` runs the
-plugin, `View` prints.
+plugin, `View` prints. Files that programs write (caches, builds, logs) and files that the plugin writes during its own
+calls are ignored: they would reload it forever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.call import load_config, read_json
 from plugbay.cli.dev import events
-from plugbay.cli.dev.prompt import Command, Prompt, parse
 from plugbay.cli.dev.rendezvous import Rendezvous, attach_command
-from plugbay.cli.dev.session import DevCall, Session
-from plugbay.cli.dev.view import HumanView, View
-from plugbay.cli.dev.watch import PluginWrites, watch_saves
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.dev.session import Session
+from plugbay.cli.dev.view import Command, HumanView, Prompt, View, parse
+from plugbay.cli.exit_codes import Exit, Refusal
+from plugbay.cli.options import ExportCall, read_json
 from plugbay.cli.paths import CONFIG_NAME
-from plugbay.cli.render.call_view import Refusal
 from plugbay.cli.render.schema_text import example
 from plugbay.host.admin.dev import attached, under_development
 
@@ -58,19 +56,13 @@ class DevOptions:
 
     path: Path
     contract: str | None
-    calls: Sequence[DevCall]
+    calls: Sequence[ExportCall]
     timeout: float | None
     once: bool
     attach: bool
     config: Path | None
     grants: Sequence[str]
     host_options: dict[str, Any]
-
-
-def parse_call(words: str) -> DevCall:
-    """Parse `EXPORT [JSON]`; raises `Refusal`."""
-    export, _, given = words.partition(" ")
-    return DevCall(export, read_json(given.strip() or "{}", f"the input of {export}"))
 
 
 class DevLoop:
@@ -160,7 +152,7 @@ class DevLoop:
             async for paths in watch_saves(self._root, self._stop):
                 self._queue.put_nowait(Saved(paths))
         except (OSError, RuntimeError) as error:
-            self._view.show(events.Remark(f"the folder cannot be watched ({error}); type `reload` after a save"))
+            self._view.show(events.Remark(f"the folder cannot be watched ({error}); type reload after a save"))
 
     async def _handle_saved(self, paths: Sequence[str]) -> None:
         paths = self._author_changes(paths)
@@ -171,7 +163,7 @@ class DevLoop:
             if not self._attach_offered:
                 self._offer_attach(self._rendezvous)
             elif self._process:
-                self._view.show(events.Remark("restart the plugin in its terminal; its last call is made again then"))
+                self._view.show(events.Remark("restart the plugin in its terminal; then its last call is repeated"))
             return
         if await self._session.reload(new_host=CONFIG_NAME in paths):
             await self._repeat_calls()
@@ -184,7 +176,7 @@ class DevLoop:
             return left
         found = self._own.record(left)
         if found:
-            text = f"{', '.join(found)} is written whenever the plugin is called; it is not watched any more"
+            text = f"each call of the plugin writes {', '.join(found)}, so this is not watched any more"
             self._view.show(events.Remark(text))
         return [name for name in left if name not in found]
 
@@ -204,7 +196,7 @@ class DevLoop:
     def _show_usage(self) -> None:
         export = next((export for export in self._session.exports if export.kind == "tool"), None)
         typed = f"{export.name} {example(export.input_schema)}" if export else "help"
-        self._view.show(events.Remark(f"watching; type `{typed}` to call it, or `help`"))
+        self._view.show(events.Remark(f"watching; type {typed} to call an export, or help"))
 
     async def _handle_line(self, text: str | None) -> bool:
         """Execute a typed line; False means quit."""
@@ -228,7 +220,7 @@ class DevLoop:
                 if await session.reload():
                     await self._repeat_calls()
             case _ if session.busy:
-                self._view.show(events.Remark("a call is running; `cancel` gives it up"))
+                self._view.show(events.Remark("a call is running; cancel stops it"))
             case "again" if not session.repeated_calls:
                 self._view.show(events.Remark("nothing has been called yet"))
             case "again":
@@ -240,7 +232,7 @@ class DevLoop:
         # `-` means stdin for `read_json`, and stdin is the terminal that the prompt reads.
         given = "" if typed.given == "-" else typed.given
         try:
-            calls = [DevCall(typed.export, read_json(given, f"the input of {typed.export}"))]
+            calls = [ExportCall(typed.export, read_json(given, f"the input of {typed.export}"))]
         except Refusal as refusal:
             self._view.show(events.Remark(f'{refusal.failure.message}; JSON is like {{"key": "value"}}'))
             return
@@ -289,7 +281,7 @@ class DevLoop:
             self._view.show(events.Detached(pid))
 
     def on_rejected(self, why: str) -> None:
-        self._view.show(events.Remark(f"a process was turned away: {why}"))
+        self._view.show(events.Remark(f"a process was rejected: {why}"))
 
     # The host.
 
@@ -299,7 +291,73 @@ class DevLoop:
         spec = under_development(found.spec)
         if self._rendezvous is not None:
             spec = attached(spec, self._rendezvous.command)
-        settings = load_config(options.config)
+        settings = local_host.load_config(options.config)
         return local_host.make_host(
             [replace(found, spec=spec)], settings, grants=options.grants, **options.host_options
         )
+
+
+DEBOUNCE_MS = 80
+"""Quiet time after which saved files form one batch; an editor writes, renames and sets modes well within it."""
+
+MAX_DELAY_MS = 1000
+"""A batch ends after this time even without a quiet moment, as during a long checkout."""
+
+FOLDERS = frozenset("__pycache__ node_modules logs log target dist build venv env htmlcov".split())
+"""Ignored folder names; names that begin with a dot are ignored too."""
+
+ENDINGS = tuple(".pyc .pyo .log .db .db-journal .db-wal .db-shm .sqlite .sqlite3 .swp .swx .tmp .bak .orig ~".split())
+
+OWN_WRITES = 2
+"""Consecutive calls that wrote a file before it counts as the plugin's own."""
+
+
+def is_watched(path: Path, root: Path) -> bool:
+    """Whether a change of this file may be a save of the author."""
+    try:
+        parts = path.relative_to(root).parts
+    except ValueError:
+        return False
+    if not parts or any(part.startswith(".") or part in FOLDERS for part in parts[:-1]):
+        return False
+    name = parts[-1]
+    return not name.startswith((".", "#")) and not name.endswith(ENDINGS) and not name.isdigit() and name not in FOLDERS
+
+
+class PluginWrites:
+    """Learns which files the plugin itself writes during its calls."""
+
+    def __init__(self) -> None:
+        self._suspects: dict[str, int] = {}
+        self.known: set[str] = set()
+
+    def record(self, written: Iterable[str]) -> list[str]:
+        """Record the files written during a repeated call; return those that are now known as the plugin's own."""
+        names = set(written)
+        self._suspects = {name: self._suspects.get(name, 0) + 1 for name in names}
+        found = sorted(name for name, times in self._suspects.items() if times >= OWN_WRITES)
+        self.known.update(found)
+        return found
+
+    def forget(self) -> None:
+        """Clear the suspects: the author has saved a file, so any of them may be the author's."""
+        self._suspects.clear()
+
+
+async def watch_saves(root: Path, stop: asyncio.Event) -> AsyncIterator[list[str]]:
+    """Yield batches of saved files, relative to the root; ends when `stop` is set.
+
+    The root must be a real path without symbolic links, because the system reports real paths.
+    """
+    from watchfiles import awatch
+
+    changes = awatch(
+        root,
+        watch_filter=lambda _, path: is_watched(Path(path), root),
+        debounce=MAX_DELAY_MS,
+        step=DEBOUNCE_MS,
+        stop_event=stop,
+        ignore_permission_denied=True,
+    )
+    async for batch in changes:
+        yield sorted({str(Path(path).relative_to(root)) for _, path in batch})

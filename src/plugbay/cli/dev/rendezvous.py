@@ -69,7 +69,7 @@ class _Peer:
         self.status: int | None = None
 
     def send(self, message: dict[str, Any], pipes: Iterable[int] = ()) -> None:
-        """Send one message; a peer that is gone is noticed when its socket is read."""
+        """Send one message. A disconnected peer is detected by the next read of its socket."""
         data = json.dumps(message).encode() + b"\n"
         try:
             self.sock.setblocking(True)
@@ -143,7 +143,9 @@ class Rendezvous:
         pid, uid = _credentials(sock)
         if uid != os.geteuid() or len(self._peers) >= MAX_PEERS:
             sock.close()
-            self._observer.on_rejected("it belongs to another user" if uid != os.geteuid() else "too many are here")
+            self._observer.on_rejected(
+                "it belongs to another user" if uid != os.geteuid() else "there are too many connections"
+            )
             return
         sock.setblocking(False)
         peer = _Peer(sock, pid)
@@ -178,10 +180,12 @@ class Rendezvous:
 
     def _authenticate(self, peer: _Peer, message: dict[str, Any]) -> None:
         role = next((role for role in ("attach", "stand_in") if role in message), "")
-        shown = str(message.get(role, "")).encode("utf-8", "backslashreplace")
-        if not role or not hmac.compare_digest(shown, self._token.encode()):
-            peer.send({"refused": "the token is not that of this plugbay dev; copy the whole line that it printed"})
-            self._observer.on_rejected("it did not show the token")
+        token = str(message.get(role, "")).encode("utf-8", "backslashreplace")
+        if not role or not hmac.compare_digest(token, self._token.encode()):
+            peer.send(
+                {"refused": "the token does not belong to this plugbay dev; copy the whole command that it printed"}
+            )
+            self._observer.on_rejected("it did not send the token")
             self._drop(peer)
             return
         peer.role, peer.hello = role, message

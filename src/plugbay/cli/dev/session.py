@@ -1,7 +1,7 @@
 """`Session`: the plugin under development, on its own host, across all saves.
 
 Decides when the host reloads the plugin and when a new host is needed, repeats calls and compares their results with
-the previous ones, and reports events to a `View`. `DevLoop` says when files were saved and which calls to make.
+the previous ones, and reports events to a `View`. `DevLoop` reports saved files and requested calls.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import exit_codes, lookup
 from plugbay.cli.dev import events
-from plugbay.cli.exit_codes import Exit
-from plugbay.cli.manifest import drift
-from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.exit_codes import Exit, Refusal
+from plugbay.cli.manifest import generated
+from plugbay.cli.options import ExportCall, full_name
 from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.admin.dev import warm
 from plugbay.host.journal import OWN_LINE
@@ -44,17 +44,6 @@ SIGNALLED = -1
 
 CLOCK_SKEW = 0.1
 """Seconds by which the clock of a file system may differ from ours."""
-
-
-class DevCall(NamedTuple):
-    """A call of one export of the plugin."""
-
-    export: str
-    input: Any
-
-    @property
-    def key(self) -> str:
-        return f"{self.export} {self.input!r}"
 
 
 class Session:
@@ -84,9 +73,9 @@ class Session:
         self._running: asyncio.Task[None] | None = None
         self._called = (0.0, 0.0)
         self._announced: PluginSpec | None = None
-        self._asked: set[str] = set()
+        self._made: set[str] = set()
         self._answers: dict[str, Any] = {}
-        self.repeated_calls: list[DevCall] = []
+        self.repeated_calls: list[ExportCall] = []
         """Made again after each save."""
         self.status: int = Exit.OK
         """Exit status of the first failure since the last save."""
@@ -111,7 +100,7 @@ class Session:
         `new_host`: plugbay.toml was saved, and a running host does not read it again.
         """
         self.status = Exit.OK
-        found = drift.add_warnings(lookup.find(self._path, self._contract))
+        found = generated.add_drift_warnings(lookup.find(self._path, self._contract))
         if found.problems and (self._found is None or found.problems != self._found.problems or found.spec is None):
             self._view.show(events.Validated(found))
         if found.spec is None:
@@ -185,7 +174,7 @@ class Session:
     def busy(self) -> bool:
         return self._running is not None
 
-    def call(self, calls: Sequence[DevCall]) -> asyncio.Task[None]:
+    def call(self, calls: Sequence[ExportCall]) -> asyncio.Task[None]:
         """Make these calls in order, in a background task; with none, only start the plugin."""
         self._called = (time.time(), float("inf"))
         self._running = task = asyncio.ensure_future(self._call_all(list(calls)))
@@ -207,7 +196,7 @@ class Session:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            self._view.show(events.Remark("the call that was running is given up"))
+            self._view.show(events.Remark("the running call is cancelled"))
 
     def written_during_calls(self, name: str) -> bool:
         """Whether a file was last written while the last calls ran."""
@@ -217,22 +206,21 @@ class Session:
             return False
         return self._called[0] - CLOCK_SKEW <= at <= self._called[1] + CLOCK_SKEW
 
-    async def _call_all(self, calls: list[DevCall]) -> None:
+    async def _call_all(self, calls: list[ExportCall]) -> None:
         if not calls:
             await self._check_start()
         for call in calls:
-            self._view.show(events.CallStarted(call.export, call.input, call.key in self._asked))
-            self._asked.add(call.key)
+            self._view.show(events.CallStarted(call.export, call.input, call.key in self._made))
+            self._made.add(call.key)
             result = await self._make_call(call)
             if result is not None:
                 self._show_result(call, result)
 
-    async def _make_call(self, call: DevCall) -> CallResult | None:
+    async def _make_call(self, call: ExportCall) -> CallResult | None:
         if self._host is None or self._found is None or self._found.spec is None:
-            self._view.show(events.Remark("nothing can be called before the manifest is fixed"))
+            self._view.show(events.Remark("correct the manifest before you call an export"))
             return None
-        prefix = f"{self._found.spec.id}/"
-        name = call.export if call.export.startswith(prefix) else prefix + call.export
+        name = full_name(self._found.spec.id, call.export)
 
         def on_progress(item: Any) -> None:
             self._flush_stderr()
@@ -240,7 +228,7 @@ class Session:
 
         return await self._host.attempt(name, call.input, timeout=self._timeout, on_progress=on_progress)
 
-    def _show_result(self, call: DevCall, result: CallResult) -> None:
+    def _show_result(self, call: ExportCall, result: CallResult) -> None:
         self._flush_stderr()
         changes = None
         if result.failure is None:
@@ -285,6 +273,6 @@ class Session:
                 if event.topic.endswith(".crashed") and not self.busy:
                     self._flush_stderr()
                     code = event.payload["exit_code"]
-                    how = "was ended by a signal" if code == SIGNALLED else f"ended with exit code {code}"
-                    text = f"it {how} while no call was running; the next call starts it again"
+                    how = "was killed by a signal" if code == SIGNALLED else f"exited with code {code}"
+                    text = f"the plugin {how} while no call was running; the next call starts it again"
                     self._report_failure(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, plugin=plugin_id))

@@ -1,7 +1,7 @@
 """The process that `plugbay dev --attach` starts in place of the plugin.
 
 A standalone program: it may import only the standard library. It passes its stdin, stdout and environment to the
-rendezvous of `plugbay dev`, which hands them to the plugin in the author's terminal. Host and plugin then talk
+rendezvous of `plugbay dev`, which passes them to the plugin in the author's terminal. Host and plugin then communicate
 directly; this process only waits, and exits with the plugin's status.
 """
 
@@ -33,8 +33,8 @@ def main(path: str) -> int:
         if sent < len(hello):  # an empty sendall could fail: the peer may have closed the socket already
             line.sendall(hello[sent:])
         _release_pipes()
-        said = _read_all(line)
-    return int(json.loads(said)["left"]) if said else GONE
+        received = _read_all(line)
+    return int(json.loads(received)["left"]) if received else GONE
 
 
 def _release_pipes() -> None:
@@ -45,10 +45,10 @@ def _release_pipes() -> None:
 
 
 def _read_all(line: socket.socket) -> bytes:
-    said = b""
+    received = b""
     while data := line.recv(READ_SIZE):
-        said += data
-    return said
+        received += data
+    return received
 
 
 if __name__ == "__main__":

@@ -1,24 +1,34 @@
-"""Prints the events of `plugbay dev` for a person or as JSON lines. Results go to stdout, everything else to stderr."""
+"""The terminal of `plugbay dev`: prints events for people or as JSON lines, and reads typed lines (`Prompt`).
+
+Results go to stdout, everything else to stderr. A daemon thread reads lines; output printed meanwhile goes above the
+prompt line (`print_above`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from plugbay.cli.dev import events
-from plugbay.cli.dev.prompt import COMMAND_HELP
+from plugbay.cli.lookup import count_problems
 from plugbay.cli.render import call_view, output, schema_text
-from plugbay.cli.render.manifest_problems import count_problems, show_problems
+from plugbay.cli.render.call_view import show_problems
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from plugbay.conformance.replay.differences import Difference
     from plugbay.model.spec import Export
+
 
 RESULT_LINES = 40
 """Lines of a result that are printed; `plugbay call` prints all of them."""
@@ -98,8 +108,8 @@ class HumanView:
     def _(self, event: events.Validated) -> None:
         found = event.found
         if found.spec is None:
-            what = f"not reloaded: the manifest has {count_problems(found.errors)}"
-            output.err().line((output.BAD, output.BAD_STYLE), f" {what}; save it again when that is fixed")
+            text = f"not reloaded: the manifest has {count_problems(found.errors)}"
+            output.err().line((output.BAD, output.BAD_STYLE), f" {text}; correct and save it")
         show_problems(output.err(), found, found.problems)
 
     @_show.register
@@ -112,7 +122,7 @@ class HumanView:
     @_show.register
     def _(self, event: events.Ready) -> None:
         took = f"{output.DOT}{output.duration(event.duration_ms)}"
-        output.err().line((output.OK, output.GOOD_STYLE), " it starts and greets", (took, output.DIM))
+        output.err().line((output.OK, output.GOOD_STYLE), " started; the handshake is complete", (took, output.DIM))
 
     @_show.register
     def _(self, event: events.Failed) -> None:
@@ -133,8 +143,8 @@ class HumanView:
     @_show.register
     def _(self, event: events.CallStarted) -> None:
         given = output.json_bytes(event.input).decode()
-        what = f"{event.export} {given}" if len(given) <= MAX_SHOWN_INPUT else f"{event.export} {{…}}"
-        output.err().line(("→ ", output.CODE), what, (" again" if event.again else "", output.DIM))
+        call = f"{event.export} {given}" if len(given) <= MAX_SHOWN_INPUT else f"{event.export} {{…}}"
+        output.err().line(("→ ", output.CODE), call, (" again" if event.again else "", output.DIM))
 
     @_show.register
     def _(self, event: events.CallProgressed) -> None:
@@ -162,8 +172,10 @@ class HumanView:
         # Not wrapped, so that it can be copied as one line.
         page.console.print(event.line, style=output.CODE, soft_wrap=True)
         page.blank()
-        what = "breakpoint(), print and debuggers work there" if event.interactive else "its stderr is that terminal"
-        page.line((f"{what}; no deadline cuts it short.", output.DIM))
+        text = (
+            "breakpoint(), print and debuggers work there" if event.interactive else "its stderr goes to that terminal"
+        )
+        page.line((f"{text}; no timeout applies.", output.DIM))
 
     @_show.register
     def _(self, event: events.Attached) -> None:
@@ -171,7 +183,7 @@ class HumanView:
 
     @_show.register
     def _(self, event: events.Detached) -> None:
-        output.err().line((output.WARN, output.WARN_STYLE), f" process {event.pid} has gone; run the line again")
+        output.err().line((output.WARN, output.WARN_STYLE), f" process {event.pid} has exited; run the command again")
 
     @_show.register
     def _(self, event: events.Remark) -> None:
@@ -199,7 +211,7 @@ def _verdict(event: events.CallFinished) -> str:
     if event.differences is None:
         return ""
     number = len(event.differences)
-    return f"{output.DOT}{output.count(number, 'difference')}" if number else f"{output.DOT}the same as before"
+    return f"{output.DOT}{output.count(number, 'difference')}" if number else f"{output.DOT}unchanged"
 
 
 def _print_result(document: bytes) -> None:
@@ -215,7 +227,7 @@ def _print_result(document: bytes) -> None:
 def _list_differences(differences: Sequence[Difference]) -> None:
     page = output.err()
     for item in differences[:MAX_DIFFERENCES]:
-        place = item.path.lstrip("/").replace("/", ".") or "all of it"
+        place = item.path.lstrip("/").replace("/", ".") or "the whole value"
         if item.new is None:
             page.line(("- ", output.BAD_STYLE), (place, output.CODE), f"  {item.gone}", indent=2)
         elif item.gone is None:
@@ -230,3 +242,136 @@ def _format_item(item: Any) -> str:
     from plugbay.conformance.replay.differences import shown
 
     return shown(msgspec.json.decode(output.json_bytes(item)))
+
+
+PROMPT = "dev> "
+
+CALL = "call"
+
+COMMAND_HELP = {
+    "EXPORT {…}": "call an export; the default input is {}",
+    "call EXPORT {…}": "the same, for an export with the name of a command",
+    "again": "repeat the last call",
+    "cancel": "cancel the running call",
+    "tools": "list the exports and their inputs",
+    "reload": "restart the plugin, as a save does",
+    "help": "show this list",
+    "quit": "exit; so does Ctrl-D",
+}
+"""Each form of a typed line, and its effect."""
+
+COMMANDS = ("again", "cancel", "tools", "reload", "help", "quit")
+SHORT = {"?": "help", "q": "quit", "exit": "quit", "!": "again", "exports": "tools"}
+
+CLEAR = "\r\x1b[K"
+"""Carriage return, then erase to the end of the line."""
+
+
+class Command(NamedTuple):
+    """A parsed line: a command, or a call with its input as text."""
+
+    command: str
+    export: str = ""
+    given: str = "{}"
+
+
+def parse(line: str) -> Command | None:
+    """Parse a typed line; None for an empty one."""
+    first, _, rest = line.strip().partition(" ")
+    command = SHORT.get(first, first)
+    if not first:
+        return None
+    if command in COMMANDS and not rest.strip():
+        return Command(command)
+    if first == CALL:
+        first, _, rest = rest.strip().partition(" ")
+    return Command(CALL, first, rest.strip() or "{}")
+
+
+class Prompt:
+    """Calls `on_line` from its thread with each typed line, and with None at the end of input."""
+
+    def __init__(self, on_line: Callable[[str | None], object], names: Callable[[], Sequence[str]]) -> None:
+        self._on_line = on_line
+        self._names = names
+        self._shown = False
+        self._readline = _readline()
+        self._terminal = _terminal_state()
+        self._handled = threading.Semaphore(0)
+
+    def open(self) -> None:
+        """Start the reading thread. It is a daemon, so it does not delay the exit of the process."""
+        if self._readline is not None:
+            self._readline.set_completer(self._complete)
+            self._readline.set_completer_delims(" ")
+            self._readline.parse_and_bind("tab: complete")
+            self._readline.set_auto_history(True)
+            self._readline.set_pre_input_hook(self._prompt_drawn)
+        threading.Thread(target=self._read_lines, name="prompt", daemon=True).start()
+
+    def close(self) -> None:
+        """Restore the terminal modes, which readline changes while it reads a line."""
+        self._shown = False
+        if self._terminal is not None:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._terminal)
+
+    def ask_next(self) -> None:
+        """Read the next line; call it when the last one was handled."""
+        self._handled.release()
+
+    @contextlib.contextmanager
+    def print_above(self) -> Iterator[None]:
+        """Erase the prompt line while the block prints, then restore it with the text typed so far."""
+        if not self._shown:
+            yield
+            return
+        sys.stdout.write(CLEAR)
+        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            typed = self._readline.get_line_buffer() if self._readline is not None else ""
+            sys.stdout.write(PROMPT + typed)
+            sys.stdout.flush()
+
+    def _read_lines(self) -> None:
+        while True:
+            self._shown = self._readline is None
+            try:
+                line: str | None = input(PROMPT)
+            except (EOFError, OSError, ValueError):
+                line = None
+            self._shown = False
+            self._on_line(line)
+            if line is None:
+                return
+            self._handled.acquire()
+
+    def _prompt_drawn(self) -> None:
+        """The prompt is visible from now on; `print_above` must restore it."""
+        self._shown = True
+
+    def _complete(self, text: str, number: int) -> str | None:
+        assert self._readline is not None
+        begun = self._readline.get_line_buffer()[: self._readline.get_begidx()].strip()
+        words = [*self._names(), *COMMANDS] if not begun else list(self._names()) if begun == CALL else []
+        fitting = [f"{word} " for word in words if word.startswith(text)]
+        return fitting[number] if number < len(fitting) else None
+
+
+def _readline() -> ModuleType | None:
+    """The readline module, or None in a Python built without it."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _terminal_state() -> list[Any] | None:
+    try:
+        return termios.tcgetattr(sys.stdin.fileno())
+    except (OSError, ValueError, termios.error):
+        return None

@@ -1,6 +1,7 @@
-"""The type `Check`, and the checks of `plugbay doctor` that need no plugin: machine, configuration, broker.
+"""The type `Check`, and the checks of `plugbay doctor` that need no plugin: machine, plugbay.toml, broker, sandbox.
 
-A check tries the real thing where possible (starts a process, writes a file, joins the broker) and names the fix.
+A check performs the operation itself where possible (starts a process, writes a file, joins the broker, confines a
+probe), and has a fix.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
+    import asyncio
+
     from plugbay.host.config.config import Config
     from plugbay.host.ports import Broker, BrokerStatus
     from plugbay.process.child import Child, Spawner
     from plugbay.process.command import Launch
+    from plugbay.process.sandbox.facts import Fact
+    from plugbay.process.sandbox.policy import SandboxSettings
+
 
 OLDEST_PYTHON = (3, 11)
 
 OPEN_FILES = 1024
-"""Advised limit. A running plugin takes four descriptors of the host, so this allows about two hundred."""
+"""Recommended limit. A running plugin takes four descriptors of the host, so this allows about two hundred."""
 
 TIMEOUT_S = 10.0
 """For a self-test that takes milliseconds on a healthy machine."""
@@ -93,7 +99,7 @@ def check_kernel() -> Check:
     title, name = "Kernel", f"{platform.system()} {platform.release()}"
     if platform.system() != "Linux":
         fix = "run on Linux for the sandbox and for orphan protection"
-        return Check("kernel", WARNING, title, f"{name}: children are watched by polling", fix)
+        return Check("kernel", WARNING, title, f"{name}: child processes are watched by polling", fix)
     if not os.path.exists("/proc/self/environ"):
         return Check("kernel", ERROR, title, f"{name}: /proc is not mounted", "mount -t proc proc /proc")
     try:
@@ -133,7 +139,7 @@ async def _check_processes() -> list[Check]:
     try:
         return await _self_test(spawner, launch)
     except LaunchFailed as error:
-        return [Check("spawn", ERROR, "Processes", error.message, error.hint or "see the message")]
+        return [Check("spawn", ERROR, "Processes", error.message, error.hint or "see the message above")]
     finally:
         await spawner.close()
 
@@ -147,15 +153,15 @@ async def _self_test(spawner: Spawner, launch: Launch) -> list[Check]:
     took = output.duration((time.perf_counter() - began) * 1000)
     if status is None or not status.clean:
         return [_spawn_failed(child)]
-    spawned = Check("spawn", OK, "Processes", f"a child was started and seen to end within {took}")
+    spawned = Check("spawn", OK, "Processes", f"a child process started and exited within {took}")
     return [spawned, await _check_warden(spawner)]
 
 
 def _spawn_failed(child: Child) -> Check:
-    said = " ".join(child.stderr.tail(3))
-    how = child.exit.describe() if child.exit else f"no end seen within {TIMEOUT_S:g} s"
-    fix = "run the interpreter by hand; limits (ulimit -a) or a seccomp profile may be in its way"
-    return Check("spawn", ERROR, "Processes", f"a self-test failed: {how} {said}".strip(), fix)
+    stderr = " ".join(child.stderr.tail(3))
+    how = child.exit.describe() if child.exit else f"no exit within {TIMEOUT_S:g} s"
+    fix = "run the interpreter by hand; limits (ulimit -a) or a seccomp profile may prevent it"
+    return Check("spawn", ERROR, "Processes", f"a self-test failed: {how} {stderr}".strip(), fix)
 
 
 async def _check_warden(spawner: Spawner) -> Check:
@@ -163,14 +169,14 @@ async def _check_warden(spawner: Spawner) -> Check:
 
     title = "Orphan protection"
     if not warden.supported():
-        fix = "run on Linux with /proc; without it, a plugin's runaway children live on"
-        return Check("warden", WARNING, title, "not possible here", fix)
-    fix = "see that nothing kills helper processes of plugbay, and that /proc shows its own processes (hidepid)"
+        fix = "run on Linux with /proc; without it, orphaned child processes of plugins survive"
+        return Check("warden", WARNING, title, "not supported on this system", fix)
+    fix = "check that no other program kills helper processes of plugbay, and that /proc shows them (hidepid)"
     if not await spawner.swept(TIMEOUT_S):
-        return Check("warden", ERROR, title, f"the helper did not answer within {TIMEOUT_S:g} s", fix)
+        return Check("warden", ERROR, title, f"the warden did not respond within {TIMEOUT_S:g} s", fix)
     if not spawner.survivors_killed:
-        return Check("warden", ERROR, title, "the helper did not find a process that had left its group", fix)
-    return Check("warden", OK, title, "a process that had left its group was found and killed")
+        return Check("warden", ERROR, title, "the warden did not find a process outside its process group", fix)
+    return Check("warden", OK, title, "the warden found and killed a process outside its process group")
 
 
 def check_open_files() -> Check:
@@ -183,11 +189,13 @@ def check_open_files() -> Check:
     text = "no limit" if unlimited else f"{soft:,} open files"
     most = limits.most_open_files()
     if most is not None and most < limits.OPEN_FILES:
-        found = f"{text}; a plugin gets at most {most:,}, and should get {limits.OPEN_FILES:,}"
+        found = f"{text}; a plugin gets at most {most:,}, {limits.OPEN_FILES:,} are recommended"
         return Check("open_files", WARNING, "Open files", found, "raise LimitNOFILE")
     if unlimited or soft >= OPEN_FILES:
         return Check("open_files", OK, "Open files", text)
-    return Check("open_files", WARNING, "Open files", f"{text}; {OPEN_FILES:,} are advised", f"ulimit -n {OPEN_FILES}")
+    return Check(
+        "open_files", WARNING, "Open files", f"{text}; {OPEN_FILES:,} are recommended", f"ulimit -n {OPEN_FILES}"
+    )
 
 
 def check_uvloop() -> Check:
@@ -247,11 +255,13 @@ def check_orphans(fix: bool = False) -> Check:
         found = find_orphans()
     if found and fix:
         killed = output.count(warden.sweep_orphans(), "process", "processes")
-        return Check("orphans", OK, title, f"{killed} of dead hosts killed")
+        return Check("orphans", OK, title, f"killed {killed} of dead hosts")
     if not found:
         return Check("orphans", OK, title, "none")
     listed = "\n".join(f"pid {orphan.pid}: {orphan.command}" for orphan in found)
-    return Check("orphans", WARNING, title, f"of hosts that no longer exist:\n{listed}", "plugbay doctor --fix")
+    return Check(
+        "orphans", WARNING, title, f"processes of hosts that no longer exist:\n{listed}", "plugbay doctor --fix"
+    )
 
 
 def find_orphans() -> list[Orphan]:
@@ -265,7 +275,7 @@ def _command_of(pid: int) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
     except OSError:
-        return "ended meanwhile"
+        return "has exited meanwhile"
     return words.decode("utf-8", "backslashreplace")[:120] or "a process without arguments"
 
 
@@ -287,8 +297,8 @@ def check_broker(config: Config) -> Iterator[Check]:
     if config.broker is None:
         return
     if not config.broker.topics:
-        fix = 'name what is shared: topics = ["agent.>"]'
-        yield _broker_check(WARNING, f"{config.broker.url}: nothing is shared, so nobody is joined", fix)
+        fix = 'name the shared topics: topics = ["agent.>"]'
+        yield _broker_check(WARNING, f"{config.broker.url}: no topics are shared, so the host does not join", fix)
         return
     try:
         status = asyncio.run(_join(broker_for(config.broker, Bus(), Journal())))
@@ -298,9 +308,9 @@ def check_broker(config: Config) -> Iterator[Check]:
         )
         return
     if status.joined:
-        yield _broker_check(OK, f"joined through {status.server}, shared: {', '.join(config.broker.topics)}")
+        yield _broker_check(OK, f"joined through {status.server}; shared topics: {', '.join(config.broker.topics)}")
     else:
-        fix = "start the server, or correct [broker] in plugbay.toml; meanwhile this host goes on alone"
+        fix = "start the server, or correct [broker] in plugbay.toml; until then this host works alone"
         yield _broker_check(ERROR, f"{status.server}: {status.problem}", fix)
 
 
@@ -315,3 +325,131 @@ async def _join(broker: Broker) -> BrokerStatus:
     status = broker.status
     await broker.stop()
     return status
+
+
+# The sandbox.
+
+ANSWER = b"reached"
+
+_PROBE = """
+import socket, sys
+def ask(port):
+    with socket.create_connection(("127.0.0.1", 3128), 5) as proxy:
+        proxy.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n" % (port, port))
+        answer = b""
+        while part := proxy.recv(4096):
+            answer += part
+    return answer
+allowed, other = map(int, sys.argv[1:])
+print("allowed", b" 200 " in ask(allowed)[:20], "other", b" 403 " in ask(other)[:20])
+try:
+    socket.create_connection(("127.0.0.1", allowed), 1).close()
+    print("direct")
+except OSError:
+    print("only through the proxy")
+"""
+"""Connects through the proxy to an allowed and to a forbidden server, then tries to connect directly."""
+
+EXPECTED = "allowed True other True only through the proxy"
+
+
+def check_sandbox(config: Config) -> Iterator[Check]:
+    """Run every check in order; the network test only if the sandbox is usable."""
+    from plugbay.host.bindings import Bindings, Options
+
+    if platform.system() != "Linux":
+        yield _needs_linux()
+        return
+    settings = Bindings(config, Options(), None).sandbox
+    usable = True
+    for fact in _facts(settings):
+        status = OK if fact.ok else ERROR if fact.vital else WARNING
+        usable = usable and status != ERROR
+        title = f"Sandbox: {fact.name}"
+        yield Check(f"sandbox_{fact.name.replace(' ', '_')}", status, title, fact.text, fact.fix)
+    if usable:
+        yield check_egress(settings)
+
+
+def confinement_problem(config: Config) -> Check | None:
+    """The reason why plugins cannot be confined on this machine; None when they can."""
+    from plugbay.host.bindings import Bindings, Options
+
+    if platform.system() != "Linux":
+        return _needs_linux()
+    settings = Bindings(config, Options(), None).sandbox
+    failed = [fact for fact in _facts(settings) if fact.vital and not fact.ok]
+    return Check("sandbox", ERROR, "Sandbox", failed[0].text, failed[0].fix) if failed else None
+
+
+def _needs_linux() -> Check:
+    fix = "run on Linux; on this system a plugin that requests confinement starts only if plugbay.toml turns it off"
+    return Check("sandbox", WARNING, "Sandbox", "confinement needs Linux", fix)
+
+
+def _facts(settings: SandboxSettings) -> list[Fact]:
+    """Run the preflight on its own thread: a thread that starts a confined process unshares its mount namespace."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from plugbay.process.sandbox.facts import preflight
+    from plugbay.process.sandbox.launcher import Sandbox
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(preflight, Sandbox(settings)).result()
+
+
+def check_egress(settings: SandboxSettings) -> Check:
+    """Whether a confined program reaches its allowed server and nothing else."""
+    import asyncio
+
+    title = "Sandbox: network"
+    fix = "check that this user may join the network namespace of its own child processes"
+    result = asyncio.run(_run_probe(settings))
+    if result == EXPECTED:
+        return Check("sandbox_network", OK, title, "a confined program reached its allowed server, and no other")
+    return Check("sandbox_network", ERROR, title, f"the self-test failed: {result or 'no output'}", fix)
+
+
+async def _run_probe(settings: SandboxSettings) -> str:
+    """The output of the probe on one line, or the reason why it did not start."""
+    import asyncio
+
+    from plugbay.process.child import Spawner
+    from plugbay.process.command import Launch
+    from plugbay.process.diagnose import LaunchFailed
+    from plugbay.process.sandbox import system
+    from plugbay.process.sandbox.policy import Endpoint, Network, Policy, Reach
+
+    servers = [await asyncio.start_server(_answer, "127.0.0.1", 0) for _ in range(2)]
+    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    network = Network(Reach.LISTED, (Endpoint("127.0.0.1", ports[0]),), (f"127.0.0.1:{ports[0]}",))
+    argv = (sys.executable, "-I", "-S", "-c", _PROBE, *map(str, ports))
+    launch = Launch(argv, Path("/"), label="plugbay-probe", policy=Policy(Path(system.PLUGBAY), network=network))
+    spawner = Spawner(sandbox=settings)
+    try:
+        child = await spawner.spawn(launch, TIMEOUT_S)
+        if await child.wait(TIMEOUT_S) is None:
+            return f"no exit within {TIMEOUT_S:g} s"
+        return _output_line(child)
+    except LaunchFailed as error:
+        return error.message
+    finally:
+        await spawner.close()
+        for server in servers:
+            server.close()
+
+
+def _output_line(child: Child) -> str:
+    """Its stdout on one line, or its stderr if stdout is empty."""
+    stdout, stdin = child.take_pipes()
+    try:
+        words = os.read(stdout, 4096).decode("utf-8", "replace") or " ".join(child.stderr.tail())
+    finally:
+        os.close(stdout)
+        os.close(stdin)
+    return " ".join(words.split())
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(ANSWER)
+    writer.close()

@@ -1,4 +1,4 @@
-"""`plugbay doctor [PATH]`: runs and prints the checks of `checks`, `sandbox_checks` and `plugin_checks`."""
+"""`plugbay doctor [PATH]`: runs the checks of `checks` and `plugin_checks`, and prints them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from plugbay.cli.doctor import checks
-from plugbay.cli.doctor.checks import Check, check_broker
+from plugbay.cli.doctor.checks import Check, check_broker, check_sandbox
 from plugbay.cli.doctor.plugin_checks import check_plugin
-from plugbay.cli.doctor.sandbox_checks import check_sandbox
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
 
 TITLES = 31
@@ -26,13 +26,15 @@ MARKS = {
 
 
 def doctor(
-    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Also check this plugin.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="Also check this plugin, or each plugin of a folder.")
+    ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Kill processes that dead hosts left behind.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check this machine, plugbay.toml and a plugin; say what is wrong and how to fix it.
+    """Check this machine, plugbay.toml and a plugin. Prints a fix for each problem.
 
-    Exits with 9 when something should be fixed.
+    Exits with 9 when a check failed.
     """
     done: list[Check] = []
     for check in _run_checks(path, fix):

@@ -1,6 +1,7 @@
 """Checks of `plugbay doctor PATH` for a plugin: manifest, command, interpreter, confinement, handshake, grants.
 
-The handshake starts the plugin as a call would, and calls nothing. `plugbay conform` tests the contract.
+The handshake starts the plugin as a call would, and calls nothing. `check_readiness`, for `plugbay serve`, starts no
+plugin: it finds the confined plugins, and those that cannot start on this machine; its JSON is public.
 """
 
 from __future__ import annotations
@@ -8,17 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, load_config_or_default
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, confinement_problem, load_config_or_default
 from plugbay.cli.render import output, policy_view
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config, PluginConfig
     from plugbay.host.discovery.folders import Found
+    from plugbay.host.status import PluginStatus
     from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec
 
@@ -55,7 +57,7 @@ def check_manifest(found: Found) -> Check:
     status = ERROR if found.errors else WARNING
     fix = f"see plugbay inspect {found.root}"
     if lookup.is_absent(found):
-        fix = "name the folder of a plugin, the one that holds its manifest"
+        fix = "name the folder of a plugin, which holds its manifest"
     return Check("manifest", status, "Manifest", "\n".join(map(str, problems)), fix)
 
 
@@ -69,7 +71,13 @@ def check_command(spec: PluginSpec) -> Check:
         return Check("command", ERROR, title, error.message, error.hint or "correct the command in the manifest")
     cwd = spec.cwd or spec.root
     if not cwd.is_dir():
-        return Check("command", ERROR, title, f"the working directory {cwd} is no folder", "create it, or correct it")
+        return Check(
+            "command",
+            ERROR,
+            title,
+            f"the working directory {cwd} is not a folder",
+            "create it, or correct the manifest",
+        )
     return Check("command", OK, title, argv[0])
 
 
@@ -84,9 +92,11 @@ def check_interpreter(spec: PluginSpec) -> Check:
     if not head.startswith(b"#!"):
         return Check("interpreter", OK, title, f"{program} needs none")
     words = head[2:].split(b"\n", 1)[0].decode("utf-8", "backslashreplace").split()
-    fix = f"correct the first line of {program}, or install what it asks for"
+    fix = f"correct the first line of {program}, or install the interpreter"
     if not words or not os.access(words[0], os.X_OK):
-        return Check("interpreter", ERROR, title, f"{' '.join(words) or 'nothing'} after #! is no program", fix)
+        return Check(
+            "interpreter", ERROR, title, f"{' '.join(words) or 'an empty name'} after #! is not a program", fix
+        )
     named = next((word for word in words[1:] if not word.startswith("-")), "")
     if os.path.basename(words[0]) != "env" or not named:
         return Check("interpreter", OK, title, words[0])
@@ -105,7 +115,7 @@ def check_grants(spec: PluginSpec, settings: PluginConfig) -> Check:
     refused = {export.name: policy.authorize(spec, export, decision) for export in spec.exports}
     failures = [failure for failure in refused.values() if failure is not None]
     if not failures:
-        granted = ", ".join(policy.effective(spec, decision)) or "nothing is requested or granted"
+        granted = ", ".join(policy.effective(spec, decision)) or "no capabilities are requested or granted"
         return Check("grants", OK, "Grants", granted)
     return Check("grants", WARNING, "Grants", failures[0].message, str(failures[0].detail["hint"]))
 
@@ -117,10 +127,12 @@ def check_confinement(spec: PluginSpec, config: Config) -> Check:
         hint = found.refusal.detail.get("hint", "see plugbay inspect")
         return Check("confinement", ERROR, "Confinement", found.refusal.message, str(hint))
     if found.downgrade:
-        fix = f"take off out of [plugins.{spec.id}.sandbox] when it can do without"
+        fix = f"remove off from [plugins.{spec.id}.sandbox] to confine the plugin"
         return Check("confinement", WARNING, "Confinement", str(found), fix)
     if found.notes:
-        return Check("confinement", WARNING, "Confinement", "\n".join(found.notes), "make them, or grant others")
+        return Check(
+            "confinement", WARNING, "Confinement", "\n".join(found.notes), "create these paths, or grant others"
+        )
     shown = output.DOT.join(filter(None, [str(found), policy_view.summarize(found)]))
     return Check("confinement", OK, "Confinement", shown)
 
@@ -136,7 +148,7 @@ def check_handshake(spec: PluginSpec, config: Config) -> Check:
     lines = [f"{failure.code}: {failure.message}", *detail.get("stderr_tail", [])[-3:]]
     if detail.get("cause"):
         lines.insert(1, str(detail["cause"]))
-    fix = detail.get("hint") or f"plugbay conform {spec.root} tells more"
+    fix = detail.get("hint") or f"plugbay conform {spec.root} shows more details"
     return Check("handshake", ERROR, "Handshake", "\n".join(lines), str(fix))
 
 
@@ -146,14 +158,17 @@ def _check_exports(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Che
     missing = [export.name for export in spec.exports if export.kind == "tool" and export.name not in exposed]
     if not missing:
         return Check(
-            "handshake", OK, "Handshake", f"{output.name_with_version(spec.id, spec.version)} answered within {took}"
+            "handshake",
+            OK,
+            "Handshake",
+            f"{output.name_with_version(spec.id, spec.version)} completed the handshake within {took}",
         )
     detail = f"the running plugin does not offer {', '.join(missing)}; it offers {', '.join(exposed)}"
-    return Check("handshake", ERROR, "Handshake", detail, "make the manifest's tools and the handshake agree")
+    return Check("handshake", ERROR, "Handshake", detail, "declare the same tools in the manifest and in the handshake")
 
 
 async def _start_and_greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
-    """The failure if any, the plugin's hello message, and the seconds it took."""
+    """The failure if any, the plugin's hello message, and the duration in seconds."""
     import asyncio
 
     from plugbay.host.journal import Journal
@@ -172,13 +187,82 @@ async def _start_and_greet(spec: PluginSpec, config: Config) -> tuple[Failure | 
         took = time.perf_counter() - began
         if not isinstance(instance, Instance):
             return instance, {}, took
-        said = instance.link.hello.hello if instance.link.hello is not None else {}
+        hello = instance.link.hello.hello if instance.link.hello is not None else {}
         if spec.lifetime == "resident":
             await instance.shut_down()
         else:
             instance.kill()
-        return None, said, took
+        return None, hello, took
     finally:
         await spawner.close()
         deadlines.close()
         await bindings.scratch.close()
+
+
+# Readiness, for plugbay serve.
+
+
+class StartProblem(NamedTuple):
+    """The reason why a plugin cannot start on this machine, and the fix."""
+
+    plugin: str
+    why: str
+    fix: str
+
+
+class Readiness(NamedTuple):
+    """Ids of confined and unconfined plugins, and the plugins that cannot start."""
+
+    confined: tuple[str, ...]
+    unconfined: tuple[str, ...]
+    start_problems: tuple[StartProblem, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "confined": list(self.confined),
+            "unconfined": list(self.unconfined),
+            "not_startable": [start_problem._asdict() for start_problem in self.start_problems],
+        }
+
+    def show(self, page: output.Printer) -> None:
+        parts = [f"{len(self.confined)} confined", f"{len(self.unconfined)} unconfined"]
+        page.field("sandbox", ", ".join(parts))
+        for number, (why, fix, names) in enumerate(_group(self.start_problems)):
+            page.field("unusable" if number == 0 else "", (", ".join(names), output.WARN_STYLE), f": {why}")
+            page.field("", ("fix: ", output.CODE), fix)
+
+
+def check_readiness(statuses: Iterable[PluginStatus], config: Config) -> Readiness:
+    """Check files only; a probe is confined if any plugin is to be. No plugin is started."""
+    found = list(statuses)
+    confined = [status for status in found if status.confinement.policy is not None]
+    problem = confinement_problem(config) if confined else None
+    start_problems = [found_one for status in found if (found_one := _start_problem(status, problem)) is not None]
+    stopped = {start_problem.plugin for start_problem in start_problems}
+    return Readiness(
+        tuple(status.spec.id for status in confined if status.spec.id not in stopped),
+        tuple(status.spec.id for status in found if status not in confined and status.spec.id not in stopped),
+        tuple(start_problems),
+    )
+
+
+def _start_problem(status: PluginStatus, problem: Check | None) -> StartProblem | None:
+    spec, confinement = status.spec, status.confinement
+    if confinement.refusal is not None:
+        failure = confinement.refusal
+        return StartProblem(spec.id, failure.message, str(failure.detail.get("hint", "see plugbay inspect")))
+    if confinement.policy is not None and problem is not None:
+        return StartProblem(spec.id, f"its manifest requests confinement, and {problem.detail}", problem.fix)
+    for check_one in (check_command, check_interpreter):
+        check = check_one(spec)
+        if check.status == ERROR:
+            return StartProblem(spec.id, check.detail, check.fix)
+    return None
+
+
+def _group(start_problems: Iterable[StartProblem]) -> list[tuple[str, str, list[str]]]:
+    """Group plugins with the same problem."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for start_problem in start_problems:
+        groups.setdefault((start_problem.why, start_problem.fix), []).append(start_problem.plugin)
+    return [(*reason, names) for reason, names in groups.items()]

@@ -1,1 +1,1 @@
-"""`plugbay manifest`: manifests written from the source of a Python plugin, and kept in step with it."""
+"""`plugbay manifest`: manifests generated from the source of a Python plugin."""

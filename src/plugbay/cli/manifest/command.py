@@ -1,6 +1,6 @@
-"""`plugbay manifest PATH`: write the manifests of a plugin from its source, or show how they differ from it.
+"""`plugbay manifest PATH`: write the manifests of a plugin from its source, or show the differences.
 
-`declarations` loads the source in a separate process, where the SDK makes the texts of the manifests. Files without the
+`generated` loads the source in a separate process, where the SDK makes the texts of the manifests. Files without the
 mark of `generated` are overwritten only with `--force`.
 """
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
-    from plugbay.cli.declarations import Declarations, Unusable
-    from plugbay.cli.manifest.generated import Plan
+    from plugbay.cli.manifest.generated import Declarations, Plan
     from plugbay.model.errors import Problem
 
 WRITTEN, UNCHANGED, DRIFTED, REFUSED, IMPOSSIBLE = "written", "unchanged", "drifted", "refused", "impossible"
@@ -60,31 +60,29 @@ class Outcome:
 
 
 def manifest(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A plugin's folder, or its Python source.")] = Path(),
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder, or its Python source.")] = Path(),
     contract: Annotated[
         list[str] | None,
-        typer.Option(metavar="C", help="Which manifest; repeatable. Those that are there by default, else all."),
+        typer.Option(metavar="C", help="A contract; repeatable. Default: existing manifests, or all."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit with 9 when something differs.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write here instead of beside the source.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only compare; exit with 9 when a file differs.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder for the files; that of the source by default.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that were written by hand.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the manifest of each contract from one Python source.
+    """Write the manifests of a plugin from its Python source.
 
-    Exits with 9 when --check finds a difference, with 3 when the source cannot be loaded or carried, with 1 when a file
-    written by hand is in the way.
+    Exits with 9 when --check finds a difference, with 3 when the source cannot be loaded or a contract does not support
+    its declarations, with 1 when a file was written by hand.
     """
-    from plugbay.cli import declarations
+    from plugbay.cli.manifest import generated
 
     wanted = _check_contracts(contract or [])
-    try:
-        declared = declarations.read(declarations.find_source(path))
-        folder = out or declared.source.parent
-        outcomes = generate(declared, folder, wanted, write=not check, force=force)
-    except declarations.Unusable as error:
-        explain(error)
-        raise typer.Exit(error.status) from None
+    declared = generated.read_declarations(generated.find_source(path))
+    folder = out or declared.source.parent
+    outcomes = generate(declared, folder, wanted, write=not check, force=force)
     if as_json:
         facts: dict[str, Any] = {"id": declared.id, "version": declared.version, "source": str(declared.source)}
         facts |= {"unchecked": declared.unchecked, "misfits": declared.misfits, "served": declared.served}
@@ -100,9 +98,7 @@ def _check_contracts(names: list[str]) -> list[str]:
     for name in names:
         if name not in CONTRACTS:
             known = ", ".join(CONTRACTS)
-            raise typer.BadParameter(
-                f"{name!r} is no contract plugbay knows; it knows {known}", param_hint="--contract"
-            )
+            raise typer.BadParameter(f"there is no contract {name!r}; there are {known}", param_hint="--contract")
     return list(dict.fromkeys(names))
 
 
@@ -122,7 +118,7 @@ def _contracts_present(declared: Declarations, folder: Path) -> list[str]:
 
 
 def _generate(declared: Declarations, folder: Path, contract: str, *, write: bool, force: bool) -> Outcome:
-    from plugbay.cli.manifest import drift, generated
+    from plugbay.cli.manifest import generated
 
     entry = declared.contracts[contract]
     reason = entry["why_not"] or _folder_problem(folder, entry["folder"])
@@ -130,17 +126,17 @@ def _generate(declared: Declarations, folder: Path, contract: str, *, write: boo
         return Outcome(contract, IMPOSSIBLE, reason=reason)
     texts = {file["path"]: file["text"] for file in entry["files"] if _SAFE_PATH.fullmatch(file["path"])}
     outcome = Outcome(contract, UNCHANGED, left_out=entry["left_out"], defaults=entry["defaults"])
-    _, outcome.problems = drift.parse_files(texts, folder)
+    _, outcome.problems = generated.parse_files(texts, folder)
     if any(problem.severity == "error" for problem in outcome.problems):
-        outcome.status, outcome.reason = IMPOSSIBLE, f"{contract} has rules that these declarations break"
+        outcome.status, outcome.reason = IMPOSSIBLE, f"these declarations break rules of {contract}"
         return outcome
-    outcome.plans = drift.plan_files(folder, texts, declared.source, outcome.left_out)
+    outcome.plans = generated.plan_from_source(folder, texts, declared.source, outcome.left_out)
     if any(plan.change is generated.Change.FOREIGN for plan in outcome.plans) and write and not force:
         outcome.status = REFUSED
     elif write:
         for plan in outcome.plans:
             if plan.change is not generated.Change.SAME:
-                generated.write(folder, plan)
+                generated.write_file(folder, plan)
                 outcome.status = WRITTEN
     elif any(plan.drifted for plan in outcome.plans):
         outcome.status = DRIFTED
@@ -149,7 +145,7 @@ def _generate(declared: Declarations, folder: Path, contract: str, *, write: boo
 
 def _folder_problem(folder: Path, name: str | None) -> str:
     actual = folder.resolve().name
-    return "" if name in (None, actual) else f"the folder must be called {name!r}, as its program is, not {actual!r}"
+    return "" if name in (None, actual) else f"the folder must have the name of the program, {name!r}, not {actual!r}"
 
 
 def _status(outcomes: list[Outcome], *, explicit: bool) -> int:
@@ -164,40 +160,33 @@ def _status(outcomes: list[Outcome], *, explicit: bool) -> int:
 # Output.
 
 
-def explain(error: Unusable) -> None:
-    """Print on stderr why a source cannot be used, with the end of its traceback."""
-    for line in error.lines:
-        output.err().line((line, output.DIM), indent=2)
-    output.problem(error.message, hint=error.hint)
-
-
 def _show(declared: Declarations, outcomes: list[Outcome]) -> None:
     page = output.out()
-    page.line((declared.id, output.NAME), f" {declared.version}", (f", by {declared.source}", output.DIM))
+    page.line((declared.id, output.NAME), f" {declared.version}", (f"  from {declared.source}", output.DIM))
     for warning in _warnings(declared):
         page.line(("warning ", output.WARN_STYLE), warning, indent=2)
     for outcome in outcomes:
         _show_outcome(page, outcome)
     if any(outcome.status == REFUSED for outcome in outcomes):
-        output.problem("a file written by hand is in the way", hint="--force overwrites it")
+        output.problem("a file was written by hand and stays unchanged", hint="--force overwrites it")
     if any(outcome.status == DRIFTED for outcome in outcomes):
-        output.err().field("hint:", "plugbay manifest without --check writes it", indent=0, width=output.MARGIN)
+        output.err().field("hint:", "plugbay manifest without --check updates the files", indent=0, width=output.MARGIN)
 
 
 def _warnings(declared: Declarations) -> list[str]:
     """Likely mistakes in the source."""
-    from plugbay.cli.manifest import drift
+    from plugbay.cli.manifest import generated
 
-    never = f"{declared.source.name} {drift.NEVER_RUNS_TEXT.format(plugin='plugin')}"
-    unchecked = [f"not in any schema: {note}" for note in declared.unchecked]
+    never = f"{declared.source.name} {generated.NEVER_RUNS_TEXT.format(plugin='plugin')}"
+    unchecked = [f"not validated by a schema: {note}" for note in declared.unchecked]
     return [*unchecked, *declared.misfits, *([] if declared.served else [never])]
 
 
 def _show_outcome(page: output.Printer, outcome: Outcome) -> None:
     mark, style = MARKS[outcome.status]
-    said = outcome.reason or ", ".join(plan.path for plan in outcome.plans)
+    text = outcome.reason or ", ".join(plan.path for plan in outcome.plans)
     aside = "" if outcome.status == IMPOSSIBLE else f"  {outcome.status}"
-    page.line((f"{mark} ", style), f"{outcome.contract:<6}", said, (aside, output.DIM))
+    page.line((f"{mark} ", style), f"{outcome.contract:<6}", text, (aside, output.DIM))
     for label, words in (("left out", outcome.left_out), ("defaults", outcome.defaults)):
         if words:
             page.field(label, ("; ".join(words), output.DIM), indent=8)

@@ -1,46 +1,57 @@
-"""The command group `plugbay mcp`: add, import, list, approve, diff, remove, secret; serve and install are beside it.
+"""The command group `plugbay mcp`: MCP servers in plugbay.toml, their approval and their secrets.
 
-`config_file` edits plugbay.toml, `approval` shows the offer of a server, `sources` reads other programs' files.
+An approval covers exactly the offer that was shown: a server is started once to read it, and `host.catalog` enforces
+it. Edits of plugbay.toml change only `[mcp.NAME]` sections; the new text is validated before it atomically replaces the
+file. `serve` has the commands serve and install; `sources` reads files of other programs, and bundles.
 """
 
 from __future__ import annotations
 
+import difflib
+import json
+import os
 import shlex
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from plugbay.cli import local_host
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
-from plugbay.cli.mcp import approval, config_file
-from plugbay.cli.mcp.install import EXAMPLES as INSTALL_EXAMPLES
-from plugbay.cli.mcp.install import install
-from plugbay.cli.mcp.serve import EXAMPLES as SERVE_EXAMPLES
-from plugbay.cli.mcp.serve import serve
+from plugbay.cli.mcp.serve import INSTALL_EXAMPLES, SERVE_EXAMPLES, install, serve
+from plugbay.cli.options import AsJson, ConfigFile, read_secret
 from plugbay.cli.packages.common import report_refusals
-from plugbay.cli.render import output
-from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, Origin
+from plugbay.cli.paths import CONFIG_NAME
+from plugbay.cli.render import output, schema_text
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
 from plugbay.model.ids import id_problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tomlkit import TOMLDocument
+
     from plugbay.cli.mcp.sources import ImportedServer, SkippedServer
+    from plugbay.host.catalog.approvals import Approval, Change
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.status import PluginStatus
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name, which is its plugin id.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Instead of plugbay.toml in this directory.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name; it is also its plugin id.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also the MCP servers of this folder of plugins.")]
+Env = Annotated[
+    list[str] | None, typer.Option(metavar="K=V", help="An environment variable; V may be secret://NAME or ${VAR}.")
 ]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also look for servers in a folder of plugins.")]
-Env = Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable; V may be secret://NAME or ${VAR}.")]
-Cwd = Annotated[Path | None, typer.Option(metavar="DIR", help="Where it runs, instead of beside the config.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve what it offers without asking.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Put it in the place of one of the same name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Cwd = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Its working directory; the folder of plugbay.toml by default.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve the offer without asking.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
 
 EXAMPLES = """\
 Examples
@@ -65,7 +76,7 @@ class State:
     def __init__(self, named: Path | None, plugins: Path | None = None) -> None:
         from plugbay.host.discovery.folders import discover
 
-        self.file = config_file.resolve_path(named)
+        self.file = named or Path(CONFIG_NAME)
         self.config: Config | None = _load(self.file)
         self.folder = local_host.state_dir(self.config)
         self.found: list[Found] = [] if plugins is None else discover([local_host.check_folder(plugins)])
@@ -81,7 +92,10 @@ def _load(file: Path) -> Config | None:
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def add(
     name: Name,
-    words: Annotated[list[str], typer.Argument(metavar="-- CMD… | FILE.mcpb", help="What to run, or a bundle.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="-- CMD… | FILE.mcpb", help="The command that starts the server, or a bundle."),
+    ],
     env: Env = None,
     cwd: Cwd = None,
     replace: Replace = False,
@@ -89,9 +103,9 @@ def add(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Declare an MCP server in plugbay.toml, start it once, show what it offers and approve that.
+    """Declare an MCP server in plugbay.toml, and approve its offer. Starts the server once to read the offer.
 
-    Exits with 5 unless it is approved: it stays declared, and pending.
+    Exits with 5 unless the offer is approved; the server stays declared, and pending.
     """
     from plugbay.cli.mcp import sources
 
@@ -103,14 +117,14 @@ def add(
         else:
             folder = None if cwd is None else str(cwd.absolute())
             entry = sources.ImportedServer(name, list(words), _variables(env or ()), cwd=folder).entry()
-        config_file.write_servers(state.file, {name: entry})
+        write_servers(state.file, {name: entry})
     if not as_json:
         output.note(f"{name} is declared in {state.file}")
     _ask_for_secrets(name, entry.get("env", {}), state.folder)
     try:
         _approve(name, State(config), yes, as_json)
     except CallFailed:
-        output.note(f"{name} stays declared: --replace declares it anew, plugbay mcp remove {name} takes it out")
+        output.note(f"{name} stays declared; --replace changes the declaration, plugbay mcp remove {name} removes it")
         raise
 
 
@@ -121,10 +135,10 @@ def import_(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Declare in plugbay.toml the servers that other programs have in their configuration.
+    """Declare the MCP servers of other programs in plugbay.toml.
 
-    Reads the files of Claude, Cursor, VS Code, Windsurf, Zed and Codex, and changes none of them. Shows what it imports
-    and what it skips and why; servers stay pending until plugbay mcp approve.
+    Reads the files of Claude, Cursor, VS Code, Windsurf, Zed and Codex, and changes none of them. Shows the imported
+    servers, and each skipped one with the reason. Servers stay pending until plugbay mcp approve.
     """
     from plugbay.cli.mcp import sources
 
@@ -135,14 +149,14 @@ def import_(
         found, refused = sources.read(file)
         left += refused
         for server in found:
-            known = server.name in config_file.read_servers(state.file)
+            known = server.name in read_servers(state.file)
             if server.name in taken or (known and not replace):
-                why = "is named twice" if server.name in taken else f"is in {state.file} already; --replace replaces it"
+                why = "is named twice" if server.name in taken else f"is already in {state.file}; --replace replaces it"
                 left.append(sources.SkippedServer(server.name, why))
             else:
                 taken[server.name] = server
     if taken:
-        config_file.write_servers(state.file, {name: server.entry() for name, server in taken.items()})
+        write_servers(state.file, {name: server.entry() for name, server in taken.items()})
         for server in taken.values():
             _save_secrets(server.name, server.secrets, state.folder)
     _show_import(state.file, list(taken.values()), left, as_json)
@@ -150,7 +164,7 @@ def import_(
 
 @mcp.command("list", cls=HelpCommand, epilog=EXAMPLES)
 def list_(plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show every MCP server, whether it is approved, and what was approved. Starts nothing."""
+    """Show every MCP server, its approval, and its approved offer. Starts nothing."""
     state = State(config, plugins)
     host = local_host.make_host(state.found, state.config, grants=())
     rows = [_row(host, status) for status in host.plugins() if status.needs_approval]
@@ -171,42 +185,42 @@ def list_(plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = 
         for problem in item.errors:
             page.line(str(problem), indent=2)
     if not rows and not broken:
-        output.note("there are no MCP servers here; plugbay mcp add begins with one")
+        output.note("there are no MCP servers; plugbay mcp add declares one")
 
 
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def approve(
     name: Name, yes: Yes = False, plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = False
 ) -> None:
-    """Start a server once, show what it offers, or what has changed since, and approve that.
+    """Approve the offer of a server. Starts it once, and shows the offer, or the changes since the last approval.
 
-    Exits with 5 unless it is approved.
+    Exits with 5 unless the offer is approved.
     """
     _approve(name, State(config, plugins), yes, as_json)
 
 
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Start a server once and show how what it offers differs from what was approved.
+    """Compare the offer of a server with the approved one. Starts the server once.
 
-    Exits with 9 when it differs, with 5 when nothing was approved yet.
+    Exits with 9 when there are differences, with 5 when no offer was approved yet.
     """
     state = State(config, plugins)
-    offer = approval.read_offer(name, state.found, state.config)
+    offer = read_offer(name, state.found, state.config)
     if offer.approved is None:
-        raise CallFailed(_denied(f"nothing of {name} has been approved yet", f"plugbay mcp approve {name}"))
+        raise CallFailed(_denied(f"no offer of {name} has been approved yet", f"plugbay mcp approve {name}"))
     if as_json:
         output.print_json(offer.to_json())
     elif offer.changes:
-        approval.show_changes(output.out(), offer.changes)
+        show_changes(output.out(), offer.changes)
     else:
-        output.note(f"{name} offers exactly what was approved on {offer.approved.approved_at}")
+        output.note(f"the offer of {name} is the one approved on {offer.approved.approved_at}")
     raise typer.Exit(Exit.FINDINGS if offer.changes else Exit.OK)
 
 
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
+    """Remove a server from plugbay.toml. Also removes its approval, its secrets and its unpacked bundle."""
     from plugbay.cli.mcp import sources
     from plugbay.host.catalog.approvals import Approvals
     from plugbay.host.config import settings as settings_files
@@ -214,8 +228,8 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     state = State(config)
     known = {} if state.config is None else state.config.mcp
     if name not in known:
-        raise CallFailed(approval.unknown_server(name, list(known), f"{state.file} declares no server {name!r}"))
-    config_file.remove_server(state.file, name)
+        raise CallFailed(unknown_server(name, list(known), f"{state.file} declares no server {name!r}"))
+    remove_server(state.file, name)
     was_approved = Approvals(state.folder).forget(name)
     with settings_files.changing(state.folder):
         had_secrets = sorted(settings_files.load_secrets(state.folder, name))
@@ -234,24 +248,20 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def secret(
     name: Name,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="As it stands after secret:// in its variables.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The name after secret:// in its variables.")],
     config: ConfigFile = None,
 ) -> None:
-    """Set a secret of a server; its value is read from the terminal without showing it, or from standard input."""
-    import getpass
-    import sys
-
+    """Set a secret of a server. The value is read from the terminal without echo, or from standard input."""
     state = State(config)
     if state.config is None or name not in state.config.mcp:
         known = [] if state.config is None else list(state.config.mcp)
-        raise CallFailed(approval.unknown_server(name, known, f"{state.file} declares no server {name!r}"))
-    at_terminal = sys.stdin is not None and sys.stdin.isatty()
-    typed = getpass.getpass(f"{key}: ") if at_terminal else sys.stdin.read().removesuffix("\n")
+        raise CallFailed(unknown_server(name, known, f"{state.file} declares no server {name!r}"))
+    typed = read_secret(key)
     if not typed:
-        hint = {"hint": "type it, or pipe it in: … < FILE"}
-        raise CallFailed(Failure(Code.INVALID_INPUT, f"nothing was given for {key}", plugin=name, detail=hint))
+        hint = {"hint": "type the value, or pipe it in: … < FILE"}
+        raise CallFailed(Failure(Code.INVALID_INPUT, f"no value was given for {key}", plugin=name, detail=hint))
     _save_secrets(name, {key: typed}, state.folder)
-    output.note(f"{name}: {key} is kept")
+    output.note(f"{name}: the secret {key} is saved")
 
 
 mcp.command(cls=HelpCommand, epilog=SERVE_EXAMPLES)(serve)
@@ -260,33 +270,33 @@ mcp.command(cls=HelpCommand, epilog=INSTALL_EXAMPLES)(install)
 
 def _approve(name: str, state: State, yes: bool, as_json: bool) -> None:
     """Read the server's offer, show it, ask, save the approval."""
-    offer = approval.read_offer(name, state.found, state.config)
+    offer = read_offer(name, state.found, state.config)
     page = output.err() if as_json else output.out()
     if offer.approved is not None and offer.changes:
-        approval.show_changes(page, offer.changes)
+        show_changes(page, offer.changes)
     elif not as_json:
-        approval.show(page, offer)
+        show(page, offer)
     unchanged = offer.approved is not None and not offer.changes
-    approved = unchanged or yes or output.confirm(f"May {name} offer this?")
+    approved = unchanged or yes or output.confirm(f"Approve this offer of {name}?")
     if approved and not unchanged:
-        approval.approve(offer, state.folder)
+        save_approval(offer, state.folder)
     if as_json:
         output.print_json({**offer.to_json(), "approved": approved})
     if not approved:
         if not as_json:
-            output.problem(f"{name} is not approved, so it stays pending", hint="--yes approves it without asking")
+            output.problem(f"{name} is not approved and stays pending", hint="--yes approves it without asking")
         raise typer.Exit(Exit.DENIED)
     if not as_json:
-        output.note(f"{name} was approved already" if unchanged else f"{name} is approved")
+        output.note(f"{name} was already approved" if unchanged else f"{name} is approved")
 
 
 def _check_name(state: State, name: str, replace: bool) -> None:
     problem = id_problem(name)
     if problem is not None:
         raise typer.BadParameter(f"{name!r} cannot be the name of a server: it {problem}", param_hint="NAME")
-    if name in config_file.read_servers(state.file) and not replace:
-        text = f"{state.file} declares a server {name!r} already"
-        raise CallFailed(_denied(text, "--replace puts the new one in its place"))
+    if name in read_servers(state.file) and not replace:
+        text = f"{state.file} already declares a server {name!r}"
+        raise CallFailed(_denied(text, "--replace replaces it"))
 
 
 def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
@@ -338,9 +348,9 @@ def _save_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
 
 def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServer], as_json: bool) -> None:
     if as_json:
-        said = [{"server": item.name, "command": item.command, "notes": item.notes} for item in taken]
-        refused = [{"server": item.name, "why": item.why} for item in left]
-        output.print_json({"config": str(file), "taken": said, "left": refused})
+        imported = [{"server": item.name, "command": item.command, "notes": item.notes} for item in taken]
+        skipped = [{"server": item.name, "why": item.why} for item in left]
+        output.print_json({"config": str(file), "taken": imported, "left": skipped})
         return
     page = output.out()
     for server in taken:
@@ -348,9 +358,10 @@ def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServ
         for note in server.notes:
             page.line((output.WARN, output.WARN_STYLE), f" {note}", indent=2)
     for item in left:
-        page.line((output.SKIP, output.DIM), " ", (item.name, output.NAME), f"  left: {item.why}")
+        page.line((output.SKIP, output.DIM), " ", (item.name, output.NAME), f"  skipped: {item.why}")
     if taken:
-        output.note(f"{output.count(len(taken), 'server')} in {file}, pending: plugbay mcp approve {taken[0].name}")
+        count = output.count(len(taken), "server")
+        output.note(f"{count} declared in {file}, pending; next: plugbay mcp approve {taken[0].name}")
 
 
 def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
@@ -372,3 +383,244 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
 
 def _denied(text: str, hint: str) -> Failure:
     return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail={"hint": hint})
+
+
+# The sections of plugbay.toml.
+
+SECTION = "mcp"
+
+
+def read_servers(path: Path) -> dict[str, Any]:
+    """The declared servers by name; raises `ConfigInvalid`."""
+    section = _parse(path).get(SECTION)
+    return dict(section.unwrap()) if section is not None else {}
+
+
+def write_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add these servers, replacing those of the same names; raises `ConfigInvalid`."""
+    import tomlkit
+
+    with _locked(path):
+        document = _parse(path)
+        section = document.get(SECTION)
+        if section is None:
+            section = document[SECTION] = tomlkit.table(is_super_table=True)
+        for name, entry in servers.items():
+            section[name] = table = tomlkit.table()
+            for key, value in entry.items():
+                table[key] = _to_toml(value)
+        _write(path, document)
+
+
+def remove_server(path: Path, name: str) -> bool:
+    """Remove a server; False if it was not declared. Raises `ConfigInvalid`."""
+    with _locked(path):
+        document = _parse(path)
+        section = document.get(SECTION)
+        if section is None or name not in section:
+            return False
+        del section[name]
+        if not section:
+            del document[SECTION]
+        _write(path, document)
+    return True
+
+
+def _locked(path: Path) -> AbstractContextManager[None]:
+    """Lock the folder, so that concurrent commands do not overwrite each other's changes."""
+    from plugbay.host.config.settings import changing
+
+    return changing(path.resolve().parent)
+
+
+def _to_toml(value: Any) -> Any:
+    """Write a dict as an inline table, so that the variables of a server stay on one line."""
+    import tomlkit
+
+    if not isinstance(value, dict):
+        return value
+    line = tomlkit.inline_table()
+    line.update(value)
+    return line
+
+
+def _parse(path: Path) -> TOMLDocument:
+    import tomlkit
+    from tomlkit.exceptions import ParseError
+
+    try:
+        return tomlkit.parse(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return tomlkit.document()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from None
+    except ParseError as error:
+        raise ConfigInvalid(str(path), [Problem("parse_error", "", str(error), line=error.line)]) from None
+
+
+def _write(path: Path, document: TOMLDocument) -> None:
+    import tomlkit
+
+    from plugbay.host.config import config
+    from plugbay.host.disk.durable import replace_at
+
+    text = tomlkit.dumps(document)
+    config.parse(text, str(path))
+    target = path.resolve()  # a link stays a link
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        at = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            replace_at(at, target.name, text.encode(), mode)
+        finally:
+            os.close(at)
+    except OSError as error:
+        raise ConfigInvalid(str(path), [Problem("unwritable", "", f"cannot be written: {error.strerror}")]) from None
+
+
+# Offers and approvals.
+
+MAX_TEXT = 2_000
+"""Characters of a description that are printed. A cut is marked: an attack may hide in the rest."""
+
+INVISIBLE = frozenset(
+    map(chr, [0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0)])
+)
+"""Characters that Unicode calls printable and that are invisible; attacks use them to hide text. U+FE0F, the last of
+the variation selectors, is not listed: emoji need it, and alone it can encode nothing."""
+
+
+class ServerOffer(NamedTuple):
+    """The current offer of a server beside the approved one."""
+
+    name: str
+    hello: dict[str, Any]
+    candidate: Approval
+    approved: Approval | None
+    changes: list[Change]
+
+    def to_json(self) -> dict[str, Any]:
+        """The public shape."""
+        from plugbay.host.catalog.approvals import PARTS
+
+        listed = self.hello["offer"]
+        return {
+            "server": self.name,
+            "era": self.hello.get("era"),
+            "protocol_version": self.hello.get("protocol_version"),
+            "info": self.hello.get("server"),
+            "offers": {part: [item.get(key) for item in listed.get(part) or ()] for part, key in PARTS.items()},
+            "definitions": {part: list(listed.get(part) or ()) for part in PARTS},
+            "warnings": list(self.hello.get("warnings") or ()),
+            "approved_before": self.approved is not None,
+            "changes": [change.to_json() for change in self.changes],
+        }
+
+
+def read_offer(name: str, found: list[Found], config: Config | None) -> ServerOffer:
+    """Start the server once, without any grant, and read its offer; raises `CallFailed`."""
+    output.show_host_log(without=output.FAILED_STARTS)
+    host = local_host.make_host(found, config, grants=(), trusted=(name,))
+    known = [status.spec.id for status in host.plugins() if status.needs_approval]
+    if name not in known:
+        raise CallFailed(unknown_server(name, known, f"there is no MCP server {name!r}"))
+    problem = host.runtime_exports.problems.get(name)
+    if problem is not None:
+        output.note(f"{name} must be approved again: {problem}")
+    return local_host.run_with(host, lambda running: _read_offer(running, name))
+
+
+def unknown_server(name: str, known: Sequence[str], text: str) -> Failure:
+    """The failure for a wrong server name, with the closest known name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(known) or 'none'}"
+    hint = "plugbay mcp list shows all servers" if known else "plugbay mcp add declares a server"
+    return Failure(Code.NOT_FOUND, f"{text}; {meant}", detail={"hint": hint})
+
+
+async def _read_offer(host: Host, name: str) -> ServerOffer:
+    failures = await host.meet(name)
+    if failures:
+        raise CallFailed(failures[name])
+    hello = host.runtime_exports.hello(name)
+    assert hello is not None, "meet() succeeded, so the server has greeted"
+    return ServerOffer(
+        name,
+        dict(hello),
+        host.runtime_exports.candidate(name),
+        host.runtime_exports.approval(name),
+        host.runtime_exports.drift(name),
+    )
+
+
+def save_approval(offer: ServerOffer, state: Path) -> None:
+    """Approve exactly this offer; raises `ConfigInvalid`."""
+    from plugbay.host.catalog.approvals import Approvals
+
+    Approvals(state).save(offer.name, offer.candidate)
+
+
+def show(page: output.Printer, offer: ServerOffer) -> None:
+    """Print the whole offer."""
+    server = offer.hello.get("server") or {}
+    title = server.get("title") or server.get("name") or offer.name
+    page.line((offer.name, output.NAME), f"  {_shorten(title)} {_shorten(server.get('version', ''))}".rstrip())
+    page.field("protocol", f"MCP {offer.hello['protocol_version']}", (f"{output.DOT}{offer.hello['era']}", output.DIM))
+    if server.get("instructions"):
+        page.field("instructions", _shorten(server["instructions"]))
+    for part, definition in _definitions(offer):
+        page.line((part, output.DIM), " ", (_shorten(_name(definition)), output.CODE), indent=2)
+        for text in _texts(definition):
+            page.line(_shorten(text), indent=4)
+        if part == "tool":
+            page.line(("input ", output.DIM), schema_text.summary(definition.get("inputSchema")), indent=4)
+    if not any(offer.hello["offer"].get(part) for part in offer.hello["offer"]):
+        page.line(("offers nothing", output.WARN_STYLE), indent=2)
+    for warning in offer.hello.get("warnings") or ():
+        page.line((output.WARN, output.WARN_STYLE), f" {warning}", indent=2)
+
+
+def _definitions(offer: ServerOffer) -> list[tuple[str, dict[str, Any]]]:
+    from plugbay.host.catalog.approvals import NOUNS, PARTS
+
+    return [(NOUNS[part], definition) for part in PARTS for definition in offer.hello["offer"].get(part) or ()]
+
+
+def _texts(definition: dict[str, Any]) -> list[str]:
+    """Title and description."""
+    return [str(definition[key]) for key in ("title", "description") if definition.get(key)]
+
+
+def _name(definition: dict[str, Any]) -> str:
+    return str(definition.get("uri") or definition.get("uriTemplate") or definition.get("name"))
+
+
+def _shorten(text: str) -> str:
+    line = "".join(map(_make_visible, " ".join(text.split())))
+    if len(line) <= MAX_TEXT:
+        return line
+    return f"{line[:MAX_TEXT]}… and {len(line) - MAX_TEXT:,} more characters, which --json shows"
+
+
+def _make_visible(char: str) -> str:
+    """Escape a character that a model reads and a person cannot see, such as one without width."""
+    return char if char.isprintable() and char not in INVISIBLE else f"\\u{{{ord(char):x}}}"
+
+
+def show_changes(page: output.Printer, changes: Sequence[Change]) -> None:
+    """Print a diff of each changed definition."""
+    for change in changes:
+        page.line((str(change), output.NAME))
+        for line in _difference(change):
+            style = {"+": output.GOOD_STYLE, "-": output.BAD_STYLE}.get(line[:1], output.DIM)
+            page.line((line, style), indent=2)
+
+
+def _difference(change: Change) -> list[str]:
+    before, after = _lines(change.before), _lines(change.after)
+    return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+
+
+def _lines(definition: dict[str, Any] | None) -> list[str]:
+    text = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False)
+    return [] if definition is None else ["".join(map(_make_visible, line)) for line in text.split("\n")]

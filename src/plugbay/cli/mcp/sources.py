@@ -1,4 +1,4 @@
-"""Where MCP servers come from: configuration files of other programs, and bundles (`.mcpb`, `.dxt`).
+"""Reads MCP servers from configuration files of other programs, and from bundles (`.mcpb`, `.dxt`).
 
 Known shapes: `mcpServers` (Claude Desktop, Claude Code, Cursor, Windsurf, Gemini), `servers` with `inputs` (VS Code),
 `context_servers` (Zed), `[mcp_servers.x]` (Codex). Files of other programs are only read. Bundles are untrusted: limits
@@ -61,8 +61,8 @@ class ImportedServer:
 
     def entry(self) -> dict[str, Any]:
         """The section of plugbay.toml."""
-        said = {"command": self.command, "env": self.env, "inherit_env": self.inherit_env, "cwd": self.cwd}
-        return {key: value for key, value in said.items() if value}
+        keys = {"command": self.command, "env": self.env, "inherit_env": self.inherit_env, "cwd": self.cwd}
+        return {key: value for key, value in keys.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read(path: Path) -> tuple[list[ImportedServer], list[SkippedServer]]:
             left.append(SkippedServer(name, str(error)))
     for folder in document.get("projects") or {} if isinstance(document.get("projects"), dict) else {}:
         for name in _mapping(_mapping(document["projects"][folder]).get("mcpServers")):
-            left.append(SkippedServer(name, f"it belongs to the project {folder}, not to every one"))
+            left.append(SkippedServer(name, f"it belongs to the project {folder} only"))
     return taken, left
 
 
@@ -111,7 +111,7 @@ def _document(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # not UTF-8, JSON or TOML, or nested too deeply
         raise _invalid(path, "parse_error", str(error)) from None
     if not isinstance(document, dict):
-        raise _invalid(path, "invalid_type", "is no object")
+        raise _invalid(path, "invalid_type", "is not an object")
     return document
 
 
@@ -127,13 +127,13 @@ def _servers(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 def _import_server(name: str, entry: Any, words: _Variables) -> ImportedServer:
     if not isinstance(entry, dict):
-        raise _Unusable("it is no object")
+        raise _Unusable("it is not an object")
     problem = id_problem(name)
     if problem is not None:
-        raise _Unusable(f"its name {problem}; plugbay mcp add takes it under another one")
+        raise _Unusable(f"its name {problem}; plugbay mcp add declares it under another name")
     _refuse_remote(entry)
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        raise _Unusable("it is switched off there")
+        raise _Unusable("it is disabled there")
     command, args, env = _command(entry)
     taken = ImportedServer(name, [words.translate(command), *(words.translate(word) for word in args)])
     cwd = entry.get("cwd")
@@ -142,7 +142,7 @@ def _import_server(name: str, entry: Any, words: _Variables) -> ImportedServer:
     for key, value in env.items():
         _add_variable(taken, key, value, words)
     if entry.get("envFile"):
-        taken.notes.append(f"variables from {entry['envFile']} are not read; name those it needs in plugbay.toml")
+        taken.notes.append(f"variables from {entry['envFile']} are not read; declare the needed ones in plugbay.toml")
     _check_encodable(taken)
     _warn_about_arguments(taken)
     return taken
@@ -162,7 +162,7 @@ def _check_encodable(taken: ImportedServer) -> None:
         taken.cwd or "",
     )
     if any("\0" in word or _has_surrogate(word) for word in words):
-        raise _Unusable("it has a character that no process can be given")
+        raise _Unusable("it has a character that cannot be passed to a process")
 
 
 def _has_surrogate(word: str) -> bool:
@@ -174,7 +174,7 @@ def _refuse_remote(entry: Mapping[str, Any]) -> None:
     url = next((entry[key] for key in REMOTE_KEYS if entry.get(key)), None)
     if url is not None or entry.get("type") in ("http", "sse", "streamable-http", "ws"):
         where = f" ({url})" if isinstance(url, str) else ""
-        raise _Unusable(f"it is remote{where}; plugbay hosts programs, so put one in between that speaks it on stdio")
+        raise _Unusable(f"it is remote{where}; plugbay starts local programs, so declare a proxy that speaks stdio")
 
 
 def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
@@ -184,9 +184,9 @@ def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
     if not isinstance(command, str) or not command.strip():
         raise _Unusable("it names no command")
     if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-        raise _Unusable("its args are no list of texts")
+        raise _Unusable("its args are not a list of strings")
     if not isinstance(env, dict):
-        raise _Unusable("its env is no object")
+        raise _Unusable("its env is not an object")
     return command, args, env
 
 
@@ -194,13 +194,13 @@ def _add_variable(taken: ImportedServer, key: str, value: Any, words: _Variables
     if value is None:
         return
     if not isinstance(value, str | int | float):
-        raise _Unusable(f"the variable {key} is no text")
+        raise _Unusable(f"the variable {key} is not a string")
     text = words.translate_env(key, str(value))
     if text.startswith(SECRET):
-        taken.notes.append(f"{key} is asked for there; set it with: plugbay mcp secret {taken.name} {key}")
+        taken.notes.append(f"the other program prompts for {key}; set it with: plugbay mcp secret {taken.name} {key}")
     elif _SECRETIVE.search(key) and text and not _VARIABLE.search(text):
         taken.secrets[key] = text
-        taken.notes.append(f"{key} is kept with plugbay's secrets now; the file still has it in plain text")
+        taken.notes.append(f"{key} is now a secret of plugbay; the other file still has it in plain text")
         text = SECRET + key
     taken.env[key] = text
 
@@ -212,7 +212,9 @@ def _warn_about_arguments(taken: ImportedServer) -> None:
         given = matched and (matched[1] or following)
         if given and not given.startswith("-") and not _VARIABLE.fullmatch(given):
             name = flag.partition("=")[0]
-            taken.notes.append(f"{name} seems to be a secret among its arguments, which every process here can read")
+            taken.notes.append(
+                f"{name} looks like a secret among the arguments, which every process of this machine can read"
+            )
 
 
 class _Variables:
@@ -249,11 +251,11 @@ class _Variables:
         if word.startswith(_INPUT):
             default = self._default(word)
             if default is None:
-                raise _Unusable(f"it asks a person for {word.removeprefix(_INPUT)!r}, and not for a variable alone")
+                raise _Unusable(f"it prompts for {word.removeprefix(_INPUT)!r} outside of a variable")
             return default
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(:-.*)?", word):
             return f"${{{word}}}"
-        raise _Unusable(f"${{{word}}} means nothing outside of that program")
+        raise _Unusable(f"${{{word}}} has no meaning outside of that program")
 
     def _default(self, word: str) -> str | None:
         asked = self._inputs.get(word.removeprefix(_INPUT), {})
@@ -361,7 +363,7 @@ def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, name
     if stat.S_ISLNK(mode):
         raise PackageRefused(Reason.LINK, f"{name!r} is a link; a bundle has only files", file=name)
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise PackageRefused(Reason.SPECIAL_FILE, f"{name!r} is no file; a bundle has nothing else", file=name)
+        raise PackageRefused(Reason.SPECIAL_FILE, f"{name!r} is a special file; a bundle has only files", file=name)
     if member.is_dir():
         if name.rstrip("/"):
             names.add_folder(name.rstrip("/"))

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 TRUST_FILE = "trust.json"
 
 StoreDir = Annotated[
-    Path | None, typer.Option("--store", metavar="DIR", help="Instead of the data folder that plugbay paths shows.")
+    Path | None, typer.Option("--store", metavar="DIR", help="The store; plugbay paths shows the default data folder.")
 ]
 TrustFile = Annotated[
-    Path | None, typer.Option("--trust", metavar="FILE", help="Trusted keys, instead of those of plugbay trust.")
+    Path | None,
+    typer.Option("--trust", metavar="FILE", help="The file of trusted keys; that of plugbay trust by default."),
 ]
-PlainHttp = Annotated[bool, typer.Option("--plain-http", help="Without TLS; for a registry on this machine only.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+PlainHttp = Annotated[
+    bool, typer.Option("--plain-http", help="Use HTTP without TLS; only for a registry on this machine.")
+]
 
 SHORT_DIGEST = len("sha256:") + 12
-"""Characters of a digest that are shown to people."""
+"""Characters of a digest that are printed for people."""
 
 
 def open_store(folder: Path | None) -> Store:
@@ -75,7 +77,7 @@ def report_refusals(as_json: bool) -> Iterator[None]:
 def _as_refusal(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
     reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
     problems = [problem.to_json() for problem in error.problems]
-    hint = "correct it, or move it away; what it says is forgotten then" if reason is Reason.INVALID_CONFIG else ""
+    hint = "correct the file, or remove it with its contents" if reason is Reason.INVALID_CONFIG else ""
     return PackageRefused(reason, str(error), hint=hint, problems=problems)
 
 

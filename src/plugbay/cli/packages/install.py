@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plugbay.cli.options import AsJson
 from plugbay.cli.packages.common import (
     SHORT_DIGEST,
-    AsJson,
     PlainHttp,
     StoreDir,
     TrustFile,
@@ -26,7 +26,7 @@ from plugbay.cli.packages.common import (
     open_trust_store,
     report_refusals,
 )
-from plugbay.cli.packages.transfer import fetch
+from plugbay.cli.packages.publish import fetch
 from plugbay.cli.render import output
 from plugbay.packages.errors import PackageRefused, Reason
 
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from plugbay.packages.installer import Candidate, Installer
     from plugbay.packages.store import Installed
 
-What = Annotated[str, typer.Argument(metavar="FILE|REF", help="A package, or oci://… of one in a registry.")]
+PackageName = Annotated[
+    str, typer.Argument(metavar="FILE|REF", help="A package file, or oci://… for one in a registry.")
+]
 Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept a package without a signature.")]
 Downgrade = Annotated[
-    bool, typer.Option("--allow-downgrade", help="Also accept a version older than one that was here.")
+    bool, typer.Option("--allow-downgrade", help="Also accept a version older than an installed one.")
 ]
 
 
 def install(
-    package: What,
+    package: PackageName,
     store: StoreDir = None,
     trust: TrustFile = None,
     allow_unsigned: Unsigned = False,
@@ -50,36 +52,35 @@ def install(
     plain_http: PlainHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a package and put it where hosts find it.
+    """Verify a package and install it for hosts.
 
-    Nothing of it is run, and nothing is granted. Exits with 6 when it is not what its
-    publisher signed, with 5 when it is older than what was here.
+    Runs no code of the package, and grants nothing. Exits with 6 when the signature or the contents are invalid, with 5
+    when a newer version was installed before.
     """
     with (
         report_refusals(as_json),
         _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
     ):
         if candidate.before and not candidate.unchanged:
-            text = f"{candidate.package.id} {candidate.before.current.version} is installed already"
+            text = f"{candidate.package.id} {candidate.before.current.version} is already installed"
             raise PackageRefused(Reason.ALREADY_INSTALLED, text, hint=f"plugbay upgrade {package}")
         installed = installer.install(candidate, allow_downgrade=allow_downgrade)
         _show_result(installed, candidate, as_json)
 
 
 def upgrade(
-    package: What,
+    package: PackageName,
     store: StoreDir = None,
     trust: TrustFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to everything it requests.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to all requested capabilities.")] = False,
     allow_unsigned: Unsigned = False,
     allow_downgrade: Downgrade = False,
     plain_http: PlainHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a newer release in the place of the installed one.
+    """Replace an installed plugin by a newer release.
 
-    Shows the capabilities it requests in addition, and exits with 5 unless you agree to them. plugbay rollback goes
-    back.
+    Shows additional capabilities that it requests, and exits with 5 unless you agree. plugbay rollback undoes it.
     """
     with (
         report_refusals(as_json),
@@ -105,7 +106,7 @@ def _open_candidate(
     with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
         archive, source = Path(text), ""
         if not is_reference(text) and not archive.exists():
-            hint = "a package in a registry is named oci://REGISTRY/NAME:TAG"
+            hint = "a package in a registry has a name like oci://REGISTRY/NAME:TAG"
             raise PackageRefused(Reason.NOT_FOUND, f"there is no file {text}", hint=hint)
         if is_reference(text):
             pulled = fetch(text, Path(scratch), plain_http=plain_http)
@@ -122,18 +123,18 @@ def _require_consent(candidate: Candidate, yes: bool) -> None:
     page, package = output.err(), candidate.package
     page.line((package.id, output.NAME), f" {before.current.version} → {package.version}")
     for mark, style, words, names in (
-        ("+", output.WARN_STYLE, "asks for", changes.asked),
-        ("-", output.DIM, "no longer asks for", changes.dropped),
-        ("+", output.DIM, "offers", changes.added_exports),
-        ("-", output.DIM, "no longer offers", changes.removed_exports),
+        ("+", output.WARN_STYLE, "requests", changes.asked),
+        ("-", output.DIM, "no longer requests", changes.dropped),
+        ("+", output.DIM, "exports", changes.added_exports),
+        ("-", output.DIM, "no longer exports", changes.removed_exports),
     ):
         for name in names:
             page.line((mark, style), f" {words} ", (name, output.CODE), indent=2)
     if not changes.asked or yes:
         return
-    if not output.confirm("Agree?"):
-        text = f"{package.id} {package.version} asks for more: {', '.join(changes.asked)}"
-        raise PackageRefused(Reason.CONSENT_NEEDED, text, hint="--yes agrees to it", difference=changes.to_json())
+    if not output.confirm("Agree to the requested capabilities?"):
+        text = f"{package.id} {package.version} requests more capabilities: {', '.join(changes.asked)}"
+        raise PackageRefused(Reason.CONSENT_NEEDED, text, hint="--yes agrees to them", difference=changes.to_json())
 
 
 def _show_result(installed: Installed, candidate: Candidate, as_json: bool) -> None:
@@ -144,7 +145,7 @@ def _show_result(installed: Installed, candidate: Candidate, as_json: bool) -> N
     page.line((installed.id, output.NAME), f" {release.version}")
     page.field("folder", str(installed.folder))
     page.field("digest", release.digest[:SHORT_DIGEST])
-    page.field("signed by", f"key {release.key_id}" if release.key_id else "nobody")
+    page.field("signature", f"key {release.key_id}" if release.key_id else "none")
     page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
     if output.err().console.is_terminal:
         serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
@@ -170,7 +171,7 @@ PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin
 
 
 def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Show the installed plugins and the releases to go back to."""
+    """List the installed plugins, with their earlier releases."""
     place = open_store(store)
     with report_refusals(as_json):
         found = place.installed()
@@ -178,7 +179,7 @@ def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
         output.print_json({"folder": str(place.plugins), "plugins": [to_json(item) for item in found]})
         return
     if not found:
-        output.note(f"nothing is installed in {place.root}")
+        output.note(f"no plugin is installed in {place.root}")
     for item in found:
         release = item.current
         pinned = f"{output.DOT}pinned" if item.state.pinned else ""
@@ -187,31 +188,31 @@ def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
         output.out().line((item.id, output.NAME), f" {release.version}  ", (about, output.DIM))
         if item.earlier:
             versions = ", ".join(earlier.version for earlier in reversed(item.earlier))
-            output.out().field("before", versions)
+            output.out().field("earlier", versions)
 
 
 def rollback(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Go back to the release before the current one."""
+    """Return to the previous release of a plugin."""
     with report_refusals(as_json):
         _show(_installer(store).rollback(plugin_id), "is current again", as_json)
 
 
 def pin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Keep a plugin at its current release: neither upgrade nor rollback moves it."""
+    """Keep a plugin at its current release. Upgrade and rollback refuse it."""
     with report_refusals(as_json):
         _show(_installer(store).pin(plugin_id, True), "is pinned", as_json)
 
 
 def unpin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Let upgrade and rollback move a plugin again."""
+    """Allow upgrade and rollback of a pinned plugin again."""
     with report_refusals(as_json):
         _show(_installer(store).pin(plugin_id, False), "is no longer pinned", as_json)
 
 
 def uninstall(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Remove a plugin and every release of it.
+    """Remove a plugin with all its releases.
 
-    Settings and secrets stay, and older versions stay refused.
+    Settings and secrets stay. Older versions stay refused.
     """
     with report_refusals(as_json):
         _show(_installer(store).uninstall(plugin_id), "is uninstalled", as_json)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plugbay.cli.help import HelpCommand, HelpGroup
-from plugbay.cli.packages.common import AsJson, TrustFile, now, open_trust_store, report_refusals
+from plugbay.cli.options import AsJson
+from plugbay.cli.packages.common import TrustFile, now, open_trust_store, report_refusals
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ vai-plugin-sign dist/devkit --key acme.key"""
 
 
 def keygen(
-    name: Annotated[Path, typer.Argument(metavar="NAME", help="NAME.key and NAME.pub are written.")],
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The files are NAME.key and NAME.pub.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a pair of keys: a private one to sign with, and a public one to give away."""
+    """Make a key pair for signing packages."""
     from plugbay.packages import keys
 
     private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
@@ -43,20 +44,20 @@ def keygen(
         return
     page = output.out()
     page.line("key ", (key_id, output.NAME))
-    page.field("private", str(private), ("  sign with it; keep it to yourself", output.DIM))
-    page.field("public", str(public), ("  for whoever installs your plugins", output.DIM))
+    page.field("private", str(private), ("  signs packages; keep it secret", output.DIM))
+    page.field("public", str(public), ("  for the users of your plugins", output.DIM))
 
 
 def sign(
     target: Target,
-    key: Annotated[Path, typer.Option(metavar="FILE", help="The private key, as plugbay keygen makes it.")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write the signature.")] = None,
+    key: Annotated[Path, typer.Option(metavar="FILE", help="A private key of plugbay keygen.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The file for the signature.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a package: the name and hash of every file, the plugin's id and its version.
+    """Sign a package. Covers name and hash of each file, id and version of the plugin.
 
-    The signature of an archive is written beside it, and the archive stays as it is; the signature of a folder is
-    marketplace.signature.json in it, for the files that plugbay pack would take.
+    The signature of an archive is a file beside it. The signature of a folder is marketplace.signature.json in it, and
+    covers the files that plugbay pack would pack.
     """
     from plugbay.packages import signature as signatures
     from plugbay.packages.archive import signature_path
@@ -79,9 +80,9 @@ def sign(
 
 
 def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> None:
-    """Check that a package is complete, unchanged, and signed by a key that may sign it.
+    """Verify the contents and the signature of a package.
 
-    Exits with 6 when it is not. In a folder every file counts: an unsigned file is an error.
+    Exits with 6 when they are invalid. In a folder, an unsigned file is an error.
     """
     from plugbay.packages.installer import verify as check
 
@@ -118,7 +119,7 @@ plugbay trust add notes.pub --publisher notes --package memory-notes --until 202
 plugbay trust revoke 0123456789abcdef"""
 
 trust = typer.Typer(
-    name="trust", help="Say whose keys may sign which plugins.", epilog=EXAMPLES, cls=HelpGroup, no_args_is_help=True
+    name="trust", help="Manage the keys that may sign packages.", epilog=EXAMPLES, cls=HelpGroup, no_args_is_help=True
 )
 
 
@@ -126,21 +127,25 @@ def _parse_last_day(day: str | None) -> datetime | None:
     try:
         return None if day is None else datetime.strptime(day, "%Y-%m-%d").replace(hour=23, minute=59, tzinfo=UTC)
     except ValueError:
-        raise typer.BadParameter(f"{day!r} is no day such as 2027-12-31", param_hint="--until") from None
+        raise typer.BadParameter(f"{day!r} is not a day such as 2027-12-31", param_hint="--until") from None
 
 
 @trust.command(cls=HelpCommand, epilog=EXAMPLES)
 def add(
-    key: Annotated[Path, typer.Argument(metavar="FILE", help="The public key, as plugbay keygen makes it.")],
-    publisher: Annotated[str, typer.Option(metavar="NAME", help="Signs NAME/… and NAME.…, and nothing else.")],
-    package: Annotated[list[str] | None, typer.Option(metavar="ID", help="May sign this too; repeatable.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="DAY", help="Its last day, as 2027-12-31.")] = None,
+    key: Annotated[Path, typer.Argument(metavar="FILE", help="A public key of plugbay keygen.")],
+    publisher: Annotated[
+        str, typer.Option(metavar="NAME", help="The key may sign NAME/… and NAME.…, and nothing else.")
+    ],
+    package: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="The key may also sign this package; repeatable.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="DAY", help="The last day of the key, like 2027-12-31.")] = None,
     trust_file: TrustFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Trust a publisher's key.
+    """Trust the key of a publisher.
 
-    Compare its id with the publisher's, over another channel than the package.
+    Compare the key id with the publisher over a channel other than the package.
     """
     from plugbay.packages.keys import load_public
     from plugbay.packages.trust import TrustedKey
@@ -158,7 +163,7 @@ def add(
 
 @trust.command("list", cls=HelpCommand, epilog=EXAMPLES)
 def list_(trust_file: TrustFile = None, as_json: AsJson = False) -> None:
-    """Show every key, and what it is trusted with."""
+    """List the keys, and the packages that each may sign."""
     with report_refusals(as_json):
         found = open_trust_store(trust_file).keys()
     if as_json:
@@ -166,16 +171,16 @@ def list_(trust_file: TrustFile = None, as_json: AsJson = False) -> None:
     elif found:
         _show(found, as_json=False)
     else:
-        output.note("no key is trusted yet; plugbay trust add begins with one")
+        output.note("no key is trusted yet; plugbay trust add adds one")
 
 
 @trust.command(cls=HelpCommand, epilog=EXAMPLES)
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="As plugbay trust list shows it.")],
+    key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="A key id of plugbay trust list.")],
     trust_file: TrustFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Never trust a key again. Installed plugins that it signed stay."""
+    """Revoke a key for ever. Installed plugins that it signed stay."""
     with report_refusals(as_json):
         revoked = open_trust_store(trust_file).revoke(key_id)
     _show([revoked], as_json)

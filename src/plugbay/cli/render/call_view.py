@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.cli import exit_codes, lookup
+from plugbay.cli.exit_codes import Refusal
+from plugbay.cli.lookup import count_problems
 from plugbay.cli.render import output
-from plugbay.cli.render.manifest_problems import count_problems, show_problems
-from plugbay.model.errors import Code, Failure, PlugbayError
+from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.ports import CallRecord
-    from plugbay.model.errors import ConfigInvalid, ManifestInvalid
+    from plugbay.model.errors import ConfigInvalid, ManifestInvalid, Problem
 
 STDERR_LINES = 10
 """Lines of the plugin's stderr tail that are shown."""
@@ -29,11 +30,11 @@ STDERR_LINES = 10
 MAX_LISTED = 12
 
 HINTS = {
-    Code.TIMEOUT: "--timeout gives the call more time; timeouts in plugbay.toml also give the handshake more",
-    Code.FRAME_TOO_LARGE: "return less, or a reference to the data instead of the data",
+    Code.TIMEOUT: "--timeout gives the call more time; timeouts in plugbay.toml also cover the handshake",
+    Code.FRAME_TOO_LARGE: "return less data, or a reference to the data",
     Code.MALFORMED_RESPONSE: "only protocol messages may go to stdout; print to stderr instead",
-    Code.INVALID_INPUT: "plugbay inspect shows what it takes",
-    Code.TOOL_NOT_EXPOSED: "the manifest and the plugin disagree; `plugbay conform` tells more",
+    Code.INVALID_INPUT: "plugbay inspect shows the input schema",
+    Code.TOOL_NOT_EXPOSED: "the manifest and the plugin disagree; plugbay conform shows the details",
 }
 """Default hints for failures without a hint of their own."""
 
@@ -60,16 +61,6 @@ class CallOutcome:
         self.status = status if status is not None else exit_codes.for_failure(failure) if failure else 0
 
 
-class Refusal(PlugbayError):
-    """No call was made. Carries the failure, the exit status, and the folders whose problems explain it."""
-
-    def __init__(self, failure: Failure, found: Sequence[Found] = (), status: int | None = None) -> None:
-        self.failure = failure
-        self.found = found
-        self.status = exit_codes.for_failure(failure) if status is None else status
-        super().__init__(failure.message)
-
-
 # Failures of calls that never began.
 
 
@@ -77,23 +68,23 @@ def invalid_input(message: str, hint: str = "") -> Failure:
     return Failure(Code.INVALID_INPUT, message, detail={"hint": hint} if hint else {})
 
 
-def no_such_plugin(path: str, nor: str) -> Failure:
-    """The failure for an argument that names no folder; `nor` says why it is no plugin id either."""
-    hint = f"to call a plugin by its id, say where it is: plugbay call {shlex.quote(path)} … --plugins DIR"
-    return Failure(Code.NOT_FOUND, f"there is no folder {path}, and {nor}", detail={"hint": hint})
+def no_such_plugin(path: str, reason: str) -> Failure:
+    """The failure for an argument that names no folder; `reason` is why it names no plugin id either."""
+    hint = f"name the folder of its plugins: plugbay call {shlex.quote(path)} … --plugins DIR"
+    return Failure(Code.NOT_FOUND, f"there is no folder {path}, and {reason}", detail={"hint": hint})
 
 
 def unknown_id(plugin_id: str, known: Sequence[str]) -> Failure:
     near = difflib.get_close_matches(plugin_id, known, n=1)
     text = f"no plugin has the id {plugin_id!r}; "
-    text += f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known[:MAX_LISTED])}"
+    text += f"did you mean {near[0]!r}?" if near else f"known ids: {', '.join(known[:MAX_LISTED])}"
     return Failure(Code.NOT_FOUND, text, detail={"candidates": list(near or known[:MAX_LISTED])})
 
 
 def no_usable_plugin(place: Path, found: Sequence[Found]) -> Failure:
     broken = [item for item in found if not lookup.is_absent(item)]
     if not broken:
-        hint = "name a plugin's folder, the one with its manifest, or a folder of such folders"
+        hint = "name the folder of a plugin, which holds its manifest, or a folder of such folders"
         return Failure(Code.NOT_FOUND, f"there is no plugin in {place}", detail={"hint": hint})
     errors = [problem for item in broken for problem in item.errors]
     text = f"{broken[0].root} cannot be used: its manifest has {count_problems(errors)}"
@@ -153,8 +144,8 @@ class HumanView:
         requested = {name for spec in specs for name in (*spec.capabilities, *spec.optional_capabilities)}
         for name in grants:
             if name not in requested:
-                wanted = ", ".join(sorted(requested)) or "nothing"
-                output.note(f"--grant {name} changes nothing: no plugin here requests it; requested is {wanted}")
+                listed = ", ".join(sorted(requested)) or "none"
+                output.note(f"--grant {name} has no effect: no plugin requests it; requested capabilities: {listed}")
         _show_folders(found)
 
     def show_progress(self, item: Any) -> None:
@@ -162,7 +153,9 @@ class HumanView:
         output.print_line(item)
 
     def show_refusal(self, refusal: Refusal) -> None:
-        output.problem(refusal.failure.message, hint=str(refusal.failure.detail.get("hint", "")))
+        failure = refusal.failure
+        wrote = failure.detail.get("stderr_tail", ())[-STDERR_LINES:]
+        output.problem("\n".join([failure.message, *wrote]), hint=str(failure.detail.get("hint", "")))
         _show_folders(refusal.found)
 
     def show_outcome(self, outcome: CallOutcome) -> None:
@@ -188,7 +181,7 @@ class HumanView:
 
 
 def _show_folders(found: Sequence[Found]) -> None:
-    """Show all problems of a single plugin; of several plugins, only which are left out."""
+    """Show all problems of a single plugin; of several plugins, only those that are left out."""
     if len(found) == 1 and not lookup.is_absent(found[0]):
         show_problems(output.err(), found[0], [each for each in found[0].problems if each.code not in SHOWN_ELSEWHERE])
         for choice in (each for each in found[0].problems if each.code == SEVERAL):
@@ -197,8 +190,20 @@ def _show_folders(found: Sequence[Found]) -> None:
     for item in found:
         if item.errors and not lookup.is_absent(item):
             name = f"{item.entry} of {item.root}" if item.entry else str(item.root)
-            what = f"{name} is left out: its manifest has {count_problems(item.errors)}"
-            output.note(f"{what}; plugbay inspect {shlex.quote(str(item.root))} lists them")
+            text = f"{name} is left out: its manifest has {count_problems(item.errors)}"
+            output.note(f"{text}; plugbay inspect {shlex.quote(str(item.root))} lists them")
+
+
+def show_problems(printer: output.Printer, found: Found, problems: Sequence[Problem], indent: int = 2) -> None:
+    """Print each problem with its file and line, code and message."""
+    place = str(found.root / lookup.manifest_name(found))
+    for problem in problems:
+        error = problem.severity == "error"
+        mark = (output.BAD, output.BAD_STYLE) if error else (output.WARN, output.WARN_STYLE)
+        where = f"{place}:{problem.line}" if problem.line else place
+        printer.line(mark, f" {where}  ", (problem.code, output.CODE), indent=indent)
+        subject = f"{problem.path}: " if problem.path else ""
+        printer.line(f"{subject}{problem.message}", indent=indent + 2)
 
 
 SEVERAL = "several_manifests"
@@ -218,7 +223,7 @@ def show_failure(failure: Failure) -> None:
         page.line(f"{error['path']}: {error['rule']}", indent=2)
     code = _own_code(detail)
     if code not in (None, "", failure.code):
-        page.field("its code", str(code))
+        page.field("own code", str(code))
     if detail.get("cause") and not str(detail["cause"]).endswith(f"({detail.get('exit')})"):
         page.field("cause", str(detail["cause"]))
     if detail.get("command"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from plugbay.model.errors import PlugbayError
 
@@ -32,6 +32,9 @@ _PLAIN_SYMBOLS = str.maketrans(
 )
 """Replacements for terminals without UTF-8."""
 
+GAP = "  "
+"""Between two columns of a table."""
+
 LABEL_WIDTH = 10
 """Columns for the label of a field and a gap."""
 
@@ -42,7 +45,7 @@ NARROWEST = 20
 """Columns; with fewer left, the terminal wraps the lines itself."""
 
 FAILED_STARTS = frozenset({"start_failed", "gave_up"})
-"""Kinds of host log records that a command about one plugin leaves out: the failure of its call says more."""
+"""Kinds of host log records that a command about one plugin leaves out: the failure of its call has more details."""
 
 COLOURED_BYTES = 100_000
 """A longer document is printed plain: colouring it takes longer than reading it."""
@@ -69,9 +72,14 @@ class Printer:
             self._print(lead, line)
             lead = self._text(" " * lead.cell_len)
 
-    def row(self, lead: Sequence[Part], *parts: Part) -> None:
-        """Print cells and then a text; wrapped text stays in its column."""
-        self._print(self._text(*lead), self._text(*parts))
+    def table(self, head: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[Part]]]) -> None:
+        """Print aligned columns. The last column takes the remaining width, and its text wraps inside it."""
+        cells = [head[:-1], *(row for row, _ in rows)]
+        widths = [max(len(row[at]) for row in cells) + len(GAP) for at in range(len(head) - 1)]
+        for number, (row, last) in enumerate([(head[:-1], [(head[-1], DIM)]), *rows]):
+            first, *others = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+            lead = self._text((first, NAME if number else DIM), *((text, "" if number else DIM) for text in others))
+            self._print(lead, self._text(*last))
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
         """Print one line for copying: not wrapped here, so the terminal copies it as one line."""
@@ -139,40 +147,8 @@ def safe(text: str) -> str:
     return printable(text.encode("utf-8", "surrogatepass"))
 
 
-class ProblemText(NamedTuple):
-    """A problem and a hint."""
-
-    message: str
-    hint: str
-
-
-_kept: list[ProblemText] | None = None
-_printed = False
-
-
-def hold_problems() -> None:
-    """Collect problems instead of printing them; with `--json`, `main` prints them as one document."""
-    global _kept
-    _kept = []
-
-
-def release_problems() -> list[ProblemText]:
-    """Return the collected problems and print later ones directly."""
-    global _kept
-    kept, _kept = _kept or [], None
-    return kept
-
-
-def has_printed() -> bool:
-    """Whether a JSON document was printed on stdout."""
-    return _printed
-
-
 def problem(message: str, *, hint: str = "") -> None:
-    """Print an error and a hint on stderr, or collect them after `hold_problems`."""
-    if _kept is not None:
-        _kept.append(ProblemText(message, hint))
-        return
+    """Print an error and a hint on stderr."""
     err().field("error:", message, indent=0, width=MARGIN, label_style=BAD_STYLE)
     if hint:
         err().field("hint:", hint, indent=0, width=MARGIN, label_style=CODE)
@@ -184,7 +160,7 @@ def note(message: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person at the terminal; False without a terminal."""
+    """Ask a yes-or-no question on the terminal; False without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     console = err().console
@@ -211,8 +187,6 @@ def show_host_log(*, without: Container[str] = ()) -> None:
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout: one line in a pipe, indented on a terminal."""
-    global _printed
-    _printed = True
     document = json_bytes(value)
     if _stdout_is_terminal():
         print_document(document)
@@ -270,12 +244,12 @@ def _stdout_is_terminal() -> bool:
 
 
 def _write(data: bytes) -> None:
-    """Write bytes to stdout, past its text layer: JSON is UTF-8 whatever the locale says.
+    """Write bytes to stdout, past its text layer: JSON is UTF-8 in every locale.
 
     Flushed here, so that a full disk or a closed pipe fails the command and not the interpreter's shutdown.
     """
     if sys.stdout is None:
-        raise PlugbayError("standard output is closed, so there is nowhere to write the result")
+        raise PlugbayError("standard output is closed; the result cannot be written")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -33,7 +33,7 @@ def show_visible(page: output.Printer, visible: Iterable[tuple[str, str]]) -> No
 
 
 def summarize(confinement: Confinement) -> str:
-    """A policy in one line: what it allows beyond the minimum of every confined plugin."""
+    """A policy in one line: the permissions beyond the minimum of every confined plugin."""
     return "" if confinement.policy is None else summarize_json(confinement.policy.to_json())
 
 
@@ -91,7 +91,7 @@ def limits(values: Limits) -> str:
 
 
 def size(number: int) -> str:
-    """`256 MiB`; in bytes where the number is no multiple of a unit."""
+    """`256 MiB`; in bytes if the number is not a multiple of a unit."""
     found = next(((number // unit, name) for unit, name in UNITS if number and number % unit == 0), None)
     return f"{number:,} bytes" if found is None else f"{found[0]:,} {found[1]}"
 

@@ -1,7 +1,7 @@
 """Views of tapped frames: one line or the whole frame for people, JSON lines for programs.
 
-Matches responses with requests to show durations. `conformance.speech` classifies the frames of each contract; secrets
-are redacted before frames arrive here.
+Matches responses with requests to show durations. `contracts.frames` classifies the frames of each
+contract; secrets are redacted before frames arrive here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HumanView:
     """Prints lines for people."""
 
     def __init__(self, contract: str, *, full: bool = False) -> None:
-        self._speech = CONTRACTS[contract].frame_rules
+        self._rules = CONTRACTS[contract].frame_rules
         self._full = full
         self._asked: dict[tuple[int, str, Any], tuple[str, float]] = {}
         """(conversation, sender, request id) → (name, time)."""
@@ -58,7 +58,7 @@ class HumanView:
 
     def _frame(self, frame: Frame) -> None:
         arrow, style = ARROWS[frame.direction]
-        turn = self._speech.turn(frame.direction, frame.value)
+        turn = self._rules.turn(frame.direction, frame.value)
         self._line(frame, (f"{arrow} ", style), *self._title(frame, turn), *_marks(frame), _summarize(frame))
         if self._full and frame.raw is None:
             for line in json.dumps(frame.value, ensure_ascii=False, indent=2).splitlines():
@@ -66,7 +66,7 @@ class HumanView:
 
     def _title(self, frame: Frame, turn: Turn) -> list[Part]:
         if frame.raw is not None:
-            return [("cut " if frame.cut else "no message ", output.WARN_STYLE), (frame.problem, output.DIM)]
+            return [("cut " if frame.cut else "not a message ", output.WARN_STYLE), (frame.problem, output.DIM)]
         if turn.kind == REQUEST:
             self._remember(frame, turn)
             return [(turn.name, output.NAME), (_format_id(turn.id), output.DIM)]
@@ -95,7 +95,7 @@ class HumanView:
 def _describe_event(item: Happening) -> str:
     pid = f"pid {item.facts.get('pid')}"
     if item.event == EXIT:
-        return f"left: {ExitStatus(item.facts.get('code'), item.facts.get('signal')).describe()}"
+        return f"exited: {ExitStatus(item.facts.get('code'), item.facts.get('signal')).describe()}"
     return f"started, {pid}" if item.event == SPAWN else f"{item.event}, {pid}"
 
 

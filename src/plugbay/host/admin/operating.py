@@ -1,7 +1,8 @@
-"""Operations on a running host: stop, start, restart or reload a plugin, take another plugbay.toml.
+"""Operations on a running host: stop, start, restart, reload, approve a plugin; apply another plugbay.toml.
 
-A plugin that was stopped stays stopped until it is started. A start uses the plugin's folder as it is then: another
-release, or a changed manifest. Call these functions on the host's own loop.
+A stopped plugin stays stopped until it is started. A start reads the plugin's folder again, which may hold another
+release. An approval covers exactly the inspected offer, identified by its digest. Call these functions on the host's
+own loop.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugbay.host.catalog import approvals
 from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import Found, inspect_all, reject_duplicates
 from plugbay.host.host import Host
@@ -131,7 +133,7 @@ async def _start(supervisor: Supervisor) -> None:
 def _supervisor(host: Host, plugin_id: str) -> Supervisor:
     found = host.supervisor(plugin_id)
     if found is None:
-        raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin here is called {plugin_id!r}"))
+        raise CallFailed(Failure(Code.NOT_FOUND, f"the host has no plugin {plugin_id!r}"))
     return found
 
 
@@ -162,16 +164,81 @@ def _read(old: Found, plugin_id: str) -> Found:
     """The same plugin as it is on disk now."""
     found = [item for item in inspect_all(old.root, old.contract) if item.entry == old.entry]
     if not found:
-        raise _unusable(plugin_id, old, "its manifest no longer names it")
+        raise _unusable(plugin_id, old, "its manifest no longer declares it")
     item = found[0]
     if item.spec is None:
         raise _unusable(plugin_id, old, "; ".join(map(str, item.errors)))
     if item.spec.id != plugin_id:
-        raise _unusable(plugin_id, old, f"its folder holds {item.spec.id} now; restart the host to serve that")
+        raise _unusable(plugin_id, old, f"its folder now holds {item.spec.id}; restart the host to use that plugin")
     return item
 
 
 def _unusable(plugin_id: str, old: Found, why: str) -> CallFailed:
-    text = f"{plugin_id} stays as it was, because {old.root} cannot be used: {why}"
-    hint = f"plugbay inspect {old.root} shows what is wrong; once that is mended, reload the plugin"
+    text = f"{plugin_id} is unchanged, because {old.root} cannot be used: {why}"
+    hint = f"plugbay inspect {old.root} lists the problems; correct them, then reload the plugin"
     return CallFailed(Failure(Code.LAUNCH_FAILED, text, plugin=plugin_id, detail={"hint": hint}))
+
+
+# Approval of exports that are declared at run time.
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The current offer of a plugin, and its differences from the approved one."""
+
+    plugin_id: str
+    hello: dict[str, Any]
+    candidate: approvals.Approval
+    approved_before: bool
+    changes: tuple[approvals.Change, ...]
+    digest: str
+    """Identifies everything that would be approved."""
+
+    @property
+    def definitions(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every definition, with the name of its list."""
+        offer = self.candidate.offer
+        return [(part, dict(definition)) for part in approvals.PARTS for definition in offer.get(part) or ()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The public shape."""
+        offer = self.candidate.offer
+        return {
+            "id": self.plugin_id,
+            "digest": self.digest,
+            "era": self.hello.get("era"),
+            "protocol_version": self.hello.get("protocol_version"),
+            "info": self.hello.get("server"),
+            "definitions": {part: list(offer.get(part) or ()) for part in approvals.PARTS},
+            "warnings": list(self.hello.get("warnings") or ()),
+            "approved_before": self.approved_before,
+            "changes": [change.to_json() for change in self.changes],
+        }
+
+
+async def inspect(host: Host, plugin_id: str) -> Inspection:
+    """Start the plugin once, with the grants of plugbay.toml only, and read its offer.
+
+    Raises `CallFailed`.
+    """
+    async with host.isolated(plugin_id) as beside:
+        failures = await beside.meet(plugin_id)
+        if failures:
+            raise CallFailed(failures[plugin_id])
+        exports = beside.runtime_exports
+        hello, candidate = exports.hello(plugin_id), exports.candidate(plugin_id)
+        assert hello is not None, "the plugin has greeted"
+        digest = await asyncio.to_thread(digest_of, plugin_id, candidate)  # the offer may have 16 MiB
+        approved = exports.approval(plugin_id) is not None
+        return Inspection(plugin_id, dict(hello), candidate, approved, tuple(exports.drift(plugin_id)), digest)
+
+
+def digest_of(plugin_id: str, approval: approvals.Approval) -> str:
+    """The digest of an approval without its time."""
+    return f"sha256:{approvals.digest({**approval.to_json(plugin_id), 'approved_at': ''})}"
+
+
+async def approve(host: Host, seen: Inspection) -> None:
+    """Approve exactly the inspected offer; raises `ConfigInvalid`. A reload starts the plugin with it."""
+    await asyncio.to_thread(host.runtime_exports.approve, seen.plugin_id, seen.candidate)
+    host.adopt(next(item.spec for item in host.found if item.spec is not None and item.spec.id == seen.plugin_id))

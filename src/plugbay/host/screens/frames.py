@@ -121,7 +121,7 @@ def decode(result: bytes | msgspec.Raw, width: int, height: int) -> Frame | Fail
     try:
         rendered = _decode(result)
     except (ValueError, RecursionError) as error:
-        text = f"what it drew cannot be shown: {error}"
+        text = f"the frame cannot be decoded: {error}"
         return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN)
     cells = _visible_cells(rendered.buffer, min(width, rendered.buffer.width), min(height, rendered.buffer.height))
     return Frame(width, height, cells, rendered.redraw, rendered.captures_text)

@@ -50,7 +50,7 @@ def parse_key(text: str) -> dict[str, Any]:
     for word in held:
         name = _canonical(word)
         if name not in MODIFIERS:
-            raise ValueError(f"{word!r} in {text!r} is no modifier; a key is {VALID_KEYS}")
+            raise ValueError(f"{word!r} in {text!r} is not a modifier; a key is {VALID_KEYS}")
         mods |= MODIFIERS[name]
     code, implied = _code(last, mods)
     if code is None:

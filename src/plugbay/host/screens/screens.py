@@ -1,4 +1,4 @@
-"""`Screens`: frames of plugins' screens, and the keys, mouse events and actions sent to them.
+"""`Screens`: frames of plugins' screens, and the input sent to them. `CommandLines`: command lines of plugins.
 
 Owns when a frame is out of date, how long a render may take, how often a plugin may request a redraw, and the numbers
 of input events. Every render is a call of its own, so it reaches the current process after a restart. `frames` checks
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from plugbay.host.calls.calls import Calls
 from plugbay.host.catalog.catalog import Entry
@@ -22,12 +24,13 @@ from plugbay.host.screens.frames import MAX_CELLS, Cell, Frame
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.model.operations import PerformAction, PressKey, Render, UseMouse
+from plugbay.model.operations import DispatchCli, PerformAction, PressKey, Render, UseMouse
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
-__all__ = ["Cell", "Frame", "Screen", "Screens"]
+
+__all__ = ["Cell", "CliOutput", "CommandLines", "Frame", "Screen", "Screens"]
 
 MAX_REDRAWS = 600
 """Redraws in a row that a plugin may request without input: 20 s of an animation."""
@@ -109,7 +112,7 @@ class Screens:
         """
         entry = self._find(name)
         if not (0 < width <= 0xFFFF and 0 < height <= 0xFFFF and width * height <= MAX_CELLS):
-            text = f"a screen of {width} by {height} cells cannot be drawn; there may be {MAX_CELLS:,} of them"
+            text = f"a screen of {width} by {height} cells cannot be drawn; the limit is {MAX_CELLS:,} cells"
             raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=entry.spec.id))
         view = self._views[entry.full_name]
         view.due = math.inf
@@ -231,3 +234,62 @@ class Screens:
         """A value that changes when an overdue plugin answers after all, or is replaced by another process."""
         process = self._process(plugin_id)
         return process, process[0].counters.get("late_answers", 0) if process[0] else 0
+
+
+# Command lines.
+
+
+@dataclass(frozen=True, slots=True)
+class CliOutput:
+    """The output of a plugin's command line, byte for byte, and its exit status."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+
+
+class _Answer(msgspec.Struct, gc=False):
+    stdout: bytes
+    stderr: bytes
+    exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+class CommandLines:
+    """The command lines of all plugins, by namespace."""
+
+    def __init__(self, calls: Calls, answered: Callable[[str], None]) -> None:
+        """`answered` is called with the id of each plugin that has answered."""
+        self._calls = calls
+        self._answered = answered
+
+    async def run(self, name: str, argv: Sequence[str], timeout: float | None = None) -> CliOutput:
+        """Run a command line of a plugin; raises `CallFailed` when it does not exit by itself."""
+        refusal = _encoding_problem(argv)
+        if refusal is not None:
+            raise CallFailed(refusal)
+        words = list(argv)
+        request = CallRequest(
+            name,
+            kind="cli_namespace",
+            timeout=timeout,
+            make_operation=lambda entry: DispatchCli(entry.export.name, words),
+        )
+        result = await self._calls.run(request)
+        if result.failure is not None:
+            raise CallFailed(result.failure, result.record.call_id)
+        self._answered(result.record.plugin)
+        answer = _decode(result.output)
+        return CliOutput(answer.stdout, answer.stderr, answer.exit_code)
+
+
+def _encoding_problem(argv: Sequence[str]) -> Failure | None:
+    """Why an argument cannot be sent: a shell passes any bytes, a message holds text."""
+    for place, word in enumerate(argv, start=1):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            return Failure(Code.INVALID_INPUT, f"argument {place} is not UTF-8 and cannot be sent: {word!r}")
+    return None

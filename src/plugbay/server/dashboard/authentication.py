@@ -115,7 +115,7 @@ class Sessions:
     def count_attempt(self) -> None:
         """Count an attempt to log in; raises when there are too many."""
         if not self._tries.take(self._clock.monotonic()):
-            raise too_many("too many tries to log in", retry_after=1 / LOGINS_PER_SECOND)
+            raise too_many("too many login attempts", retry_after=1 / LOGINS_PER_SECOND)
 
     def begin(self, token: str) -> tuple[str, Session]:
         """Start a session; returns its cookie and the session."""
@@ -264,10 +264,10 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
             if refusal is not None:
                 raise refusal
             if live and not is_same_origin(request.headers):
-                raise denied("auth.origin_denied", "only a page of this server may listen")
+                raise denied("auth.origin_denied", "only pages of this server may open this stream")
             form = await read_form(request) if request.method == "POST" else {}
             if request.method == "POST" and not _has_form_key(form, session):
-                raise denied("auth.form_denied", "this form is not of this session; load the page again")
+                raise denied("auth.form_denied", "this form belongs to another session; load the page again")
             return await handler(Visit(request, dashboard, session, principal, form))
 
         return endpoint
@@ -313,14 +313,14 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
     """The fields of a submitted form; raises for other origins and other content types."""
     named = "origin" in request.headers or "sec-fetch-site" in request.headers
     if not named or not is_same_origin(request.headers):
-        raise denied("auth.origin_denied", "only a page of this server may ask for this")
+        raise denied("auth.origin_denied", "only pages of this server may send this form")
     if media_type(request.headers.get("content-type", "")) != FORM:
-        raise invalid("request.invalid", f"a form is sent as {FORM}")
+        raise invalid("request.invalid", f"a form must be sent as {FORM}")
     try:
         text = (await request.body()).decode("utf-8", "replace")
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="replace")
     except ValueError:
-        raise invalid("request.invalid", f"a form has {MAX_FORM_FIELDS} fields at most") from None
+        raise invalid("request.invalid", f"a form has at most {MAX_FORM_FIELDS} fields") from None
     names = dict.fromkeys(name for name, _ in pairs)
     return {name: tuple(value for each, value in pairs if each == name) for name in names}
 

@@ -50,8 +50,8 @@ class Field:
     """Why the submitted text is invalid."""
 
 
-class Unclear(Exception):
-    """The submitted form is no valid input; `fields` mark the problems, or `problem` describes the JSON error."""
+class Invalid(Exception):
+    """The submitted form is not a valid input; `fields` mark the problems, or `problem` describes the JSON error."""
 
     def __init__(self, problem: str, fields: tuple[Field, ...] = ()) -> None:
         self.problem = problem
@@ -173,9 +173,9 @@ def _json(value: Any) -> str:
 
 
 def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, Any]:
-    """The input from form values; raises `Unclear`. Empty optional fields are left out."""
+    """The input from form values; raises `Invalid`. Empty optional fields are left out."""
     made: dict[str, Any] = {}
-    judged = []
+    checked = []
     for field in fields:
         text = typed.get(NAMES + field.name, "").replace("\r\n", "\n")
         field = replace(field, value=text)
@@ -185,10 +185,10 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
             except ValueError as error:
                 field = replace(field, problem=str(error))
         elif field.required:
-            field = replace(field, problem="this is needed")
-        judged.append(field)
-    if any(field.problem for field in judged):
-        raise Unclear("something is not filled in as it should be", tuple(judged))
+            field = replace(field, problem="a value is required")
+        checked.append(field)
+    if any(field.problem for field in checked):
+        raise Invalid("correct the marked fields", tuple(checked))
     return made
 
 
@@ -198,11 +198,11 @@ def refill(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, 
 
 
 def input_of_json(text: str) -> Any:
-    """The input in a JSON field; empty text is an empty object. Raises `Unclear`."""
+    """The input in a JSON field; empty text is an empty object. Raises `Invalid`."""
     try:
         return _parse_json(text) if text.strip() else {}
     except ValueError as error:
-        raise Unclear(str(error)) from None
+        raise Invalid(str(error)) from None
 
 
 def _parse_field(field: Field) -> Any:
@@ -213,9 +213,9 @@ def _parse_field(field: Field) -> Any:
     if field.kind in (INTEGER, NUMBER):
         return _number(text.strip(), field.kind)
     if field.kind == FLAG and text not in ("true", "false"):
-        raise ValueError("this is yes or no")
+        raise ValueError("choose yes or no")
     if field.kind == CHOICE and text not in field.choices:
-        raise ValueError("this is none of the choices")
+        raise ValueError("choose one of the values")
     return _parse_json(text)
 
 
@@ -225,13 +225,13 @@ def _number(text: str, kind: str) -> int | float:
     except ValueError:
         pass
     if kind == INTEGER:
-        raise ValueError("this is no whole number")
+        raise ValueError("enter a whole number")
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError("this is no number")
+        raise ValueError("enter a number")
     return number
 
 
@@ -239,10 +239,10 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        raise ValueError(f"this is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+        raise ValueError(f"invalid JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
     except RecursionError:
-        raise ValueError("this is no JSON that anybody needs: it is nested too deeply") from None
+        raise ValueError("invalid JSON: it is nested too deeply") from None
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"invalid JSON: {name} is not a JSON value")

@@ -20,13 +20,13 @@ from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.views import (
     CallRow,
     call_row,
+    capabilities_of,
     event_row,
+    export_rows,
     log_row,
-    offers_of,
+    overview_of,
     rows_of,
-    standing_of,
     summary,
-    wishes_of,
 )
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
@@ -113,7 +113,7 @@ async def follow(visit: Visit, feed: Feed) -> AsyncGenerator[Event, None]:
 def check_stream_limit(dashboard: Dashboard) -> None:
     """Raises when too many streams are open."""
     if dashboard.streams >= MAX_STREAMS:
-        text = f"{MAX_STREAMS} pages are kept fresh already"
+        text = f"{MAX_STREAMS} live pages are already open"
         raise unavailable("quota.too_many_watchers", text, retry_after=POLL_SECONDS)
 
 
@@ -223,9 +223,9 @@ class PluginFeed:
     async def regions(self) -> Regions:
         gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
         return {
-            "standing": Region("parts/standing.html", standing_of(plugin)),
-            "wishes": Region("parts/wishes.html", (self._plugin_id, wishes_of(plugin))),
-            "offers": Region("parts/offers.html", offers_of(exports_of(gateway, self._plugin_id))),
+            "overview": Region("parts/overview.html", overview_of(plugin)),
+            "capabilities": Region("parts/capabilities.html", (self._plugin_id, capabilities_of(plugin))),
+            "exports": Region("parts/exports.html", export_rows(exports_of(gateway, self._plugin_id))),
             "calls": Region("parts/calls.html", (await self._calls.load(), False)),
         }
 

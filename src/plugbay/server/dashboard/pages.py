@@ -1,4 +1,4 @@
-"""Handlers of all pages: plugins, exports, calls, events, orgs; and the actions of their forms.
+"""Handlers and routes of all pages: login, plugins, exports, calls, events, orgs; and the actions of their forms.
 
 Permissions are checked by `authentication`; values for the templates come from `views`. Org pages are read-only and
 list what the API would list for the same token.
@@ -10,14 +10,34 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
-from starlette.responses import Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.model.topics import subject_problem
-from plugbay.server.api.models import MOST, listing, parse_page
+from plugbay.server.api.caller import LONGEST_TOKEN, TheGateway, admit, bearer_token, needs
+from plugbay.server.api.idempotency import Router, shown_once
+from plugbay.server.api.models import MOST, Answer, listing, parse_page
 from plugbay.server.api.sse import Event, event_stream
-from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
+from plugbay.server.dashboard import forms, rendering
+from plugbay.server.dashboard.authentication import (
+    ANY_PERSON,
+    CODE_SECONDS,
+    Endpoint,
+    Notice,
+    Visit,
+    cookie_name,
+    dashboard_of,
+    is_same_origin,
+    local_path,
+    login_page,
+    read_form,
+    require_session,
+    set_session_cookie,
+    with_error_pages,
+)
 from plugbay.server.dashboard.live import (
     SHOWN_CALLS,
     SHOWN_LINES,
@@ -40,17 +60,18 @@ from plugbay.server.dashboard.views import (
     broken_of,
     call_outcome,
     call_row,
+    capabilities_of,
     event_row,
+    export_rows,
     facts_of,
     lines_of_call,
     log_row,
-    offers_of,
+    overview_of,
     rows_of,
-    standing_of,
     summary,
-    wishes_of,
 )
-from plugbay.server.domain.errors import GatewayError, invalid, not_found
+from plugbay.server.domain.clock import stamp
+from plugbay.server.domain.errors import GatewayError, invalid, not_found, unauthenticated
 from plugbay.server.domain.operator_plugins import ALL_TOPICS, MAX_TAIL
 from plugbay.server.domain.principal import HOST
 from plugbay.store.pages import Page
@@ -58,12 +79,12 @@ from plugbay.store.pages import Page
 DONE = {
     "start": "{id} was started.",
     "stop": "{id} was stopped; calls to it fail until it is started.",
-    "restart": "{id} was started afresh.",
+    "restart": "{id} was restarted.",
     "reload": "{id} was reloaded.",
-    "grant": "{id} may use {names} from now on; plugbay.toml keeps it.",
-    "revoke": "{id} may not use {names} any more.",
-    "look": "This is what {id} offers. Nothing of it is approved yet.",
-    "approve": "{id} may offer what you have seen.",
+    "grant": "{id} may use {names}; plugbay.toml keeps the grant.",
+    "revoke": "{id} may no longer use {names}.",
+    "look": "These are the definitions of {id}. They are not approved yet.",
+    "approve": "The definitions of {id} are approved.",
 }
 """Operations on a plugin, and the notice after each."""
 
@@ -109,9 +130,9 @@ async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: 
         id=plugin_id,
         name=plugin.status.spec.name,
         description=plugin.status.spec.description,
-        standing=standing_of(plugin),
-        wishes=wishes_of(plugin),
-        offers=offers_of(exports_of(gateway, plugin_id)),
+        overview=overview_of(plugin),
+        capabilities=capabilities_of(plugin),
+        exports=export_rows(exports_of(gateway, plugin_id)),
         approval=approval_of(plugin, gateway.operator_plugins.last_look(plugin_id)),
         facts=facts_of(plugin),
         calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).load(), False),
@@ -164,7 +185,7 @@ async def _operate(visit: Visit, plugin_id: str, operation: str, names: tuple[st
         return
     plugins.plugin(plugin_id)
     if not names:
-        raise invalid("request.invalid", "choose what it is about first", "capability")
+        raise invalid("request.invalid", "select at least one capability", "capability")
     await (plugins.grant if operation == "grant" else plugins.revoke)(visit.principal, plugin_id, names)
 
 
@@ -185,8 +206,8 @@ async def call_export(visit: Visit) -> Response:
     try:
         timeout = _timeout(visit.field("timeout"))
         wanted = forms.input_of_json(typed.get("json", "")) if fields is None else forms.input_of(fields, typed)
-    except forms.Unclear as unclear:
-        return _export_page(visit, 400, unclear)
+    except forms.Invalid as error:
+        return _export_page(visit, 400, error)
     result = await visit.gateway.host.attempt(full_name, wanted, timeout=timeout)
     return _export_page(visit, answer=call_outcome(result))
 
@@ -201,7 +222,7 @@ def _export(visit: Visit) -> tuple[str, object]:
 
 
 def _timeout(text: str) -> float | None:
-    """The timeout in seconds; None: the manifest's. Raises `Unclear`."""
+    """The timeout in seconds; None: the manifest's. Raises `Invalid`."""
     if not text.strip():
         return None
     try:
@@ -209,12 +230,12 @@ def _timeout(text: str) -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= LONGEST_CALL:
-        raise forms.Unclear(f"a call is waited for between 0 and {LONGEST_CALL:g} seconds")
+        raise forms.Invalid(f"the timeout must be between 0 and {LONGEST_CALL:g} seconds")
     return seconds
 
 
 def _export_page(
-    visit: Visit, status: int = 200, unclear: forms.Unclear | None = None, answer: object = None
+    visit: Visit, status: int = 200, error: forms.Invalid | None = None, answer: object = None
 ) -> Response:
     """The form of an export, with submitted values and the result of the call."""
     full_name, schema = _export(visit)
@@ -230,10 +251,10 @@ def _export_page(
         plugin_id=full_name.rpartition("/")[0],
         has_fields=fields is not None,
         as_json=as_json,
-        fields=unclear.fields if unclear and unclear.fields else forms.refill(fields or (), typed),
+        fields=error.fields if error and error.fields else forms.refill(fields or (), typed),
         json=typed.get("json", forms.example(schema)),
         timeout=typed.get("timeout", ""),
-        problem="" if unclear is None else unclear.problem,
+        problem="" if error is None else error.problem,
         answer=answer,
     )
 
@@ -306,9 +327,7 @@ async def follow_events(visit: Visit) -> Response:
 def _check_topic(topic: str) -> None:
     """Raises for an invalid topic pattern."""
     if topic != ALL_TOPICS and subject_problem(topic.replace("*", "x").removesuffix(".>")) is not None:
-        raise invalid(
-            "request.invalid_topic", f"{topic!r} is no pattern of topics, such as plugin.lifecycle.>", "topic"
-        )
+        raise invalid("request.invalid_topic", f"{topic!r} is not a topic pattern, such as plugin.lifecycle.>", "topic")
 
 
 STATUS_TONES = {"active": GOOD, "draft": WARN, "disabled": OFF, "available": GOOD, "quarantined": BAD}
@@ -338,3 +357,121 @@ async def show_org(visit: Visit) -> Response:
 
 def _identity(item: object) -> object:
     return item
+
+
+# Login and logout.
+
+LINK_PATH = "/login/{code}"
+"""The path in the access log for every link: a code may still be valid, so the log never contains one."""
+
+
+async def follow_link(request: Request) -> Response:
+    """Log in with a one-time link. Ignores other sites, prefetches and HEAD requests, which must not use it up."""
+    code = request.path_params["code"]
+    request.scope["path"] = LINK_PATH
+    if not is_same_origin(request.headers) or request.method == "HEAD":
+        return rendering.page("again.html")
+    dashboard = dashboard_of(request)
+    dashboard.sessions.count_attempt()
+    token = dashboard.sessions.redeem(code)
+    if token is None:
+        return login_page(request, 401, "This link was already used, or it has expired.")
+    return await _start_session(request, token, "/")
+
+
+async def log_in_with_token(request: Request) -> Response:
+    """Log in with a pasted token."""
+    form = await read_form(request)
+    dashboard_of(request).sessions.count_attempt()
+    token, goes_to = ("".join(form.get(name, ())[:1]).strip() for name in ("token", "goes_to"))
+    try:
+        if not token or len(token) > LONGEST_TOKEN:
+            raise unauthenticated("auth.key_unknown", "this key is not known here")
+        return await _start_session(request, token, local_path(goes_to))
+    except GatewayError as error:
+        if error.status != 401:
+            raise
+        return login_page(request, 401, f"{error.message[:1].upper()}{error.message[1:]}.")
+
+
+async def _start_session(request: Request, token: str, goes_to: str) -> Response:
+    """Start a session with the rights of this token; raises for invalid tokens and for plugins."""
+    principal = await admit(request, token)
+    refusal = principal.lacks((ANY_PERSON,))
+    if refusal is not None:
+        raise refusal
+    sessions = dashboard_of(request).sessions
+    sessions.end(request.cookies.get(cookie_name(request), ""))
+    cookie, _ = sessions.begin(token)
+    response = RedirectResponse(goes_to, 303, rendering.HEADERS)
+    set_session_cookie(request, response, cookie)
+    return response
+
+
+@require_session(ANY_PERSON)
+async def log_out(visit: Visit) -> Response:
+    """End the session on the server and delete the cookie."""
+    name = cookie_name(visit.request)
+    visit.dashboard.sessions.end(visit.request.cookies[name])
+    response = RedirectResponse("/", 303, rendering.HEADERS)
+    response.delete_cookie(name, path="/", httponly=True, samesite="strict")
+    return response
+
+
+async def show_asset(request: Request) -> Response:
+    """A static file; public, because the login page needs it."""
+    return rendering.asset(request.path_params["name"]) or Response(status_code=404, headers=rendering.HEADERS)
+
+
+router = Router(tags=["dashboard"])
+
+
+class LinkOut(Answer):
+    url: str | None = Field(description="Logs a browser in, once; null when the answer is a repetition.")
+    expires_at: str
+
+
+@router.post("/api/v1/dashboard-links", status_code=201, **needs("viewer"))
+@shown_once("url")
+async def create_dashboard_link(request: Request, gateway: TheGateway) -> LinkOut:
+    """A link that logs a browser into the dashboard once, with the rights of the caller's key."""
+    url = dashboard_of(request).link(str(request.base_url), bearer_token(request))
+    return LinkOut(url=url, expires_at=stamp(gateway.clock.now() + CODE_SECONDS))
+
+
+# Routes. They are not part of the OpenAPI document.
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    """A route, labelled by its path in metrics."""
+    guarded = with_error_pages(endpoint)
+
+    async def handle(request: Request) -> Response:
+        request.scope["route"] = route
+        return await guarded(request)
+
+    route = Route(path, handle, methods=[method], include_in_schema=False)
+    return route
+
+
+ROUTES = (
+    _route("/", show_plugins),
+    _route("/login", log_in_with_token, "POST"),
+    _route("/login/{code}", follow_link),
+    _route("/logout", log_out, "POST"),
+    _route("/static/{name}", show_asset),
+    _route("/plugins/{plugin_id:path}:{operation}", operate_plugin, "POST"),
+    _route("/plugins/{plugin_id:path}", show_plugin),
+    _route("/export", show_export),
+    _route("/export", call_export, "POST"),
+    _route("/calls", show_calls),
+    _route("/calls/{call_id}", show_call),
+    _route("/events", show_events),
+    _route("/orgs", show_orgs),
+    _route("/orgs/{org_id}", show_org),
+    _route("/live/plugins", follow_plugins),
+    _route("/live/plugins/{plugin_id:path}", follow_plugin),
+    _route("/live/calls", follow_calls),
+    _route("/live/events", follow_events),
+)
+"""The first matching route wins."""

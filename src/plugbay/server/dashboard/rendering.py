@@ -1,6 +1,6 @@
 """Templates and static files: one Jinja environment, security headers of every page.
 
-Everything a template writes is escaped, and invisible characters are shown as escapes, whoever wrote the text.
+Everything a template writes is escaped, and invisible characters are shown as escapes, in text of any origin.
 """
 
 from __future__ import annotations

@@ -60,13 +60,13 @@ def utc(at: float) -> str:
 
 
 def time_of_day(at: str) -> str:
-    """The time in an RFC 3339 text: `20:00:00`; the text itself where it is none."""
+    """The time in an RFC 3339 text: `20:00:00`; the text itself if it is invalid."""
     day, _, time = at.partition("T")
     return time[:8] if day and len(time) >= 8 else at
 
 
 def moment(at: str) -> float | None:
-    """The moment an RFC 3339 text names; None where it names none."""
+    """The time of an RFC 3339 text; None if it is invalid."""
     try:
         return clock.moment(at)
     except ValueError:
@@ -86,7 +86,7 @@ def duration(milliseconds: float) -> str:
 
 
 def size(number: int) -> str:
-    """`256 MiB`; to the byte where it is no multiple of a unit."""
+    """`256 MiB`; in bytes if it is not a multiple of a unit."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if number and number % unit == 0:
             return f"{number // unit:,} {name}"

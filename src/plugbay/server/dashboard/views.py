@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.admin.approval import Inspection
+from plugbay.host.admin.operating import Inspection
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
@@ -50,7 +50,7 @@ TONES = {
 RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
 """Problems first. Transient states do not reorder rows."""
 
-LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "stays"}
+LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "one resident process"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Operation:
 
     name: str
     label: str
-    says: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Overview:
     """State of a plugin: the top of its page."""
 
     row: Row
@@ -114,7 +114,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Capability:
     """A requested capability, granted or not."""
 
     name: str
@@ -126,21 +126,21 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Capabilities:
     """The capabilities of a plugin."""
 
-    requested: tuple[Wish, ...]
-    optional: tuple[Wish, ...]
+    requested: tuple[Capability, ...]
+    optional: tuple[Capability, ...]
     undecided: bool
 
     @property
     def open(self) -> tuple[str, ...]:
         """Requested and not granted."""
-        return tuple(wish.name for wish in self.requested if not wish.granted)
+        return tuple(capability.name for capability in self.requested if not capability.granted)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ExportRow:
     """An export on its plugin's page."""
 
     name: str
@@ -212,7 +212,7 @@ def sandbox_of(confinement: Confinement, limits: str) -> Badge:
     if confinement.policy is None:
         return Badge("unconfined", WARN if confinement.downgrade else OFF, confinement.reason)
     if limits == "degraded":
-        return Badge("confined", WARN, "its limits do not hold in full")
+        return Badge("confined", WARN, "some of its limits are not enforced")
     return Badge("confined", GOOD)
 
 
@@ -232,19 +232,19 @@ def broken_of(found: Iterable[Found]) -> list[Broken]:
 # One plugin.
 
 
-_STOP = Operation("stop", "Stop", "End its processes; calls to it fail until it is started")
+_STOP = Operation("stop", "Stop", "Stop its processes; calls to it fail until it is started")
 _OPERATIONS = (
-    Operation("restart", "Restart", "End its processes at once, and start afresh"),
-    Operation("reload", "Reload", "Let the calls that run come to their end, then start afresh"),
+    Operation("restart", "Restart", "Stop its processes at once, and start it again"),
+    Operation("reload", "Reload", "Wait for its running calls, then restart it"),
     _STOP,
 )
-_START = (Operation("start", "Start", "Start it"),)
+_START = (Operation("start", "Start", "Start the plugin"),)
 
 
-def standing_of(plugin: PluginSnapshot) -> Standing:
+def overview_of(plugin: PluginSnapshot) -> Overview:
     """The top of a plugin's page."""
     status, happened = plugin.status, plugin.happened
-    return Standing(
+    return Overview(
         row_of(plugin),
         hint_of(plugin),
         f"{happened.word.replace('_', ' ')}{': ' if happened.facts else ''}{happened.facts}" if happened else "",
@@ -261,9 +261,9 @@ def hint_of(plugin: PluginSnapshot) -> str:
     """A hint for the operator, if the page offers no action."""
     refusal = plugin.refusal or plugin.status.confinement.refusal
     if refusal is not None:
-        return "" if wishes_of(plugin).undecided else str(refusal.detail.get("hint", ""))
+        return "" if capabilities_of(plugin).undecided else str(refusal.detail.get("hint", ""))
     if plugin.status.state == State.QUARANTINED:
-        return "it failed too often; look at what it wrote, mend it, then start it"
+        return "it failed too often; read its log, fix the problem, then start it"
     return ""
 
 
@@ -276,23 +276,23 @@ def operations_of(plugin: PluginSnapshot) -> tuple[Operation, ...]:
     return (*_START, _STOP) if plugin.status.state == State.QUARANTINED else _OPERATIONS
 
 
-def wishes_of(plugin: PluginSnapshot) -> Wishes:
+def capabilities_of(plugin: PluginSnapshot) -> Capabilities:
     """Requested, granted and new capabilities."""
     spec, granted, kept = plugin.status.spec, set(plugin.status.granted), plugin.kept
 
-    def wish(name: str) -> Wish:
+    def capability(name: str) -> Capability:
         entry = next((each for each in (name, name.partition("=")[0]) if each in (kept or ())), "")
-        return Wish(name, name in granted, entry, name not in granted and kept is not None)
+        return Capability(name, name in granted, entry, name not in granted and kept is not None)
 
     optional = [name for name in spec.optional_capabilities if name not in spec.capabilities]
     undecided = kept is None and not granted.issuperset(spec.capabilities)
-    return Wishes(tuple(map(wish, spec.capabilities)), tuple(map(wish, optional)), undecided)
+    return Capabilities(tuple(map(capability, spec.capabilities)), tuple(map(capability, optional)), undecided)
 
 
-def offers_of(exports: Mapping[str, Export]) -> list[Offer]:
+def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
     """Exports for the page."""
     return [
-        Offer(
+        ExportRow(
             export.name,
             full_name,
             export.kind.replace("_", " "),
@@ -311,7 +311,7 @@ def facts_of(plugin: PluginSnapshot) -> list[tuple[str, str]]:
     facts = [("folder", str(spec.root)), ("command", " ".join(spec.command)), ("timeouts", _timeouts(spec.timeouts))]
     if confinement.policy is not None:
         facts += _policy(confinement.policy.to_json())
-    return facts + [("not there", note) for note in confinement.notes]
+    return facts + [("missing", note) for note in confinement.notes]
 
 
 def _timeouts(timeouts: Timeouts) -> str:
@@ -341,7 +341,7 @@ def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
 
 MAX_DEFINITIONS = 200
 MAX_CHARACTERS = 512 << 10
-"""Characters of all definitions together: what a person can read before deciding."""
+"""Characters of all definitions together: as much as a person can read before a decision."""
 
 MAX_DEFINITION = 48 << 10
 """Characters of one definition; less than a page shows of one value."""
@@ -457,7 +457,7 @@ class EventRow:
     source: str
     short: str
     whole: str
-    """Spread over lines, where there is more than `short`."""
+    """Indented, if there is more than `short`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,13 +473,13 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class FailureView:
-    """Why a call failed, and what to do."""
+    """The reason of a failed call, and a hint."""
 
     code: str
     origin: str
     message: str
     hint: str
-    wrote: tuple[str, ...]
+    stderr: tuple[str, ...]
     """The last lines of its stderr."""
     detail: str
 
@@ -541,14 +541,14 @@ def lines_of_call(lines: Iterable[LogLine], call: StoredCall) -> list[LogRow]:
 def failure_view(failure: Failure) -> FailureView:
     """A failure, with hint and stderr separated from other details."""
     detail: Mapping[str, Any] = failure.detail
-    wrote = detail.get("stderr_tail", ())
+    stderr = detail.get("stderr_tail", ())
     rest = {name: value for name, value in detail.items() if name not in ("hint", "stderr_tail")}
     return FailureView(
         failure.code,
         failure.origin,
         failure.message,
         str(detail.get("hint", "")),
-        tuple(map(str, wrote)),
+        tuple(map(str, stderr)),
         as_json(rest) if rest else "",
     )
 

@@ -22,9 +22,8 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Table
 
-from plugbay.host.admin import approval, operating
-from plugbay.host.admin.approval import Inspection
-from plugbay.host.admin.operating import Applied
+from plugbay.host.admin import operating
+from plugbay.host.admin.operating import Applied, Inspection
 from plugbay.host.config import config as configuration
 from plugbay.host.config.config import Config
 from plugbay.host.disk.durable import rewrite
@@ -155,7 +154,7 @@ class OperatorPlugins:
             raise unprocessable("plugin.no_approval", text)
         async with self._looking:
             try:
-                seen = self._looks[plugin_id] = await approval.inspect(self._host, plugin_id)
+                seen = self._looks[plugin_id] = await operating.inspect(self._host, plugin_id)
             except CallFailed as error:
                 raise _not_started(plugin_id, error) from None
         await self._record_audit(caller, "plugin.look", plugin_id, digest=seen.digest)
@@ -174,7 +173,7 @@ class OperatorPlugins:
             raise conflict("plugin.not_shown", text)
         async with self._changing:
             try:
-                await approval.approve(self._host, seen)
+                await operating.approve(self._host, seen)
             except (ConfigInvalid, OSError) as error:
                 raise unavailable("plugin.approval_unwritable", str(error)) from None
             self._looks.pop(plugin_id, None)

@@ -1,9 +1,9 @@
-// Keeps a page fresh. Pages are whole without it: the server sends pieces of HTML, made by the templates that made the
-// page, and this puts them in their place. Everything a stranger has said was escaped there.
+// Live updates of a page. Pages are complete without this script: the server sends fragments of HTML, rendered and
+// escaped by the templates of the page, and this script inserts them.
 "use strict";
 
 const LIVE = document.body.dataset.live;
-const RETRY = 3000; // milliseconds, after the server has refused
+const RETRY = 3000; // milliseconds, after the server refused a stream
 const UNITS = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 let stream = null;
@@ -13,7 +13,7 @@ let paused = false;
 const byId = (id) => document.getElementById(id);
 const connection = byId("connection");
 
-function say(text) {
+function showConnection(text) {
   if (connection && connection.textContent !== text) connection.textContent = text;
 }
 
@@ -23,7 +23,7 @@ function parsed(html) {
   return holder.content;
 }
 
-// Make `old` look like `fresh`, touching only what differs: what has the focus, is selected or was ticked stays so.
+// Make `old` equal to `fresh`, and change only differing nodes: focus, selection and checked boxes stay.
 function morph(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.nodeType !== 1 || old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
@@ -37,8 +37,8 @@ function morph(old, fresh) {
   after.forEach((node, at) => (at < before.length ? morph(before[at], node) : old.append(node)));
 }
 
-// The words of the stream.
-const WORDS = {
+// The events of the stream.
+const HANDLERS = {
   put({ id, into, html }) {
     const fresh = parsed(html).firstElementChild;
     const old = byId(id);
@@ -49,7 +49,7 @@ const WORDS = {
 
   order({ into, ids }) {
     const parent = byId(into);
-    // The page has no table when it was made without rows. With the first row it is made again, and not before.
+    // A page that was rendered without rows has no table. Load it again with the first row, and not before.
     if (!parent) return ids.every(byId) || location.reload();
     const rows = ids.map(byId).filter((row) => row && row.parentNode === parent);
     [...parent.children].filter((row) => !rows.includes(row)).forEach((row) => row.remove());
@@ -65,7 +65,7 @@ const WORDS = {
 
   end() {
     close();
-    location.reload(); // to where one logs in
+    location.reload(); // shows the login page
   },
 };
 
@@ -74,12 +74,12 @@ function open() {
   const url = new URL(LIVE, location.href);
   if (last) url.searchParams.set("after", last);
   stream = new EventSource(url);
-  stream.onopen = () => say("");
+  stream.onopen = () => showConnection("");
   stream.onerror = lost;
-  for (const [word, act] of Object.entries(WORDS)) {
-    stream.addEventListener(word, (event) => {
+  for (const [name, handle] of Object.entries(HANDLERS)) {
+    stream.addEventListener(name, (event) => {
       last = event.lastEventId || last;
-      act(JSON.parse(event.data));
+      handle(JSON.parse(event.data));
     });
   }
 }
@@ -89,9 +89,9 @@ function close() {
   stream = null;
 }
 
-// A connection that broke is made again by the browser; one that was refused is not: ask the page why.
+// The browser reconnects a broken stream, but not a refused one: load the page to find the reason.
 async function lost() {
-  say("not connected; trying again");
+  showConnection("disconnected; reconnecting");
   if (stream?.readyState !== EventSource.CLOSED) return;
   close();
   const answer = await fetch(location.href).catch(() => null);
@@ -99,7 +99,7 @@ async function lost() {
   else setTimeout(open, RETRY);
 }
 
-// Browsers allow a few connections to a server: a page that nobody looks at lets go of its own.
+// Browsers allow few connections to one server, so a hidden page closes its stream.
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 addEventListener("pagehide", close);
 addEventListener("pageshow", open);
@@ -108,14 +108,14 @@ for (const button of document.querySelectorAll("[data-pause]")) {
   button.hidden = false;
   button.addEventListener("click", () => {
     paused = !paused;
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Resume" : "Pause";
     button.setAttribute("aria-pressed", String(paused));
-    say(paused ? "paused" : "");
+    showConnection(paused ? "paused" : "");
     paused ? close() : open();
   });
 }
 
-// `3 min ago`, in the same words as the server's.
+// `3 min ago`, the same text as from the server.
 function ago(seconds) {
   if (seconds < 5) return "now";
   const [name, size] = UNITS.find((unit) => seconds >= unit[1]);

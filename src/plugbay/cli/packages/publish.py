@@ -1,4 +1,7 @@
-"""`plugbay push` and `pull`: packages to and from a registry, with progress bars. `packages.registry` verifies them."""
+"""`plugbay pack`, `push` and `pull`: a plugin's folder as a reproducible archive, to and from a registry.
+
+`packages.archive` makes archives; `packages.registry` transfers and verifies them.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +10,103 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli.packages.common import AsJson, PlainHttp, format_size, report_refusals
+from plugbay.cli import lookup
+from plugbay.cli.options import AsJson
+from plugbay.cli.packages.common import PlainHttp, format_size, report_refusals
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from plugbay.host.discovery.folders import Found
+    from plugbay.packages.archive import Packed
     from plugbay.packages.package import Package
     from plugbay.packages.reference import Reference
     from plugbay.packages.registry import Progress, Pulled
 
-Where = Annotated[
-    str, typer.Argument(metavar="REF", help="oci://registry/name, with :tag or @sha256:… where it matters.")
-]
+
+def pack(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The plugin's folder.")],
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|DIR/", help="A file, or a folder for ID-VERSION.tar.gz; this directory by default."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pack a plugin's folder into one file. Equal files give equal digests.
+
+    Leaves out files of tools (.git, __pycache__, .venv, …), keys, and the paths in .plugbayignore.
+    """
+    from plugbay.packages.archive import SUFFIX
+    from plugbay.packages.archive import pack as make
+    from plugbay.packages.package import would_be_packed
+
+    found = lookup.find(path)
+    if found.spec is None:
+        raise lookup.refusal(found, "pack")
+    folder, place = lookup.folder_of(path), Path(out or "")
+    is_folder = place.is_dir() or not place.suffix or (out or "").endswith("/")
+    if would_be_packed(folder, place / f"any{SUFFIX}" if is_folder else place):
+        text = "the package would be inside the packed folder, and become part of the next package"
+        raise typer.BadParameter(f"{text}; name another path with --out")
+    (place if is_folder else place.parent).mkdir(parents=True, exist_ok=True)
+    with report_refusals(as_json):
+        packed = make(folder, place)
+    _warn(found, packed)
+    if as_json:
+        output.print_json(to_json(packed))
+        return
+    page, package = output.out(), packed.package
+    page.line((package.id, output.NAME), f" {package.version}")
+    page.field("file", str(packed.path))
+    page.field("digest", packed.digest)
+    page.field("size", f"{format_size(packed.size)}, {output.count(len(package.files), 'file')}")
+
+
+def _warn(found: Found, packed: Packed) -> None:
+    """Warn about a manifest that is older than its source, and about a signature of an earlier archive."""
+    from plugbay.cli.manifest import generated
+    from plugbay.packages.archive import signature_path
+    from plugbay.packages.package import SIGNATURE_NAME
+
+    for problem in generated.add_drift_warnings(found).problems[len(found.problems) :]:
+        output.note(problem.message)
+    signature = signature_path(packed.path)
+    if signature.exists() and not (found.root / SIGNATURE_NAME).exists():
+        output.note(f"{signature} is the signature of an earlier package; plugbay sign makes a new one")
+
+
+def to_json(packed: Packed) -> dict[str, Any]:
+    """The public shape."""
+    package = packed.package
+    return {
+        "file": str(packed.path),
+        "id": package.id,
+        "version": package.version,
+        "contract": package.spec.contract,
+        "digest": packed.digest,
+        "size": packed.size,
+        "tree_sha256": package.tree_sha256,
+        "files": sorted(package.files),
+    }
+
+
+Where = Annotated[str, typer.Argument(metavar="REF", help="oci://registry/name, with an optional :tag or @sha256:….")]
 
 
 def push(
-    archive: Annotated[Path, typer.Argument(metavar="FILE", help="What plugbay pack has made.")],
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="A package of plugbay pack.")],
     reference: Where,
     plain_http: PlainHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a package, and the signature beside it, into a registry.
+    """Upload a package and its signature to a registry.
 
-    Prints the reference to pull it by. The tag is its version unless you name one. A tag that holds another
-    package is left alone.
+    Prints the reference for plugbay pull. The default tag is the version. A tag of another package is not overwritten.
     """
     from plugbay.packages import registry
     from plugbay.packages.connection import PUSH, Connection
@@ -86,13 +157,15 @@ def _annotations(package: Package) -> dict[str, str]:
 
 def pull(
     reference: Where,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="A file, or a folder; here, if left out.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file or a folder; this directory by default.")
+    ] = None,
     plain_http: PlainHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a package and its signature from a registry.
+    """Download a package and its signature from a registry.
 
-    Every byte is checked against the digest; plugbay verify checks the signature.
+    Checks all bytes against the digest; plugbay verify checks the signature.
     """
     with report_refusals(as_json):
         pulled = fetch(reference, out or Path(), plain_http=plain_http)
@@ -129,7 +202,7 @@ def progress_bars() -> Iterator[Progress]:
     """A progress bar for each file on a terminal; nothing in a pipe."""
     console = output.err().console
     if not console.is_terminal:
-        yield lambda what, done, total: None
+        yield lambda name, done, total: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -137,9 +210,9 @@ def progress_bars() -> Iterator[Progress]:
     with Progress(*columns, console=console) as display:
         tasks: dict[str, TaskID] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = display.add_task(what, total=total)
-            display.update(tasks[what], completed=done)
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = display.add_task(name, total=total)
+            display.update(tasks[name], completed=done)
 
         yield show

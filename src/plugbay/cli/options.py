@@ -1,0 +1,144 @@
+"""Options that several commands share, and the readers of their values: JSON, `--call EXPORT [JSON]`, secrets.
+
+`main` imports this module always, so heavy imports stay inside functions.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from plugbay.cli.exit_codes import Exit, refusal
+from plugbay.cli.help import HelpCommand
+from plugbay.cli.render import output
+
+if TYPE_CHECKING:
+    from plugbay.wire.strict_json import Malformed
+
+LONGEST = 3600.0
+"""Seconds; the limit of the host."""
+
+MAX_INPUT = 64 << 20
+"""Bytes read from stdin; plugins buffer as much."""
+
+
+def _seconds(value: float | None) -> float | None:
+    if value is not None and not 0 < value <= LONGEST:
+        raise typer.BadParameter(f"{value:g} is not more than 0 and at most {LONGEST:g} seconds")
+    return value
+
+
+Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="S", callback=_seconds, help="Seconds for a call; the default is that of the contract."),
+]
+Grant = Annotated[
+    list[str] | None, typer.Option(metavar="CAP", help="Grant a capability, such as network=example.com; repeatable.")
+]
+GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant all requested capabilities.")]
+NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Run plugins unconfined, despite their manifests.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Read this file, not ./plugbay.toml.")
+]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of plugins in which to look for an id.")]
+Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="The server; the default is the one that runs on this machine.")
+]
+TokenFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the token for the server.")]
+
+
+# --call EXPORT [JSON].
+
+CALL = "--call"
+
+JSON_BEGINS = tuple('{["-0123456789tfn')
+"""First characters of a JSON value; an argument that begins otherwise is not the input of a call."""
+
+
+class CallCommand(HelpCommand):
+    """A command whose option `--call` takes an optional JSON argument after the name of the export."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        for at in reversed([at for at, word in enumerate(words) if word == CALL]):
+            if words[at + 2 : at + 3] and words[at + 2].startswith(JSON_BEGINS) and not words[at + 2].startswith("--"):
+                words[at + 1 : at + 3] = [f"{words[at + 1]} {words[at + 2]}"]
+        return super().parse_args(ctx, words)
+
+
+class ExportCall(NamedTuple):
+    """A call of one export of a plugin."""
+
+    export: str
+    input: Any
+
+    @property
+    def key(self) -> str:
+        return f"{self.export} {self.input!r}"
+
+
+def parse_call(words: str) -> ExportCall:
+    """Parse `EXPORT [JSON]`; raises `Refusal`."""
+    export, _, given = words.partition(" ")
+    return ExportCall(export, read_json(given.strip() or "{}", f"the input of {export}"))
+
+
+def full_name(plugin_id: str, export: str) -> str:
+    """`plugin/export`, unless the export is written so already."""
+    return export if export.startswith(f"{plugin_id}/") else f"{plugin_id}/{export}"
+
+
+# JSON.
+
+
+def read_json(text: str, name: str) -> Any:
+    """Parse one JSON value from `text`, or from stdin for `-`, as strictly as on the wire; raises `Refusal`."""
+    from plugbay.wire.fast_json import MsgspecCodec
+    from plugbay.wire.strict_json import Malformed
+
+    data = _read_stdin() if text == "-" else text.encode("utf-8", "surrogateescape")
+    source = "standard input" if text == "-" else name
+    if not data.strip():
+        raise refusal(f"{source} is empty; an empty object is {{}}", status=Exit.USAGE)
+    try:
+        return MsgspecCodec().decode(data)
+    except Malformed as error:
+        raise refusal(f"{source} {_describe_malformed(error)}", _quoting_hint(text), Exit.USAGE) from None
+
+
+def _describe_malformed(error: Malformed) -> str:
+    """The error as the end of a sentence."""
+    text = str(error)
+    return f"is {text}" if text.startswith("not ") else f"cannot be used: {text}"
+
+
+def _quoting_hint(text: str) -> str:
+    """A hint for invalid JSON; the usual reason is that the shell removed the quotes."""
+    if text != "-" and '"' not in text and any(sign in text for sign in ":'"):
+        return 'quote it for the shell: \'{"key": "value"}\''
+    return 'write JSON like \'{"key": "value"}\'; - reads it from standard input'
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        return b""
+    if sys.stdin.isatty():
+        output.note("reading the input from the terminal; end it with Ctrl-D")
+    data = sys.stdin.buffer.read(MAX_INPUT + 1)
+    if len(data) > MAX_INPUT:
+        raise refusal(f"standard input has more than {MAX_INPUT:,} bytes", status=Exit.USAGE)
+    return data
+
+
+def read_secret(name: str) -> str:
+    """Read a secret from the terminal without echo, or from stdin; empty if nothing was given."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass(f"{name}: ")
+    return "" if sys.stdin is None else sys.stdin.read().removesuffix("\n")

@@ -1,0 +1,52 @@
+"""Values of shared options: JSON is read strictly, and `--call` takes an export and an optional input."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from plugbay.cli.exit_codes import Refusal
+from plugbay.cli.options import full_name, parse_call, read_json, read_secret
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("{a:1}", "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": NaN}', "not JSON"),
+        ('{"a": 1} {"b": 2}', "not JSON"),
+        ('"\\ud800"', "not JSON"),
+        ("\udcff", "not UTF-8"),
+        ("[" * 100 + "]" * 100, "nested deeper"),
+        ('{"a": 1e999}', "out of range"),
+        ("", "is empty"),
+        (" \n", "is empty"),
+    ],
+)
+def test_an_input_is_read_as_strictly_as_on_the_wire(given: str, why: str) -> None:
+    with pytest.raises(Refusal, match=why) as caught:
+        read_json(given, "the input")
+    assert caught.value.failure.code == "invalid_input"
+    assert caught.value.status == 2
+
+
+def test_words_become_a_call() -> None:
+    assert parse_call("greet") == ("greet", {})
+    assert parse_call('greet {"name": "A b"}') == ("greet", {"name": "A b"})
+    with pytest.raises(Refusal, match="the input of greet is not JSON: "):
+        parse_call("greet {name}")
+
+
+def test_a_full_name_keeps_the_plugin_id_once() -> None:
+    assert full_name("acme/weather", "look") == "acme/weather/look"
+    assert full_name("acme/weather", "acme/weather/look") == "acme/weather/look"
+
+
+@pytest.mark.parametrize(("stdin", "secret"), [("key\n", "key"), ("two\nlines\n", "two\nlines"), ("", "")])
+def test_a_secret_from_a_pipe_loses_its_last_line_break(
+    monkeypatch: pytest.MonkeyPatch, stdin: str, secret: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    assert read_secret("api_key") == secret
