@@ -253,7 +253,7 @@ def test_who_runs_unconfined_is_not_to_be_overlooked(run: Run, cwd: Path) -> Non
 
 def test_a_plugin_without_grants_is_listed_and_does_not_run(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd, "notes", capabilities=["net:*"])
-    assert "· pending: it requests net:*, and nobody has granted that yet" in run("ps", "--plugins", "notes").out
+    assert "· pending: it requests net:*, which is not granted yet" in run("ps", "--plugins", "notes").out
     (plugin,) = run("ps", "--plugins", "notes", "--json").json["plugins"]
     assert (plugin["state"], plugin["pid"], plugin["granted"], plugin["limits"]) == ("idle", None, [], "")
     assert plugin["sandbox"]["policy"]["network"]["reach"] == "none"

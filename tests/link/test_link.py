@@ -274,7 +274,7 @@ def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
     async def main() -> None:
         pair = await Pair().open()
         failure = (await pair.plugin.call(WriteLog("info", "y"), 5)).failure
-        assert failure is not None and failure.message == "nobody here answers requests"
+        assert failure is not None and failure.message == "requests are not answered here"
 
     run(main)
 

@@ -132,7 +132,7 @@ def test_an_address_without_a_listener_is_a_failure(tmp_path: Path, host: Host) 
     process = start(tmp_path, host.address)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
-    assert "nobody waits at" in err
+    assert "no plugbay dev waits at" in err
 
 
 def test_a_refusal_is_passed_on_in_its_own_words(tmp_path: Path, host: Host) -> None:

@@ -389,7 +389,7 @@ class Link:
             send()
 
         if self._hooks.handler is None:
-            self.machine.finish(event.id, None, Failure(Code.NOT_FOUND, "nobody here answers requests"))
+            self.machine.finish(event.id, None, Failure(Code.NOT_FOUND, "requests are not answered here"))
             send()
         else:
             # An empty context: the current one belongs to the caller that started the peer.

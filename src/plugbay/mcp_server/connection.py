@@ -159,8 +159,8 @@ class ClientConnection:
             async with asyncio.timeout(ANSWER_SECONDS):
                 finished = await future
         except TimeoutError:
-            self._cancel_question(number, call, "nobody answered")
-            return Failure(Code.TIMEOUT, f"nobody answered within {ANSWER_SECONDS:g} s")
+            self._cancel_question(number, call, "the user did not answer")
+            return Failure(Code.TIMEOUT, f"the user did not answer within {ANSWER_SECONDS:g} s")
         except asyncio.CancelledError:
             self._cancel_question(number, call, "it is no longer needed")
             raise

@@ -312,7 +312,7 @@ class McpServer:
                 return await self._subscriptions.change(call.connection, call.op)
             case SetLogLevel() | CheckHealth():
                 return None
-        return Failure(Code.NOT_FOUND, f"nobody here answers {type(call.op).__name__}")
+        return Failure(Code.NOT_FOUND, f"this server does not answer {type(call.op).__name__}")
 
     def handle_notification(self, client: ClientConnection, op: Operation) -> None:
         """Handle a notification: in the modern era, subscriptions arrive without a request id."""

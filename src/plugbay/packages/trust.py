@@ -118,7 +118,7 @@ class TrustStore:
             raise ConfigInvalid(str(self.path), found)
         known = {entry.key_id: self._key(entry) for entry in found.root}
         if len(known) < len(found.root):
-            raise self._invalid("it has a key twice, and nobody can know which of the two counts")
+            raise self._invalid("it has a key twice, so it is unclear which of the two counts")
         return list(known.values())
 
     def add(self, key: TrustedKey) -> None:

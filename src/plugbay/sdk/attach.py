@@ -79,7 +79,7 @@ class Place:
             self._say({"attach": token, "pid": os.getpid(), "returns": returns})
         except OSError as error:
             self.close()
-            text = f"nobody waits at {path} ({error.strerror}); plugbay dev --attach prints a new line to run"
+            text = f"no plugbay dev waits at {path} ({error.strerror}); plugbay dev --attach prints a new line to run"
             raise NotAttached(text, over=True) from None
         self._hear("welcome")
 

@@ -366,7 +366,7 @@ def test_a_program_that_cannot_be_run_is_reported_on_both_sides(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["unix:/nowhere/socket#x", "--", "true"], 4, "nobody waits at /nowhere/socket"),
+        (["unix:/nowhere/socket#x", "--", "true"], 4, "no plugbay dev waits at /nowhere/socket"),
         (["nonsense", "--", "true"], 5, "must look like unix:/path/to/socket#token"),
         (["unix:/nowhere/socket#x"], 2, "name the program to run"),
         ([], 2, ""),

@@ -75,7 +75,7 @@ def test_what_a_plugin_does_without_is_not_asked_for_and_needs_no_grant() -> Non
     plugin = replace(MODEST, capabilities=("net:[]", "a"))
     failure = authorize(plugin, TOOL, Decision())
     assert failure is not None
-    assert failure.message == "pending: it requests a, and nobody has granted that yet"
+    assert failure.message == "pending: it requests a, which is not granted yet"
     assert effective(plugin, Decision(grants=frozenset())) == ("net:[]",)
 
 

@@ -65,7 +65,7 @@ def test_the_list_has_every_plugin_with_problems_first(sqlite_url: str, tmp_path
             assert "<title>Plugins · plugbay</title>" in page.text
             assert "2 plugins: 1 pending, 1 idle" in shown
             assert shown.index("z.pending") < shown.index("a.good")
-            assert "it requests tool.execute, and nobody has granted that yet" in shown
+            assert "it requests tool.execute, which is not granted yet" in shown
             assert "Not loaded 1 folder could not be used" in shown and "plugins/half" in shown
             assert 'data-live="/live/plugins"' in page.text and 'href="/plugins/a.good"' in page.text
 

@@ -42,7 +42,7 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
     undecided = decision.grants is None and not decision.grant_all
     wanted = tuple(name for name in spec.capabilities if name not in renounced(spec)) if undecided else ()
     if wanted:
-        text = f"pending: it requests {', '.join(wanted)}, and nobody has granted that yet"
+        text = f"pending: it requests {', '.join(wanted)}, which is not granted yet"
         return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, how_to_grant(spec, wanted))
     return None
 

@@ -189,7 +189,7 @@ class AinbDispatcher:
                 return self._dispatch(op)
             case InvokeAction():
                 return self._action(op)
-        raise TypeError(f"nobody asks a plugin for {type(op).__name__}")
+        raise TypeError(f"ainb does not ask a plugin for {type(op).__name__}")
 
     def tasks_for(self, op: Operation) -> list[Task]:
         match op:

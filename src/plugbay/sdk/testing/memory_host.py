@@ -203,7 +203,7 @@ class MemoryHost(HostServices):
     def tell(self, op: PluginOp) -> None:
         """Send a notification, and wait until it is processed."""
         if self._session is None:
-            raise CallFailed(Failure(Code.UNAVAILABLE, f"there is nobody to tell something under {self.contract}"))
+            raise CallFailed(Failure(Code.UNAVAILABLE, f"no process takes notifications under {self.contract}"))
         refusal = self._session.connection.notify(op)
         if refusal is not None:
             raise CallFailed(refusal)

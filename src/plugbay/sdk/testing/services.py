@@ -155,7 +155,9 @@ class HostServices:
     def _invoke(self, op: InvokeAction) -> Any:
         handler = self.actions.get(op.action)
         if handler is None:
-            return Failure(Code.INVALID_INPUT, f"nobody offers {op.action!r}: host.actions[{op.action!r}] = …")
+            return Failure(
+                Code.INVALID_INPUT, f"no such action: {op.action!r}; offer it with host.actions[{op.action!r}] = …"
+            )
         return as_bytes(handler(op.data))
 
     def _read(self, op: ReadFile | ReadFolder) -> Any:
@@ -332,7 +334,7 @@ class FakeHttp:
 
     def fetch(self, op: FetchUrl) -> Any:
         self.asked.append(op)
-        unknown = f"nobody answers at {op.url}: host.http.answer({op.url!r}, …)"
+        unknown = f"no answer is set for {op.url}: host.http.answer({op.url!r}, …)"
         return self._answers.get(op.url) or Failure(Code.UNAVAILABLE, unknown)
 
 

@@ -382,7 +382,7 @@ class Bindings:
                 raise unprocessable("binding.kind_changed", text, "package_version")
             await self._require_valid(tx, row, package, export)
             if not await rows.replace(tx, row):
-                raise conflict("binding.changed_meanwhile", "somebody else has changed this binding", retryable=True)
+                raise conflict("binding.changed_meanwhile", "another request has changed this binding", retryable=True)
             await self._record_audit(tx, caller, "binding.update", row, fields=sorted(changed))
             if before.status == ACTIVE and row.status != ACTIVE:
                 await token_rows.revoke_of_binding(tx, id, self._clock.now())

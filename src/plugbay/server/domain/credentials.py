@@ -90,7 +90,7 @@ class Keys:
     ) -> tuple[ApiKey, str]:
         """Create a key; returns its record and the key itself, which is not stored."""
         if not caller.has_role(role):
-            raise denied("auth.role_denied", "nobody gives more than they have", required=[role])
+            raise denied("auth.role_denied", "a key cannot have a higher role than its creator", required=[role])
         now = self._clock.now()
         if expires_at is not None and expires_at <= now:
             raise invalid("key.expired", "the key would have expired already", "expires_at")
