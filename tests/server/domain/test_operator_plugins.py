@@ -52,7 +52,7 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
             hosted = gateway.operator_plugins
             assert (await host.attempt("p/t", {})).failure is not None
-            assert "nobody has granted" in hosted.plugin("p")["refused"]
+            assert "not granted yet" in hosted.plugin("p")["refused"]
             granted = await hosted.grant(OPERATOR, "p", ["tool.execute"])
             assert (granted["granted"], granted["refused"]) == (["tool.execute"], None)
             assert await host.call("p/t", {"a": 1}) == {"a": 1}
