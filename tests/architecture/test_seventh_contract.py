@@ -121,9 +121,9 @@ def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(sket
     [
         (("conform", DATA / "per_call"), "no conformance scenarios for 'sketch'"),
         (("conform", "--contract", "sketch", "--", "true"), "cannot be tested without its manifest"),
-        (("badplugins", "list", "sketch"), "'sketch' is none of rune"),
-        (("new", "thing", "--contract", "sketch"), "sketch is no contract"),
-        (("manifest", ".", "--contract", "sketch"), "'sketch' is no contract"),
+        (("badplugins", "list", "sketch"), "there is no contract 'sketch'"),
+        (("new", "thing", "--contract", "sketch"), "sketch is not a contract"),
+        (("manifest", ".", "--contract", "sketch"), "there is no contract 'sketch'"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -237,9 +237,9 @@ class Database:
         self._count_edition(-1)
 
     def _count_edition(self, unsettling: int) -> None:
-        """Settled tables are in another state, and so many more transactions are changing them."""
+        """Settled tables are in another state now, or `unsettling` more transactions are changing them."""
         self._unsettling += unsettling
-        self._editions += 1
+        self._editions += unsettling <= 0
         self.edition = None if self._unsettling else self._editions
 
 

@@ -381,7 +381,7 @@ def test_a_plugin_that_waits_for_the_host_is_not_hung(run: Run, tmp_path: Path) 
                 await go.wait()
                 return []
 
-            link._answers._handler = slowly
+            link._hooks.handler = slowly
             first = await watched.host.attempt("p_ask", {}, timeout=1)
             assert first.failure is not None and asked.is_set()
             for _ in range(3):
