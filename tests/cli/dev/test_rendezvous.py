@@ -203,7 +203,7 @@ def test_a_waiting_plugin_is_notified_when_the_rendezvous_closes(on_loop: Callab
         with pytest.raises(NotAttached, match="plugbay dev has ended") as caught:
             await asyncio.to_thread(place.wait)
         assert caught.value.over
-        with pytest.raises(NotAttached, match="nobody waits"):
+        with pytest.raises(NotAttached, match="no plugbay dev waits"):
             Place(here.address)
 
     on_loop(main)

@@ -20,6 +20,7 @@ from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
 from plugbay.process.sandbox.policy import SandboxSettings
 from tests.support.nats_server import nats_server
+from tests.support.patience import until_blocking
 
 MARK = b"4194304.1.0-test"
 
@@ -181,9 +182,11 @@ def test_the_config_is_checked_where_there_is_one(
 
 @pytest.fixture
 def marked() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with the mark of a host that nobody else looks for."""
+    """A process with the mark of a host of its own."""
     env = {**os.environ, "PLUGBAY_HOST": MARK.decode()}
     process = subprocess.Popen(["sleep", "60"], env=env)
+    environ = Path(f"/proc/{process.pid}/environ")
+    until_blocking(lambda: bool(environ.read_bytes()))  # in the middle of exec it shows none
     yield process
     process.kill()
     process.wait()
