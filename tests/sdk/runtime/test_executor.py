@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ from plugbay.sdk.runtime.executor import (
 from plugbay.sdk.types.handlers import QUICK_SECONDS, Handler
 from plugbay.wire.strict_json import stdlib_codec
 from tests.sdk.processes import running
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.requirements import requirement
 
 
@@ -272,20 +273,18 @@ def test_waiting_for_nothing_ends_when_the_last_thing_does() -> None:
     assert in_flight.wait(60) == 0
 
 
-def test_a_pool_that_is_stopped_ends_its_threads_after_what_they_do() -> None:
-    before = _thread._count()
+def test_a_pool_that_is_stopped_ends_its_threads_after_their_jobs() -> None:
     pool, held, ran = Workers(size=2), Event(), SimpleQueue[int]()
 
     def job() -> None:
         held.wait()
-        ran.put(1)
+        ran.put(get_ident())
 
     assert pool.submit(job) and pool.submit(job)
     pool.stop()
     held.set()
-    assert [ran.get(), ran.get()] == [1, 1]
-    while _thread._count() > before:  # they have nothing more to do
-        pass
+    threads = {ran.get(), ran.get()}
+    until_blocking(lambda: threads.isdisjoint(sys._current_frames()))
 
 
 class Stage:
