@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
 import threading
@@ -386,10 +385,9 @@ def test_a_system_without_threads_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_turns_that_are_stopped_end_their_thread() -> None:
-    before, ran = _thread._count(), SimpleQueue[None]()
+    ran = SimpleQueue[int]()
     under_test = SerialQueue()
-    assert under_test.submit(QueuedJob(lambda: ran.put(None)))
-    ran.get(timeout=PATIENCE)
+    assert under_test.submit(QueuedJob(lambda: ran.put(get_ident())))
+    thread = ran.get(timeout=PATIENCE)
     under_test.stop()
-    while _thread._count() > before:  # it has nothing more to do
-        pass
+    until_blocking(lambda: thread not in sys._current_frames())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import sys
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Event, Thread, get_ident
@@ -11,6 +12,7 @@ import pytest
 
 from plugbay.sdk.runtime import reader as reader_module
 from plugbay.sdk.runtime.reader import Reader
+from tests.support.patience import until_blocking
 
 
 class Over(Exception):
@@ -18,13 +20,15 @@ class Over(Exception):
 
 
 class Script:
-    """What is read: jobs for whoever reads. Tells which thread took each, and which of them still read afterwards."""
+    """Jobs for the reading thread. Tells which thread took each, and which of them still read afterwards."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.taken: SimpleQueue[int] = SimpleQueue()
         self.returned: SimpleQueue[tuple[int, bool]] = SimpleQueue()
         self.raised: list[BaseException] = []
+        self.threads: set[int] = set()
+        """All threads that have read."""
         self.reader = Reader(self._read_loop)
         self.keeper = Thread(target=self._run)
 
@@ -35,6 +39,7 @@ class Script:
             self.raised.append(error)
 
     def _read_loop(self) -> None:
+        self.threads.add(get_ident())
         reads = True
         while reads:
             job = self.jobs.get()
@@ -52,14 +57,13 @@ class Script:
 
 @pytest.fixture
 def script() -> Iterator[Script]:
-    before, script = _thread._count(), Script()
+    script = Script()
     script.keeper.start()
     yield script
     script.jobs.put(None)
     script.keeper.join()
     assert len(script.raised) == 1
-    while _thread._count() > before:  # whoever led has nothing more to do
-        pass
+    until_blocking(lambda: script.threads.isdisjoint(sys._current_frames()))
 
 
 def test_the_thread_that_reads_does_small_things_and_reads_on(script: Script) -> None:
