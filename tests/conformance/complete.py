@@ -12,11 +12,12 @@ WITHOUT_A_FRAME = (
     "nothing came within",
     "its output ended",
     "it was still running",
-    "it left",
+    "it exited",
+    "it ended with",
     "on stderr",
     "it cannot be started",
 )
-"""What a failure says that no frame shows, because it is one that did not come, or something other than a frame."""
+"""Failures without a frame: one that did not come, or an exit, a process, stderr."""
 
 
 @cache
