@@ -60,7 +60,7 @@ class ExportBinding:
     project_id: str | None = None
 
 
-class CallRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallRequest(msgspec.Struct, frozen=True):
     """One call of an export by its name. The fields from `org_id` on are for recorded calls.
 
     Ids that are missing are null for the plugin, or generated. `execution_id` is the same over all attempts: the

@@ -1,6 +1,6 @@
 """The failures of a start: their exceptions, and explanations why a command did not start or did not stay.
 
-The explanations are pure: the state of the disk comes in through `look`, of which `facts` is the real one. Every
+The explanations are pure: they read the disk through the parameter `look`, whose real implementation is `facts`. Every
 function returns a message, which names the file, and a hint, which may be empty.
 """
 

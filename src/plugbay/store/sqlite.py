@@ -273,17 +273,17 @@ class GroupCommit:
 
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
         """Commit these statements, or none of them."""
-        member, failed = _Member(None), None
-        await self._take_turn()
+        member = _Member(None)
         try:
-            outcomes = await self._write(member, writes)
-        except Exception as error:
-            outcomes, failed = [], error
-        finally:
-            self._turn.release()
-        lost = None if member.over is None else await member.over
-        if lost is not None or failed is not None:
-            raise lost or failed or AssertionError
+            await self._take_turn()
+            try:
+                outcomes = await self._write(member, writes)
+            finally:
+                self._turn.release()
+        except Exception:
+            await _wait(member)
+            raise
+        await _wait(member)
         return outcomes
 
     async def _write(self, member: _Member, writes: Sequence[Write]) -> list[Outcome]:

@@ -107,8 +107,7 @@ def test_an_invocation_that_has_ended_gets_no_token_and_those_it_had_are_dead(
         async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
             await opened(gateway)
             token = await gateway.credentials.issue(claims(clock))
-            may = {"gateway_api_scopes": ["chains:read"]}
-            await gateway.invocation_log.closed(ended(record(1, binding_id=None, permissions=may)))
+            await gateway.invocation_log.closed(ended(record(1, binding_id=None)))
             assert await refused(gateway, token) == "auth.token_revoked"
             for wrong in (claims(clock), claims(clock, 2)):
                 with pytest.raises(InvocationClosed):

@@ -160,7 +160,7 @@ def decode_payload(text: Any) -> Any:
 
 
 def chunk_fault(publishes: Sequence[Any]) -> str:
-    """The problem with the order of these publishes, all of which are chunks; empty when there is none.
+    """The problem with the order of these chunks of events; empty when there is none.
 
     Of each topic, a publish begins with chunk 0 and goes on one by one, with one `published_ns`, up to the chunk that
     is final. It may begin anew at any time, but not end without an end.

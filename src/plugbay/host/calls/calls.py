@@ -22,7 +22,7 @@ from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
 from plugbay.host.catalog.plans import Plans
-from plugbay.host.invocations.invocations import Invocations
+from plugbay.host.invocations.invocations import NOT_RUNNING, Invocations
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
 from plugbay.host.request import CallRequest, CallResult, new_id
 from plugbay.host.supervision.instance import Deadline
@@ -51,8 +51,6 @@ IDS_AT_ONCE = 64
 
 LONGEST_CALL = 3600.0
 """Seconds; the upper bound of every timeout."""
-
-NOT_RUNNING = "the host is not running; start it, or use `async with`"
 
 
 class Calls:

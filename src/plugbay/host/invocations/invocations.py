@@ -37,6 +37,8 @@ from plugbay.wire.fast_json import MsgspecCodec
 MAX_KEPT_TERMS = 1_024
 """Terms kept in memory; beyond that they are computed again."""
 
+NOT_RUNNING = "the host is not running; start it, or use `async with`"
+
 ARTIFACTS = "artifacts"
 """Folder below the state directory: the artifacts of harnesses."""
 
@@ -222,7 +224,7 @@ class Invocations:
         while True:
             supervisor = None if self._stopping else find()
             if supervisor is None:
-                return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
+                return Failure(Code.UNAVAILABLE, NOT_RUNNING)
             if pending.is_cancelled():
                 return Failure(Code.CANCELLED, "it was cancelled before it began")
             pending.current = attempt = Attempt(

@@ -102,7 +102,7 @@ def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """Paths to show read-only so that this command can run, without paths of the system and missing ones."""
     search_path = env.get("PATH", "")
     found = [part for program in _programs(argv[0], search_path) for part in _parts(program)]
-    # A script may start the host's Python by its name: it is told a PATH that leads there for that purpose.
+    # A script may start the host's Python by its name, so its PATH has the folder of that Python.
     if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
         found += _host_python()
     return tuple(path for path in dict.fromkeys(found) if not is_system(path) and os.path.exists(path))
@@ -215,7 +215,7 @@ def _after_long(word: str, rest: list[str]) -> list[str] | None:
 
 
 def _after_short(letters: str, rest: list[str]) -> list[str] | None:
-    """The same after a word of options of one letter each, the last of which may have the rest as its argument."""
+    """The same after a word of one-letter options. The rest of the word may be the argument of its last option."""
     for at, letter in enumerate(letters):
         if letter in BARE and letter != "i":
             continue

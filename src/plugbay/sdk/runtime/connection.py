@@ -119,7 +119,7 @@ class Connection:
         return self._machine.call(id, op)
 
     def cancel(self, id: CallId, reason: str, *, wait: bool = False) -> None:
-        """Cancel a request; the peer is told where the contract has a cancellation. With `wait` its answer counts."""
+        """Cancel a request, and notify the peer if the contract can. With `wait`, its answer still counts."""
         machine = self._machine
         with self._lock:
             others = machine.has_outgoing

@@ -210,11 +210,9 @@ class SqlInvocationLog:
 
     async def _close(self, record: InvocationRecord) -> bool:
         """Close one row; False if the database is unavailable."""
-        writes = [rows.closing(record)]
-        if record.permissions.get("gateway_api_scopes"):  # else it had no token
-            writes.append(token_rows.revoking(record.invocation_id, self._clock.now()))
+        revoking = token_rows.revoking(record.invocation_id, self._clock.now())
         try:
-            closed, *_ = await self._database.write(*writes)
+            closed, _ = await self._database.write(rows.closing(record), revoking)
         except StoreUnavailable as error:
             LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
             return False

@@ -9,6 +9,7 @@ Labels must come from small sets: never a request, session or person id. `/metri
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -44,18 +45,19 @@ class Meters:
     def count(self, name: str, times: float = 1, **labels: str) -> None:
         """Add to a counter."""
         series = self.counters.setdefault(name, {})
-        key = tuple(sorted(labels.items()))
-        if key not in series and len(series) >= MAX_SERIES:
-            key = OVERFLOW
+        key = _series_key(labels, series)
         series[key] = series.get(key, 0) + times
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add a duration to a histogram."""
         series = self.histograms.setdefault(name, {})
-        key = tuple(sorted(labels.items()))
-        if key not in series and len(series) >= MAX_SERIES:
-            key = OVERFLOW
+        key = _series_key(labels, series)
         histogram = series.get(key)
         if histogram is None:
             histogram = series[key] = Histogram()
         histogram.add(seconds)
+
+
+def _series_key(labels: dict[str, str], series: Mapping[Labels, object]) -> Labels:
+    key = tuple(sorted(labels.items()))
+    return key if key in series or len(series) < MAX_SERIES else OVERFLOW
