@@ -337,6 +337,24 @@ def test_who_has_the_mark_and_cannot_be_killed_at_once_is_in_doubt(monkeypatch: 
         assert search.blank >= {(process.pid, start_of(process.pid))}
 
 
+def test_a_killed_process_is_found_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its way out it has lost its environment and is no zombie yet."""
+
+    def of_this(host: bytes, child: bytes) -> bool:
+        return child == b"aa"
+
+    search = Search()
+    with marked("aa") as process:
+        monkeypatch.setattr(warden_main, "kill_if", lambda pid, wanted: True)
+        assert set(search.kill(of_this, set())) == {(process.pid, b"aa")}
+        monkeypatch.setattr(warden_main, "environ_of", lambda pid: b"")
+        assert search.kill(of_this, set()) == [(process.pid, b"aa")]
+        assert search.kill(lambda host, child: child == b"bb", set()) == []
+        process.kill()
+        process.wait(PATIENCE)
+        assert search.kill(of_this, set()) == []
+
+
 def test_kernel_threads_are_not_taken_for_programs() -> None:
     kernel = [pid for pid in (2, 3) if state(pid) and environ_of(pid) == b""]
     assert [start_of(pid) for pid in kernel] == [b""] * len(kernel)

@@ -200,17 +200,20 @@ class Search:
 
     In the middle of exec a process shows no environment, for microseconds or for as long as a busy machine makes it
     wait; `blank` has those that were seen so in the last look. Others may be in an exec by the next look, but whoever
-    has a mark and was in none has shown it.
+    has a mark and was in none has shown it. A killed process loses its environment before it ends, so it is found by
+    its number until it has ended.
     """
 
-    __slots__ = ("blank",)
+    __slots__ = ("_dying", "blank")
 
     def __init__(self) -> None:
         self.blank: set[Blank] = set()
+        self._dying: dict[Blank, tuple[bytes, bytes]] = {}
+        """The marks of each process that was sent SIGKILL and was not yet seen dead."""
 
     def kill(self, wanted: Wanted, spared: set[int]) -> list[tuple[int, bytes]]:
-        """One look at every process; pid and child token of each that was sent SIGKILL."""
-        found = []
+        """One look at every process; pid and child token of each that was sent SIGKILL and may still run."""
+        found = self._still_dying(wanted)
         self.blank = set()
         for pid in _processes():
             if pid in spared:
@@ -218,11 +221,21 @@ class Search:
             environ = environ_of(pid)
             host, child = marks(environ)
             is_wanted = wanted(host, child)
+            if not (is_wanted or environ == b""):
+                continue
+            started = start_of(pid)
             if is_wanted and kill_if(pid, wanted):
                 found.append((pid, child))
-            elif (is_wanted or environ == b"") and (started := start_of(pid)) and not is_bare(pid):
+                self._dying[pid, started] = host, child
+            elif started and not is_bare(pid):
                 self.blank.add((pid, started))  # it is in an exec, or was when it should have been killed
         return found
+
+    def _still_dying(self, wanted: Wanted) -> list[tuple[int, bytes]]:
+        self._dying = {
+            (pid, started): owner for (pid, started), owner in self._dying.items() if started == start_of(pid) != b""
+        }
+        return [(pid, child) for (pid, _), (host, child) in self._dying.items() if wanted(host, child)]
 
 
 def _processes() -> Iterator[int]:
