@@ -2,14 +2,15 @@
 
     python scripts/traces.py [--calls] [--json]
 
-Counts calls of functions of plugbay in the process of the host, the files they are in, and the moves from file to file.
-`--calls` lists each call in order. Calls on other threads and in libraries are not counted.
+Counts calls of functions of plugbay in the process of the host, the coroutines that go on after a wait, the files of
+both, and the moves from file to file. `--calls` lists each in order. Other threads and libraries are not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dis
 import json
 import os
 import sys
@@ -36,16 +37,32 @@ class Trace:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.resumed = 0
+        """Those that are not new: a coroutine goes on after a wait."""
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(SOURCE):
-            self.calls.append(f"{code.co_filename.removeprefix(SOURCE)}:{code.co_qualname}")
+            goes_on = _goes_on(frame)
+            self.resumed += goes_on
+            what = f"{code.co_filename.removeprefix(SOURCE)}:{code.co_qualname}"
+            self.calls.append(f"{what} (goes on)" if goes_on else what)
 
     def summary(self) -> dict[str, int]:
         files = [call.partition(":")[0] for call in self.calls]
         moves = sum(before != after for before, after in pairwise(files))
-        return {"calls": len(files), "files": len(set(files)), "moves": moves}
+        return {
+            "calls": len(files) - self.resumed,
+            "resumed": self.resumed,
+            "files": len(set(files)),
+            "moves": moves,
+        }
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Whether the frame is a coroutine or generator that has run before: then an instruction came before its RESUME."""
+    first = next(at.offset for at in dis.get_instructions(frame.f_code) if at.opname == "RESUME")
+    return frame.f_lasti > first
 
 
 async def traced(operation: Operation) -> Trace:
@@ -190,7 +207,10 @@ def main() -> None:
         return
     for name, trace in traces.items():
         found = trace.summary()
-        print(f"{name:<28}{found['calls']:>5} calls {found['files']:>4} files {found['moves']:>5} moves between files")
+        counts = (
+            f"{found['calls']:>5} calls {found['resumed']:>3} resumed {found['files']:>4} files {found['moves']:>5}"
+        )
+        print(f"{name:<28}{counts} moves between files")
         if options.calls:
             print(*(f"    {call}" for call in trace.calls), sep="\n")
 

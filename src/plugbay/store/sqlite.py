@@ -21,14 +21,14 @@ from functools import partial
 from typing import Any, Self
 
 import aiosqlite
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from plugbay.store import connections
 from plugbay.store.connections import Ended
 from plugbay.store.failures import StoreUnavailable
-from plugbay.store.statements import Bound, Outcome, Result, Write
+from plugbay.store.statements import Outcome, Result, Write
 
 BEGIN = "BEGIN"
 """Takes no lock and reads nothing; the first statement does."""
@@ -101,19 +101,21 @@ class Connection(aiosqlite.Connection):
         """Run statements without results, even if the caller is cancelled."""
         await self._small(partial(_run_steps, statements))
 
-    def try_batch(self, batch: Sequence[Bound]) -> list[Outcome] | None:
+    def try_batch(self, writes: Sequence[Write], dialect: Dialect) -> list[Outcome] | None:
         """Run statements behind a savepoint, all or none, now; None while an abandoned one runs in the thread."""
         if self._begun != self._ended:
             return None
-        connection = self._conn
+        connection, outcomes = self._conn, []
         try:
             connection.execute(SAVEPOINT)
             try:
-                return [bound.outcome(_execute_statement(connection, bound.text, bound.parameters)) for bound in batch]
-            except sqlite3.Error:
-                if (
-                    connection.in_transaction
-                ):  # else SQLite has rolled back everything, perhaps because the disk is full
+                for statement, values in writes:
+                    bound = statement.bind(values, dialect)
+                    outcomes.append(bound.outcome(_execute_statement(connection, bound.text, bound.parameters)))
+                return outcomes
+            except BaseException:
+                # Without a transaction, SQLite has rolled back everything, perhaps because the disk is full.
+                if connection.in_transaction:
                     connection.execute(ROLLBACK)
                 raise
             finally:
@@ -274,23 +276,25 @@ class GroupCommit:
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
         """Commit these statements, or none of them."""
         member = _Member(None)
+        outcomes: list[Outcome] = []
+        refusal: Exception | None = None
         try:
             await self._take_turn()
             try:
                 outcomes = await self._write(member, writes)
             finally:
                 self._turn.release()
-        except Exception:
-            await _wait(member)
-            raise
-        await _wait(member)
+        except Exception as failed:
+            refusal = failed
+        error = (None if member.over is None else await member.over) or refusal
+        if error is not None:
+            raise error
         return outcomes
 
     async def _write(self, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
         connection = await self._join(member)
-        batch = [statement.bind(values, connection.dialect) for statement, values in writes]
         try:
-            outcomes = self._driver.try_batch(batch)
+            outcomes = self._driver.try_batch(writes, connection.dialect)
         except DBAPIError:
             if not self._driver.in_transaction:
                 await self._fail_group()

@@ -106,10 +106,11 @@ class RateLimits:
 
     def take(self, principal: Principal) -> None:
         """Count one request; raises when the rate is exceeded."""
-        bucket = self._buckets.get(principal.id)
+        id = principal.id
+        bucket = self._buckets.get(id)
         if bucket is None:
-            bucket = self._buckets[principal.id] = TokenBucket(self._per_second, self._burst)
-        self._buckets.move_to_end(principal.id)
+            bucket = self._buckets[id] = TokenBucket(self._per_second, self._burst)
+        self._buckets.move_to_end(id)
         while len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)
         if not bucket.take(self._clock.monotonic()):
