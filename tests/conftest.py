@@ -26,8 +26,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# On a machine that others keep busy, a start takes seconds: more than the two that one contract gives it.
-os.environ.setdefault("PLUGBAY_TIME_FACTOR", "5")
+# On a machine that others keep busy, a start takes many seconds: more than the two that one contract gives it.
+os.environ.setdefault("PLUGBAY_TIME_FACTOR", "20")
 
 # How long an example takes says how busy the machine is, and so does how long it takes to think of one.
 for profile, examples in {"short": 25, "long": 100, "prove": 1000}.items():

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.architecture import SOURCE
+from tests.support.patience import PATIENCE
 
 DATA = Path(__file__).parent / "seventh"
 
@@ -96,7 +97,7 @@ def build_tree(root: Path, sketch: Sketch) -> Path:
 
 def run(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(tree), "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, *map(str, words)], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("sketch", SKETCHES, ids=lambda sketch: sketch.original)

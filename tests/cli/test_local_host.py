@@ -12,6 +12,7 @@ from plugbay.cli.exit_codes import Refusal
 from plugbay.host.config.config import Config, parse
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +90,7 @@ def test_plugins_that_start_with_their_host_do_so_only_when_that_is_wanted(cwd: 
     host = local_host.make_host(local_host.discover_in(root), None, grants=(), grant_all=True, eager=eager)
 
     async def settled(host: Host) -> tuple[bool, int]:
-        return await host.settled(20), host.plugins()[0].generation
+        return await host.settled(PATIENCE), host.plugins()[0].generation
 
     assert local_host.run_with(host, settled) == (True, int(eager))
 

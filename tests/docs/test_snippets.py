@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import plugbay
+from tests.support.patience import PATIENCE
 from tests.support.tiers import these
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,7 @@ def shell(command: str, folder: Path) -> str:
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "XDG_STATE_HOME": state}
     environment["PYTEST_ADDOPTS"] = "-p no:schemathesis"  # a reader has none, and it takes pytest a second to load
     if takes_no_shell(command):
-        forked = plugbay(*shlex.split(command)[1:], cwd=folder, env=environment, timeout=60)
+        forked = plugbay(*shlex.split(command)[1:], cwd=folder, env=environment, timeout=PATIENCE)
         return (forked.stderr + forked.stdout).decode()
     done = subprocess.run(
         ["bash", "-c", command],
@@ -70,7 +71,7 @@ def shell(command: str, folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stderr + done.stdout

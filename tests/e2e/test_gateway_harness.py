@@ -19,6 +19,7 @@ from tests.support.conversing import says
 from tests.support.databases import database_url
 from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.vai import export
 
@@ -55,7 +56,7 @@ def harness(body, m):
         data = json.dumps(fields).encode() if fields else None
         request = urllib.request.Request(gateway["base_url"] + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())["error"]
@@ -138,7 +139,7 @@ def judge_invoked(client: httpx2.Client, errand: dict[str, Any]) -> None:
     chain = chain_of(client)
     place = {"session_id": chain["session_id"], "chain_id": chain["id"]}
     body = {"binding_id": errand["binding_id"], "input": said, **place}
-    outcome = made(client.post("/v1/plugin-invocations", json=body, timeout=60), 200)
+    outcome = made(client.post("/v1/plugin-invocations", json=body, timeout=PATIENCE), 200)
     assert outcome["status"] == "succeeded", outcome
     id = outcome["invocation"]["execution_id"]
     judge(client, id, outcome["result"]["checkpoint"]["data"], USUALLY)
@@ -172,4 +173,4 @@ def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(
             await asyncio.to_thread(acted, tmp_path, database_url)
 
     with asyncio.Runner() as runner:
-        runner.run(asyncio.wait_for(story(), 100))
+        runner.run(asyncio.wait_for(story(), 2 * PATIENCE))

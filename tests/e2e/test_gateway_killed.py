@@ -284,4 +284,4 @@ def test_a_server_that_is_killed_uses_up_no_attempt_of_a_hook(tmp_path: Path) ->
             await asyncio.to_thread(told_again, tmp_path)
 
     with asyncio.Runner() as runner:
-        runner.run(asyncio.wait_for(story(), 110))
+        runner.run(asyncio.wait_for(story(), 2 * PATIENCE))

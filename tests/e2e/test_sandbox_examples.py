@@ -18,6 +18,7 @@ from plugbay.model.spec import Export
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.policy import Reach
 from tests.support.loops import run_on
+from tests.support.patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEATS = [
@@ -136,7 +137,7 @@ def test_an_example_works_confined(
 
     async def main() -> None:
         async with loaded(folder, contract, tmp_path) as host:
-            assert await host.settled(20)
+            assert await host.settled(PATIENCE)
             assert await host.meet() == {}
             assert await used(host) > 0, "nothing of it was tried: name an input in GIVEN"
             networks = {status.spec.id: status.confinement.policy for status in host.plugins()}

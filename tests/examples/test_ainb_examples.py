@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from plugbay.sdk.manifests import ainb_manifest, ainb_program
 from tests.examples import EVERY_CONTRACT
 from tests.support import commands
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -30,9 +32,6 @@ PUBLISHER, BURNDOWN, REPORT, CLOCK = (
 WITH_SDK = [PUBLISHER, BURNDOWN, REPORT]
 
 SCREEN = "usage-burndown/burndown"
-
-MOST_LOOKS = 500
-"""Pictures until one has to be right; with the pauses between them, ten seconds at least."""
 
 
 def plugbay(*words: str, status: int = 0, folder: Path | None = None) -> tuple[str, str]:
@@ -62,12 +61,11 @@ def settings(tmp_path: Path, file: Path, budget: int = 1_000) -> Path:
 
 async def seen(host: Host, words: str, size: tuple[int, int] = (80, 24)) -> Frame:
     """The first picture with these words."""
-    for _ in range(MOST_LOOKS):
-        frame = await host.screens.render(SCREEN, *size)
-        if words in text(frame):
-            return frame
+    deadline = time.monotonic() + PATIENCE
+    while words not in text(frame := await host.screens.render(SCREEN, *size)):
+        assert time.monotonic() < deadline, "\n".join(frame.lines())
         await asyncio.sleep(0.02)
-    raise AssertionError("\n".join(frame.lines()))
+    return frame
 
 
 def text(frame: Frame) -> str:

@@ -13,6 +13,7 @@ from plugbay import SyncHost
 from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from tests.examples import EVERY_CONTRACT
+from tests.support.patience import PATIENCE
 from tests.support.tiers import first_alone
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_the_demo_shows_every_plugin_and_its_answers() -> None:
         env={**os.environ, "COLUMNS": "160"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

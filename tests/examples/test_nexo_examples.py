@@ -21,6 +21,7 @@ from tests.examples import EVERY_CONTRACT
 from tests.support import commands
 from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, Reply, completion, delta, events, streamed
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -66,7 +67,7 @@ def test_every_tool_answers_the_example_in_its_own_schema(run: Run, tmp_path: Pa
 
     async def main() -> None:
         async with Host.load(*FOLDERS, config=config, grant_all=True) as host:
-            assert await host.settled(20)
+            assert await host.settled(PATIENCE)
             tools = {name: export for name, export in host.exports().items() if export.kind == "tool"}
             assert len(tools) == 4
             for name, export in tools.items():

@@ -27,6 +27,7 @@ from tests.packages.builders import NOW, PLUGIN, Bench, key, pack, plugin, sign,
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
@@ -497,7 +498,7 @@ def test_several_processes_that_install_at_the_same_time_leave_one_working_relea
     packages = [bench.release(f"2.{number}.0") for number in range(4)]
     commands = [[sys.executable, "-c", KILLED, str(bench.root), str(package), "never"] for package in packages]
     running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
-    codes = [process.wait(60) for process in running]
+    codes = [process.wait(PATIENCE) for process in running]
     assert 0 in codes
     assert version_called(bench) in {f"2.{number}.0" for number, code in enumerate(codes) if code == 0}
     installed = bench.store.find(PLUGIN)

@@ -27,7 +27,7 @@ async def main() -> None:
     target, *rest = sys.argv[2:]
     async with AsyncExitStack() as stack:
         if target.startswith("http"):
-            client = httpx.AsyncClient(headers={"Authorization": f"Bearer {rest[0]}"}, timeout=60)
+            client = httpx.AsyncClient(headers={"Authorization": f"Bearer {rest[0]}"}, timeout=240)
             await stack.enter_async_context(client)
             streams = await stack.enter_async_context(streamable_http_client(target, http_client=client))
         else:

@@ -27,7 +27,7 @@ MODES = {"handshake": "legacy", "modern": "2026-07-28"}
 async def main() -> None:
     era, target, *rest = sys.argv[1:]
     if target.startswith("http"):
-        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {rest[0]}"}, timeout=60)
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {rest[0]}"}, timeout=240)
         transport: Any = streamable_http_client(target, http_client=http)
     else:
         transport = stdio_client(StdioServerParameters(command=target, args=rest, env=dict(os.environ)))

@@ -369,7 +369,7 @@ def test_a_flood_of_stderr_keeps_memory_and_log_bounded(run: Run, tmp_path: Path
             await until(lambda: child.stderr.tail() == ["warm"])
             memory, began = rss_kib(), time.monotonic()
             os.write(stdin, b"go\n")
-            assert await child.wait(60) == ExitStatus(code=0)
+            assert await child.wait(PATIENCE) == ExitStatus(code=0)
             seconds = time.monotonic() - began
             assert rss_kib() - memory < 8 * 1024
             log = tmp_path / "logs" / "test.log"

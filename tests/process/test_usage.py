@@ -14,6 +14,7 @@ import pytest
 from plugbay.process.usage import FEW_SOCKETS, SOCKET_BYTES, memory_of_sockets, memory_of_tree, unlinked_bytes
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES
 from tests.process.sandbox.drivers import PYTHON as ANYBODYS_PYTHON
+from tests.support.patience import PATIENCE
 
 MIB = 1 << 20
 
@@ -67,7 +68,7 @@ def test_a_process_that_only_its_owner_may_look_at_still_counts() -> None:
     with holding(OWN) as pid:
         asked = f"from plugbay.process.usage import memory_of_tree; print(memory_of_tree({pid}))"
         argv = [*IDENTITIES["rootless"], ANYBODYS_PYTHON, "-B", "-c", asked]
-        done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=50, check=True)
+        done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE, check=True)
         assert 20 * MIB <= int(done.stdout) < 40 * MIB
 
 

@@ -286,16 +286,16 @@ from plugbay.process.command import Launch
 
 async def main(clean_up):
     spawner = Spawner(clean_up=clean_up)
-    child = await spawner.spawn(Launch(("/bin/true",), Path("/")), 5)
-    await child.wait(5)
+    child = await spawner.spawn(Launch(("/bin/true",), Path("/")), 60)
+    await child.wait(60)
     await spawner.close()
 
 mark = f"999999.1.{warden_main.pid_namespace():x}-test"
-orphan = subprocess.Popen(["sleep", "60"], env={"PLUGBAY_HOST": mark})
+orphan = subprocess.Popen(["sleep", "600"], env={"PLUGBAY_HOST": mark})
 asyncio.run(main(False))
 print(orphan.poll())
 asyncio.run(main(True))
-print(orphan.wait(5))
+print(orphan.wait(60))
 """
 
 

@@ -122,7 +122,7 @@ class Bindings:
                 spec,
                 exports=tuple(_with_isolation(export, ours.execution_class) for export in spec.exports),
                 timeouts=ours.timeouts.over(spec.timeouts),
-                patience=spec.patience if ours.timeouts.call is None else {},
+                patience=ours.timeouts.over_patience(spec.patience),
             ),
             granted=granted,
             confinement=confinement,

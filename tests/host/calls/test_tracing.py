@@ -24,7 +24,7 @@ from tests.support.invoking import raw_host_of, records, with_host
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.spans import PARENT, SPAN, TRACE, Spans, facts, id_of, parent_of, trace_of
 from tests.support.vai import export, write_vai_plugin
@@ -316,7 +316,7 @@ WITH_TRACER = ', tracer=__import__("opentelemetry.trace").trace.get_tracer("app"
 def child(folder: Path, options: str = "", before: str = "") -> subprocess.CompletedProcess[str]:
     """A program of its own that calls a plugin once and says what of OpenTelemetry it has loaded."""
     words = [sys.executable, "-c", CALL.format(options=options, before=before), str(folder)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_nothing_of_opentelemetry_is_loaded_unless_there_is_a_tracer(tmp_path: Path) -> None:

@@ -123,6 +123,8 @@ def test_on_a_slow_machine_timeouts_of_contracts_grow_and_those_of_the_operator_
     monkeypatch.setenv(TIME_FACTOR, factor)
     times = TimeoutOverrides(call=7.0).over(Timeouts(handshake=2.0, call=5.0))
     assert (times.handshake, times.call) == (handshake, 7.0)
+    assert TimeoutOverrides().over_patience({"Render": 2.0}) == {"Render": handshake}
+    assert TimeoutOverrides(call=7.0).over_patience({"Render": 2.0}) == {}
 
 
 @pytest.mark.parametrize("factor", ["", "fast", "0.5", "101", "nan"])

@@ -98,6 +98,17 @@ def test_the_deadline_is_the_least_of_all_limits(
 
 
 @pytest.mark.parametrize(
+    ("declared_ms", "policy_ms", "seconds"),
+    [(20_000, None, 60.0), (20_000, 5_000, 5.0), (3_000_000, None, 3_600.0), (None, None, 3_600.0)],
+)
+def test_a_time_factor_lengthens_the_time_of_the_manifest_only(
+    declared_ms: int | None, policy_ms: int | None, seconds: float
+) -> None:
+    terms = contexts.terms(export(timeout_ms=declared_ms), (), Policy(timeout_ms=policy_ms), None, time_factor=3.0)
+    assert terms.seconds == seconds
+
+
+@pytest.mark.parametrize(
     ("at", "text"),
     [(0.0, "1970-01-01T00:00:00.000Z"), (1_700_000_000.9996, "2023-11-14T22:13:20.999Z")],
 )

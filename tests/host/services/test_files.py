@@ -22,6 +22,7 @@ from plugbay.model.errors import CallFailed, Code
 from plugbay.model.gate import MAX_PATH
 from plugbay.model.protected import Entry, Protected
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import first_alone
 
@@ -412,5 +413,5 @@ asyncio.run(main())
 
 
 def test_a_disk_that_never_answers_does_not_keep_the_program_from_ending() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, timeout=PATIENCE, check=True)
     assert done.stdout == b"timeout\n"

@@ -18,7 +18,7 @@ from plugbay.model.spec import Export, PluginSpec
 from tests.examples.test_devkit import receiver
 from tests.support.invoking import alive, host_of, raw_host_of, records, with_host
 from tests.support.loops import Run
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
 
@@ -102,7 +102,7 @@ import urllib.request
 def tool(body, m):
     found = {"network": False, "scratch": []}
     try:
-        found["network"] = urllib.request.urlopen(body["input"]["url"], b"{}", timeout=10).status == 200
+        found["network"] = urllib.request.urlopen(body["input"]["url"], b"{}", timeout=60).status == 200
     except OSError as error:
         found["why"] = repr(error)
     places = [line.split()[4] for line in open("/proc/self/mountinfo") if "/rooms/" in line]
@@ -175,7 +175,7 @@ def test_an_inline_instance_of_the_hosts_own_org_is_ready_before_the_first_call(
     root = write_vai_plugin(tmp_path, exports=[export(execution_class="inline"), export("u", **WORKER)])
 
     async def main(host: Host) -> None:
-        assert await host.settled(10)
+        assert await host.settled(PATIENCE)
         status = host.plugins()[0]
         assert status.ready == 1 and status.pid is not None
         assert await pid(host) == await pid(host, "u") == status.pid != await pid(host, org_id="org_1")
@@ -183,7 +183,7 @@ def test_an_inline_instance_of_the_hosts_own_org_is_ready_before_the_first_call(
     with_host(run, raw_host_of(root), main)
 
     async def stricter(host: Host) -> None:
-        assert await host.settled(10) and host.plugins()[0].ready == 0
+        assert await host.settled(PATIENCE) and host.plugins()[0].ready == 0
 
     with_host(run, raw_host_of(root, 'execution_class = "worker"'), stricter)
 

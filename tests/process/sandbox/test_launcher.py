@@ -381,9 +381,9 @@ from plugbay.process.sandbox.policy import Policy
 
 async def main():
     spawner = child.Spawner()
-    started = await spawner.spawn(Launch(("/bin/true",), Path("/"), policy=Policy(Path("/usr"))), 20)
+    started = await spawner.spawn(Launch(("/bin/true",), Path("/"), policy=Policy(Path("/usr"))), 60)
     started.close()
-    print(Path(child.__file__).parents[2], await started.wait(20))
+    print(Path(child.__file__).parents[2], await started.wait(60))
     await spawner.close()
 
 asyncio.run(main())

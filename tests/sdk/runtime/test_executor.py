@@ -141,7 +141,7 @@ def test_a_task_runs_on_another_thread_and_so_does_its_callback(executor: Execut
     assert outcomes.next() == ("later", None)
     assert executor.start(Task(Handler(get_ident)), outcomes.done)
     assert outcomes.thread() != get_ident()
-    assert executor.in_flight.wait(60) == 0
+    assert executor.in_flight.wait(PATIENCE) == 0
 
 
 def test_a_task_can_run_inline(executor: Executor) -> None:
@@ -157,7 +157,7 @@ def test_what_a_plain_function_returns_to_be_awaited_goes_on_elsewhere(executor:
     outcomes = Outcomes()
     executor.run_inline(Task(Handler(lambda: later())), outcomes.done)
     assert outcomes.next() == ("later", None)
-    assert executor.in_flight.wait(60) == 0
+    assert executor.in_flight.wait(PATIENCE) == 0
 
 
 def test_a_handler_counts_as_quick_after_its_first_quick_run(executor: Executor) -> None:
@@ -207,7 +207,7 @@ def test_what_is_done_alone_is_waited_for_but_not_for_ever(executor: Executor) -
     assert (failure.code, failure.message) == (Code.TIMEOUT, "on_shutdown did not finish in time")
     assert executor.in_flight.wait(0) == 1
     held.set()
-    assert executor.in_flight.wait(60) == 0
+    assert executor.in_flight.wait(PATIENCE) == 0
 
 
 def test_a_refusal_is_worth_another_try(executor: Executor) -> None:
@@ -269,7 +269,7 @@ def test_waiting_for_nothing_ends_when_the_last_thing_does() -> None:
     assert in_flight.wait(0) == 2
     pool.submit(in_flight.end)
     pool.submit(in_flight.end)
-    assert in_flight.wait(60) == 0
+    assert in_flight.wait(PATIENCE) == 0
 
 
 def test_a_pool_that_is_stopped_ends_its_threads_after_their_jobs() -> None:

@@ -38,7 +38,7 @@ from tests.server.test_server import Served, served
 from tests.support.dashboards import hosting_at, visitor_of
 from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.tiers import exhaustive
 
@@ -250,7 +250,7 @@ class Watchers:
         self._rest = f" HTTP/1.1\r\nhost: {host}:{port}\r\ncookie: {cookies}\r\n\r\n"
 
     def ask(self, path: str) -> socket.socket:
-        connection = socket.create_connection(self._address, timeout=30)
+        connection = socket.create_connection(self._address, timeout=PATIENCE)
         connection.sendall(f"GET {path}{self._rest}".encode())
         return connection
 

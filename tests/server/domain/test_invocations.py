@@ -245,7 +245,7 @@ def tool(body, m):
     for url in (gateway["base_url"], body["input"]["elsewhere"]):
         headers = {"Authorization": f"Bearer {gateway['delegation_token']}"}
         try:
-            with urllib.request.urlopen(urllib.request.Request(url + "/v1/runs", b"{}", headers), timeout=5) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url + "/v1/runs", b"{}", headers), timeout=60) as answer:
                 said[url] = answer.status
         except OSError as error:
             said[url] = type(error).__name__

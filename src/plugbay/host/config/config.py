@@ -57,7 +57,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -90,6 +90,7 @@ LogLevel = Literal["trace", "debug", "info", "warn", "error"]
 
 TIME_FACTOR = "PLUGBAY_TIME_FACTOR"
 """Environment variable for a slow machine: factor on the contracts' timeouts for starts and calls."""
+LENGTHENED = ("launch", "handshake", "call", "grace", "teardown")
 
 
 def time_factor() -> float:
@@ -119,8 +120,15 @@ class TimeoutOverrides(BaseModel):
     def over(self, defaults: Timeouts) -> Timeouts:
         """These timeouts over the contract's, which `PLUGBAY_TIME_FACTOR` lengthens."""
         factor = time_factor()
-        given = {name: getattr(defaults, name) * factor for name in ("launch", "handshake", "call", "teardown")}
+        given = {
+            name: getattr(defaults, name) * factor for name in ("launch", "handshake", "call", "grace", "teardown")
+        }
         return replace(defaults, **{**given, **self.model_dump(exclude_none=True)})
+
+    def over_patience(self, defaults: Mapping[str, float]) -> dict[str, float]:
+        """The same for the contract's times of single operations, which a time for all calls replaces."""
+        factor = time_factor()
+        return {} if self.call is not None else {name: seconds * factor for name, seconds in defaults.items()}
 
 
 class PluginConfig(BaseModel):

@@ -110,12 +110,15 @@ class Terms(msgspec.Struct, frozen=True):
         return self.seconds if caller is None else max(0.0, min(self.seconds, caller))
 
 
-def terms(export: Export, granted: Iterable[str], policy: Policy, scopes: Iterable[str] | None) -> Terms:
-    """The terms of an invocation."""
+def terms(
+    export: Export, granted: Iterable[str], policy: Policy, scopes: Iterable[str] | None, time_factor: float = 1.0
+) -> Terms:
+    """The terms of an invocation; `time_factor` lengthens the time that the manifest gives it."""
     permissions = effective(export, granted, policy, scopes)
     isolation = execution_class(export.facts.get("execution_class"), policy.execution_class)
     declared = export.facts.get("max_concurrency")
-    limits = (LONGEST, export.facts.get("timeout_ms"), policy.timeout_ms)
+    timeout_ms = export.facts.get("timeout_ms")
+    limits = (LONGEST, None if timeout_ms is None else timeout_ms * time_factor, policy.timeout_ms)
     return Terms(
         permissions,
         permissions.to_json(),

@@ -16,6 +16,7 @@ import msgspec
 
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.plans import Plan
+from plugbay.host.config.config import time_factor
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
@@ -200,7 +201,7 @@ class Invocations:
         if known is None or known[0] is not plan:
             if len(self._terms) >= MAX_KEPT_TERMS:
                 self._terms.clear()
-            made = contexts.terms(plan.entry.export, plan.granted, policy, scopes)
+            made = contexts.terms(plan.entry.export, plan.granted, policy, scopes, time_factor())
             known = self._terms[key] = (plan, made)
         return known[1]
 

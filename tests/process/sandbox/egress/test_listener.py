@@ -298,7 +298,7 @@ import json, os, ssl, sys, urllib.request
 trust = urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=os.environ["TRUSTED"]))
 def fetch(url):
     try:
-        with urllib.request.build_opener(trust).open(url, timeout=10) as answer:
+        with urllib.request.build_opener(trust).open(url, timeout=60) as answer:
             return answer.read().decode()
     except OSError as error:
         return str(error)
