@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from plugbay.contracts.base import Role  # noqa: E402
 from plugbay.contracts.registry import CONTRACTS  # noqa: E402
-from plugbay.model.lifecycle import TRANSITIONS, State  # noqa: E402
+from plugbay.model.lifecycle import PENDING, TRANSITIONS, State  # noqa: E402
 from plugbay.process.sandbox.seccomp import file_name  # noqa: E402
 from scripts.filters.build import build  # noqa: E402
 from scripts.filters.syscalls import MACHINES  # noqa: E402
@@ -26,6 +26,13 @@ HEADER = """\
 
 Drawn from the tables the code runs on: `model/lifecycle.py` and `TRANSITIONS` of each contract's `machine.py`.
 Regenerate with `.venv/bin/python scripts/generate.py`; `make check` fails when this page is stale.
+"""
+
+
+WAITING = """\
+A plugin begins as `pending` when it requests capabilities about which the operator has not decided, or when its
+exports need an approval. It does not start, and its calls fail with `capability_not_allowed`. `host.plugins()`,
+`plugbay ps`, the terminal application, the dashboard and the log show this state, with the missing grants.
 """
 
 
@@ -39,8 +46,9 @@ def diagram(first: str, moves: Iterable[tuple[str, str, str]]) -> str:
 
 
 def states_page() -> str:
-    plugin = diagram(State.IDLE, [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()])
-    parts = [HEADER, "## A plugin, as the operator sees it\n", plugin, ""]
+    table: list[tuple[str, str, str]] = [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()]
+    plugin = diagram(State.IDLE, [*table, (PENDING, "granted", State.IDLE), (PENDING, "approved", State.IDLE)])
+    parts = [HEADER, "## A plugin, as the operator sees it\n", plugin, "", WAITING, ""]
     for name, machine in ((contract.name, contract.machine) for contract in CONTRACTS.values()):
         for role in (Role.HOST, Role.PLUGIN):
             moves = [(s, trigger, t) for (who, s, trigger), t in machine.TRANSITIONS.items() if who == role]

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from plugbay.host.host import Host
     from plugbay.host.request import CallResult
+    from plugbay.host.services.llm.chat import ChatReply, ChatRequest
     from plugbay.host.sync import SyncHost
     from plugbay.mcp_server.model_tools import ModelTools, SyncModelTools, ToolAnswer
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
@@ -20,6 +21,7 @@ _HOMES = {
     **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.mcp_server.model_tools"),
     "Host": "plugbay.host.host",
     "CallResult": "plugbay.host.request",
+    **dict.fromkeys(("ChatReply", "ChatRequest"), "plugbay.host.services.llm.chat"),
     "SyncHost": "plugbay.host.sync",
     **dict.fromkeys(
         ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"),
@@ -30,6 +32,8 @@ _HOMES = {
 __all__ = [
     "CallFailed",
     "CallResult",
+    "ChatReply",
+    "ChatRequest",
     "Code",
     "ConfigInvalid",
     "Failure",

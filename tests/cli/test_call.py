@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,11 @@ from tests.cli.conftest import (
     wait_until,
     write_manifest,
 )
+from tests.conformance.foreign_plugins import write_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
@@ -285,10 +288,14 @@ def test_every_grant_counts(run: Run, make_plugin: MakePlugin) -> None:
     assert run("call", plugin, "echo", "--grant", "tool.execute", "--grant", "net.fetch").code == 0
 
 
-def test_a_grant_that_no_plugin_requests_is_noted(run: Run, make_plugin: MakePlugin) -> None:
-    done = run("call", make_plugin(), "echo", "--grant", "tool.exekute")
-    assert done.code == 0
-    assert "--grant tool.exekute has no effect" in done.err
+@requirement("rune:capability:allow-list")
+@pytest.mark.parametrize(("liberty", "code"), [("declares_more", None), ("none", "capability_not_declared")])
+def test_the_allow_list_of_rune_is_the_operators(run: Run, tmp_path: Path, liberty: str, code: str | None) -> None:
+    done = run("call", write_plugin(tmp_path, "rune", liberty), "t", "--grant", "net", "--json")
+    failure = done.json["failure"]
+    assert (failure and failure["code"]) == code
+    assert (done.code == 0) is (code is None)
+    assert "has no effect" not in done.err
 
 
 def test_plugbay_toml_in_the_current_directory_counts(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
@@ -598,6 +605,44 @@ def test_where_confinement_is_required_there_is_no_run_without(run: Run, cwd: Pa
     refused = run("call", "p", "p_echo", "--no-sandbox", "--json")
     assert (refused.code, refused.json["failure"]["code"]) == (5, "sandbox_unavailable")
     assert run("call", "p", "p_echo").code == 0
+
+
+EXAMPLE_OF_THE_CONTRACT = """
+[plugin]
+id = "slack"
+version = "0.2.0"
+name = "Slack Channel"
+description = "..."
+min_nexo_version = ">=0.1.0"
+
+[plugin.requires]
+nexo_capabilities = ["broker"]
+
+[plugin.entrypoint]
+command = "{command}"
+args = ["--mode", "stdio"]
+env = {{ "RUST_LOG" = "info" }}
+
+[[plugin.channels.register]]
+kind = "slack"
+adapter = "SlackChannelAdapter"
+
+[plugin.extends]
+tools = ["slack_say"]
+"""
+
+
+@requirement("nexo:host-example-manifest")
+@pytest.mark.parametrize("grants", [("--grant-all",), ()], ids=["all", "none"])
+def test_the_example_manifest_of_nexos_contract_runs(run: Run, cwd: Path, grants: tuple[str, ...]) -> None:
+    root = write_nexo_plugin(cwd, "slack", tools=["say"])
+    program = root / "plugin-slack"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{root / "child.py"}" "$@"\n')
+    program.chmod(0o755)
+    (root / "nexo-plugin.toml").write_text(EXAMPLE_OF_THE_CONTRACT.format(command=program))
+    done = run("call", "slack", "slack_say", '{"a": 1}', *grants)
+    assert (done.code, json.loads(done.out or "null")) == (0, {"a": 1}), done.err
+    assert "broker" not in run("inspect", "slack").out
 
 
 def test_a_service_may_be_granted_although_no_manifest_requests_it(run: Run, cwd: Path) -> None:

@@ -25,9 +25,11 @@ from tests.cli.conftest import (
     wait_until,
     write_manifest,
 )
+from tests.conformance.foreign_plugins import write_plugin
 from tests.conformance.nexo_plugins import BARE, nexo_folder
 from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
 TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
@@ -38,7 +40,7 @@ def test_a_conforming_plugin_passes_every_axis_that_concerns_it(run: Run, sdk_pl
     report = done.json
     assert [axis for axis in report["axes"] if axis["status"] == "failed"] == []
     assert done.code == 0
-    assert set(report) == {"contract", "passed", "failed", "skipped", "axes"}
+    assert set(report) == {"contract", "passed", "failed", "advice", "skipped", "axes"}
     assert report["contract"] == "rune"
     assert report["passed"] > 10
     assert report["passed"] + report["skipped"] == len(report["axes"])
@@ -66,7 +68,7 @@ def test_a_broken_manifest_is_invalid(run: Run, cwd: Path, form: list[str]) -> N
     assert done.code == 3
     assert "broken/rterm-plugin.json:1  missing_field" in done.err
     if form:
-        assert done.json == {"contract": "rune", "passed": 0, "failed": 0, "skipped": 0, "axes": []}
+        assert done.json == {"contract": "rune", "passed": 0, "failed": 0, "advice": 0, "skipped": 0, "axes": []}
 
 
 def test_a_folder_of_plugins_is_not_found_and_its_plugins_are_named(run: Run, make_plugin: MakePlugin) -> None:
@@ -139,10 +141,46 @@ def test_a_program_that_is_no_fixture_is_a_finding(run: Run, cwd: Path) -> None:
     assert "must print one JSON array of strings" in done.out
 
 
-def test_strictness_without_a_fixture_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
-    done = run("conform", make_plugin(), "--strict")
-    assert done.code == 2
-    assert "--fixture" in done.err
+EARLY = "rune.leave.not_early"
+
+
+@requirement("rune:kit-advice")
+def test_advice_is_shown_and_does_not_fail(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, "rune", "leaves_early")
+    junit, page, badge = (tmp_path / name for name in ("junit.xml", "page.html", "badge.svg"))
+    done = run("conform", folder, "--only", EARLY, "--junit", junit, "--html", page, "--badge", badge)
+    assert done.code == 0, done.out
+    assert f"! runs until its stdin closes  {EARLY}" in done.out
+    assert "advice    hosts in use sometimes report" in done.out
+    assert "clause" not in done.out
+    assert done.out.splitlines()[-1] == "rune: conforms  2 passed, 0 failed, 1 advice, 0 skipped"
+    suite = ET.parse(junit).getroot().find("testsuite")
+    assert suite is not None and suite.attrib["failures"] == "0"
+    assert [(case.findtext("system-out") or "").partition("\n")[0] for case in suite][-1].startswith("it exited on its")
+    assert "Advice, not in the contract" in page.read_text("utf-8")
+    assert "conforms" in badge.read_text("utf-8")
+
+
+@requirement("rune:kit-advice")
+def test_strictness_makes_advice_fail(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, "rune", "leaves_early")
+    done = run("conform", folder, "--only", EARLY, "--strict", "--json")
+    assert (done.code, done.json["failed"], done.json["advice"]) == (9, 1, 0)
+    assert "\nclause: " not in done.json["axes"][-1]["detail"]
+    done = run("conform", folder, "--only", EARLY, "--json")
+    assert (done.code, done.json["failed"], done.json["advice"]) == (0, 0, 1)
+    assert done.json["axes"][-1]["status"] == "advice"
+
+
+@requirement("nexo:kit-early-publish")
+def test_a_program_that_publishes_before_the_greeting_is_a_finding(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, "nexo", "publishes_early")
+    program = (sys.executable, "-I", "-S", str(folder / "plugin.py"), "publishes_early")
+    done = run("conform", "--contract", "nexo", "--only", "nexo.initialize.first", "--", *program)
+    assert done.code == 9, done.err
+    assert "writes nothing before its answer to initialize" in done.out
+    assert '"method": "broker.publish"' in done.out
+    assert "KeyError" not in done.out + done.err
 
 
 def test_a_contract_without_fixtures_says_so(run: Run) -> None:

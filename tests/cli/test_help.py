@@ -17,10 +17,11 @@ COMMANDS = [
     "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
     "pack keygen sign verify push pull install upgrade list rollback pin unpin uninstall",
     "serve dashboard logs start stop restart reload grant revoke prune",
+    "publish events hook compact",
     "paths",
 ]
 NAMES = " ".join(COMMANDS).split()
-GROUPS = ["badplugins", "config", "mcp", "trust"]
+GROUPS = ["badplugins", "config", "mcp", "memory", "trust"]
 
 
 def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:
@@ -65,7 +66,7 @@ def test_the_page_of_call_names_its_arguments_options_and_examples(run: Run) -> 
 
 
 def test_options_stand_first_where_the_rest_of_the_line_belongs_to_a_plugin(run: Run) -> None:
-    assert "Usage: plugbay run --plugins DIR [OPTIONS] NAMESPACE" in run("run", "--help").out
+    assert "Usage: plugbay run [OPTIONS] NAMESPACE" in run("run", "--help").out
 
 
 @pytest.mark.parametrize(

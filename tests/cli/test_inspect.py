@@ -14,6 +14,7 @@ from plugbay.host.discovery.folders import inspect
 from tests.cli.conftest import SCHEMA, MakePlugin, Run, write_manifest
 from tests.support.ainb import write_ainb_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.requirements import requirement
 
 BROKEN = """\
 {
@@ -33,7 +34,9 @@ def test_the_json_of_a_plugin_is_exactly_the_public_shape(run: Run, make_plugin:
     done = run("inspect", make_plugin(capabilities=["tool.execute"]), "--json")
     assert done.code == 0
     assert done.err == ""
-    assert done.json == {
+    shown = done.json
+    assert {"name": "call", "value": 5.0, "unit": "seconds", "source": "contract default"} in shown.pop("limits")
+    assert shown == {
         "contract": "rune",
         "id": "example.echo",
         "version": "1.0.0",
@@ -42,6 +45,10 @@ def test_the_json_of_a_plugin_is_exactly_the_public_shape(run: Run, make_plugin:
         "lifetime": "per_call",
         "exports": [{"kind": "tool", "name": "echo", "description": "Says it again.", "input_schema": SCHEMA}],
         "capabilities": ["tool.execute"],
+        "roles": [],
+        "hooks": [],
+        "knobs": [],
+        "health": None,
         "sandbox": {
             "confined": "unconfined: its manifest does not ask for it",
             "policy": None,
@@ -68,7 +75,12 @@ def test_the_json_of_a_broken_plugin_has_every_key_and_every_problem(run: Run, c
         "lifetime": None,
         "exports": [],
         "capabilities": [],
+        "roles": [],
+        "hooks": [],
+        "knobs": [],
+        "health": None,
         "sandbox": None,
+        "limits": [],
         "left_out": None,
     }
     assert all(set(problem) == {"severity", "code", "path", "line", "message"} for problem in problems)
@@ -349,3 +361,14 @@ def test_a_person_sees_how_each_export_of_a_vai_package_runs(run: Run, cwd: Path
     assert search["capabilities"] == ["network", "secret=jira_token"]
     assert (search["facts"]["execution_class"], search["facts"]["timeout_ms"]) == ("isolated", 20_000)
     assert search["facts"]["permissions"]["secret_slots"] == ["jira_token"]
+
+
+@requirement("host:limits-sources")
+def test_each_limit_is_shown_with_its_source(run: Run, cwd: Path, make_plugin: MakePlugin) -> None:
+    folder = make_plugin()
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\ntimeouts = { call = 9 }\n')
+    lines = " ".join(run("inspect", folder).out.split())
+    assert "contract default: launch 2 s · handshake 2 s" in lines
+    assert "plugbay.toml: call 9 s" in lines and "host default: concurrency 32" in lines
+    limits = {each["name"]: each for each in run("inspect", folder, "--json").json["limits"]}
+    assert limits["call"] == {"name": "call", "value": 9.0, "unit": "seconds", "source": "plugbay.toml"}

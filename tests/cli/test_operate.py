@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -16,12 +17,15 @@ import plugbay as package
 from plugbay.cli import operate as module
 from plugbay.cli.operate import _age, show
 from plugbay.cli.render import output
-from tests.cli.conftest import MakePlugin, Run
+from tests.cli.conftest import MakePlugin, Run, wait_until
 from tests.packages.builders import key, pack, sign, trust
 from tests.server.test_server import served
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
+from tests.support.mcp_servers import write_server
+from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
 
 
 def test_a_plugin_is_granted_called_stopped_started_and_its_lines_are_shown(
@@ -30,7 +34,7 @@ def test_a_plugin_is_granted_called_stopped_started_and_its_lines_are_shown(
     write_plugin(cwd / "plugins", "p", capabilities=["tool.execute"])
     with served(cwd, "plugins") as server:
         there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
-        assert run("ps", *there).out.splitlines()[1].split()[:3] == ["p", "rune", "idle"]
+        assert run("ps", *there).out.splitlines()[1].split()[:3] == ["p", "rune", "pending"]
         assert run("call", "p", "t", "{}", *there).code == 5
         done = run("grant", "p", "tool.execute", *there)
         assert done.code == 0 and "granted tool.execute" in done.err
@@ -235,6 +239,7 @@ def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
         "ready": 1,
         "requested": ["read:fs:/usr/share", "net:[]"],
         "granted": ["read:fs:/usr/share", "net:[]"],
+        "missing": [],
         "disabled": [],
         "counters": {},
     }
@@ -255,7 +260,8 @@ def test_a_plugin_without_grants_is_listed_and_does_not_run(run: Run, cwd: Path)
     write_kaged_plugin(cwd, "notes", capabilities=["net:*"])
     assert "· pending: it requests net:*, which is not granted yet" in run("ps", "--plugins", "notes").out
     (plugin,) = run("ps", "--plugins", "notes", "--json").json["plugins"]
-    assert (plugin["state"], plugin["pid"], plugin["granted"], plugin["limits"]) == ("idle", None, [], "")
+    assert (plugin["state"], plugin["pid"], plugin["granted"], plugin["limits"]) == ("pending", None, [], "")
+    assert plugin["missing"] == ["net:*"]
     assert plugin["sandbox"]["policy"]["network"]["reach"] == "none"
 
 
@@ -290,3 +296,67 @@ def test_finding_a_server_loads_no_database(run: Run, tmp_path: Path) -> None:
     (tmp_path / "sqlalchemy.py").write_text("raise ModuleNotFoundError(__name__)\n")
     done = run("ps", PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(package.__file__).parents[1])]))
     assert (done.code, "no plugbay server runs on this machine" in done.err) == (4, True)
+
+
+@requirement("host:pending")
+def test_a_plugin_that_waits_is_pending_in_every_view_with_the_missing_grants(run: Run, cwd: Path) -> None:
+    write_plugin(cwd / "plugins", "p", capabilities=["tool.execute", "files"])
+    write_server(cwd / "plugins", "srv")
+    with served(cwd, "plugins") as server, server.client() as client:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        shown = {each["id"]: each for each in client.get("/api/v1/plugins").json()["plugins"]}
+        assert {id: (each["state"], each["missing"]) for id, each in shown.items()} == {
+            "p": ("pending", ["tool.execute", "files"]),
+            "srv": ("pending", []),
+        }
+        states = {line.split()[0]: line.split()[2] for line in run("ps", *there).out.splitlines()[1:]}
+        assert (states["p"], states["srv"]) == ("pending", "pending")
+        logged = run("logs", "p", *there).out
+        assert "pending: it requests tool.execute, files, which is not granted yet" in logged
+        assert "pending: what it offers has to be approved" in run("logs", "srv", *there).out
+        link = run("dashboard", *there).out.strip()
+        with httpx2.Client(follow_redirects=True) as browser:
+            page = browser.get(link).text
+            assert "2 pending" in " ".join(page.split()) or page.count("pending") >= 2
+            assert "it requests tool.execute, files, which is not granted yet" in page
+        granted = run("grant", "p", "tool.execute", "--json", *there).json
+        assert (granted["state"], granted["missing"]) == ("idle", []), "the operator has decided"
+        assert server.end() == 0
+        assert any("p: pending: it requests tool.execute, files" in line for line in server.log)
+
+
+@requirement("host:failure-same", "host:stderr-visible")
+def test_a_failure_is_the_same_by_command_over_rest_and_in_the_records(
+    run: Run, cwd: Path, make_plugin: MakePlugin
+) -> None:
+    make_plugin(answer="echo boom >&2; exit 3")
+    local = run("call", "plugins/echo", "echo", "{}", "--json").json
+    assert (local["status"], local["failure"]["detail"]["exit_code"]) == ("failed", 3)
+    assert local["failure"]["detail"]["stderr_tail"] == ["boom"] and local["failure"]["detail"]["cause"]
+    with served(cwd, "plugins") as server, server.client() as client:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        by_command = run("call", "example.echo", "echo", "{}", "--json", *there)
+        by_rest = client.post("/api/v1/calls", json={"export": "example.echo/echo"}).json()
+        streamed = client.post("/api/v1/calls?stream=true", json={"export": "example.echo/echo"}).text
+        for same in (by_command.json, by_rest, json.loads(streamed.split("data: ", 1)[1])):
+            assert (same["status"], same["failure"]) == (local["status"], local["failure"])
+        wait_until(lambda: len(client.get("/api/v1/calls").json()["items"]) == 3, "the records")
+        for record in client.get("/api/v1/calls").json()["items"]:
+            assert record["status"] == local["status"]
+            assert record["failure"] == {"code": "crashed", "origin": "plugin", "exit": "exit code 3"}, "no text of it"
+        shown = run("call", "example.echo", "echo", "{}", *there)
+        assert "exit code 3" in shown.err and "boom" in shown.err
+        assert "boom" in run("logs", "example.echo", *there).out
+        assert server.end() == 0
+
+
+@requirement("host:failure-same")
+def test_a_start_that_fails_on_the_server_shows_the_stderr_of_the_plugin(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd / "plugins", "p", 'print("no licence", file=sys.stderr)\nsys.exit(4)\n')
+    with served(cwd, "plugins") as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        shown = run("restart", "p", *there)
+        assert shown.code == 7 and "no licence" in shown.err
+        failure = run("restart", "p", "--json", *there).json["failure"]
+        assert (failure["detail"]["exit_code"], failure["detail"]["stderr_tail"]) == (4, ["no licence"])
+        assert server.end() == 0

@@ -23,23 +23,37 @@ from tests.support.patience import PATIENCE
 
 
 def test_a_command_has_the_terminals_streams_and_gives_back_its_status(run: Run, cwd: Path) -> None:
-    write_kaged_plugin(cwd, "notes")
-    done = run("sandbox", "notes", "--", "sh", "-c", "cat; echo oops >&2; exit 7", stdin="hello")
-    assert (done.code, done.out, done.err) == (7, "hello", "oops\n")
+    write_kaged_plugin(cwd, "notes", capabilities=["exec:cat:/usr/bin/cat"])
+    done = run("sandbox", "notes", "--grant-all", "--", "sh", "-c", "cat; echo oops >&2; exit 7", stdin="hello")
+    assert (done.code, done.out) == (7, "hello")
+    assert done.err.endswith("oops\n")
     assert run("sandbox", "notes", "--", "sh", "-c", "kill -TERM $$").code == 128 + signal.SIGTERM
 
 
 def test_it_is_confined_as_the_plugin_is(run: Run, cwd: Path, tmp_path: Path) -> None:
-    root = write_kaged_plugin(cwd, "notes", capabilities=[f"read:fs:{tmp_path / 'data'}"])
+    reads = f"read:fs:{tmp_path / 'data'}"
+    root = write_kaged_plugin(cwd, "notes", capabilities=[reads, "exec:cat:/usr/bin/cat", "exec:touch:/usr/bin/touch"])
     (tmp_path / "data").mkdir(mode=0o755)
     (tmp_path / "data" / "told").write_text("secret")
     (tmp_path / "data" / "told").chmod(0o644)
     look = ("--", "sh", "-c", f"pwd; cat {tmp_path}/data/told; touch here 2>&1; touch $HOME/kept && echo kept")
-    closed = run("sandbox", "notes", *look).out
+    closed = run(
+        "sandbox", "notes", "--grant", "exec:cat:/usr/bin/cat", "--grant", "exec:touch:/usr/bin/touch", *look
+    ).out
     assert closed.startswith(f"{root}\n") and "secret" not in closed
     assert "Read-only file system" in closed and closed.endswith("kept\n")
     assert "secret" in run("sandbox", "notes", "--grant-all", *look).out
     assert (tmp_path / ".local" / "state" / "plugbay" / "plugins" / "notes" / "kept").exists()
+
+
+@pytest.mark.parametrize(("granted", "found"), [((), "ls: not found"), (("--grant", "exec:ls:/usr/bin/ls"), "plugin")])
+def test_other_programs_than_the_command_are_those_that_the_plugin_may_run(
+    run: Run, cwd: Path, granted: tuple[str, ...], found: str
+) -> None:
+    write_kaged_plugin(cwd, "notes", capabilities=["exec:ls:/usr/bin/ls"])
+    done = run("sandbox", "notes", *granted, "--", "sh", "-c", "ls")
+    assert found in done.out + done.err
+    assert "notes may not run every program, so the command sees these only: " in done.err
 
 
 def test_a_plugin_that_is_not_confined_shows_how_it_would_be(run: Run, make_plugin: MakePlugin) -> None:
@@ -50,7 +64,8 @@ def test_a_plugin_that_is_not_confined_shows_how_it_would_be(run: Run, make_plug
 
 def test_a_connection_that_is_refused_is_reported(run: Run, cwd: Path) -> None:
     write_ainb_plugin(cwd, "panel", capabilities={"network": ["api.example.com:443"]})
-    asks = "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\n\\r\\n' >&3; head -1 <&3"
+    asks = "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\n\\r\\n' >&3"
+    asks += '; read line <&3; echo "$line"'
     words = ("--", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/3128 && {asks}")
     done = run("sandbox", "panel", "--grant-all", *words)
     assert " 403 " in done.out
@@ -78,8 +93,9 @@ def test_everything_that_is_visible_is_listed_with_covers_and_the_runtime(run: R
     (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n[project]\nroot = "."\n')
     shown = run("sandbox", "plugins/notes", "--show", "--json").json
     seen = {each["path"]: each["as"] for each in shown["visible"]}
-    assert seen["/usr"] == "read-only" and seen["/etc/passwd"] == "made"
-    assert seen[str(root)] == seen[str(cwd)] == seen[str(tool.parent)] == "read-only"
+    assert {how for path, how in seen.items() if path.startswith("/usr/lib/")} == {"read-only"}
+    assert seen["/etc/passwd"] == "made" and "/usr" not in seen
+    assert seen[str(root)] == seen[str(cwd)] == seen[str(tool)] == "read-only"
     assert seen[str(cwd / "state")] == seen[str(cwd / "plugins" / "other")] == "empty"
     assert seen[str(cwd / "plugbay.toml")] == "unreadable"
     assert seen[str(cwd / "state" / "plugins" / "notes")] == "writable"
@@ -115,10 +131,10 @@ def test_what_cannot_be_run_says_why(run: Run, cwd: Path) -> None:
 
 
 def test_nothing_is_left_when_it_is_ended(cwd: Path, tmp_path: Path) -> None:
-    write_kaged_plugin(cwd, "notes")
+    write_kaged_plugin(cwd, "notes", capabilities=["exec:setsid:/usr/bin/setsid", "exec:sleep:/usr/bin/sleep"])
     (tmp_path / "out").touch()
     with (tmp_path / "out").open("wb") as out:
-        words = command("sandbox", "notes", "--", "sh", "-c", "echo $$; setsid sleep 4242 & wait")
+        words = command("sandbox", "notes", "--grant-all", "--", "sh", "-c", "echo $$; setsid sleep 4242 & wait")
         process = subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stdout=out, stdin=subprocess.DEVNULL)
     sleeping = f"sleep\0{4242}\0".encode()
     wait_until(lambda: _running(sleeping), "the command to run")

@@ -21,6 +21,7 @@ import pytest
 
 import plugbay
 from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until, write_manifest
+from tests.server.test_server import served
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -286,6 +287,34 @@ def test_a_screen_is_used_and_nothing_stays_behind(cwd: Path, window: Callable[.
     wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
 
 
+KINDS = """
+def handle_key(params):
+    key = params["key"]
+    code = key["code"]
+    keys.append("%s/%d/%s" % (code.get("ch") or code.get("n") or code["type"], key["mods"], key["kind"]))
+"""
+
+
+@requirement("ainb:tui-alt", "ainb:tui-key-kinds")
+def test_alt_the_question_mark_and_f10_reach_the_plugin_and_so_do_repeats_and_releases(
+    cwd: Path, window: Callable[..., Window]
+) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", KINDS, screens=["main"])
+    terminal = window("plugins")
+    terminal.shows("echo 42x20")
+    terminal.type(b"\r")
+    terminal.shows("echo 78x20")
+    for keys, shown in (
+        (b"\x1bb", "b/4/press"),
+        (b"?", "?/0/press"),
+        (b"\x1b[21~", "10/0/press"),
+        (b"\x1b[120;1:2;120u", "x/0/repeat"),
+        (b"\x1b[120;1:3u", "x/0/release"),
+    ):
+        terminal.type(keys)
+        terminal.shows(shown)
+
+
 @exhaustive
 def test_a_signal_ends_it_in_good_order(cwd: Path, window: Callable[..., Window]) -> None:
     write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
@@ -438,6 +467,40 @@ def test_nothing_of_the_hosts_is_on_stderr_when_all_went_well(run: Run, cwd: Pat
     assert (done.code, done.out, done.err) == (0, "out", "err")
 
 
+LOGS = """
+def cli_dispatch(params, m):
+    for level, message in (("info", "began"), ("debug", "hidden"), ("info", "went on"), ("error", "failed")):
+        notify("host/log", level=level, message=message, fields={"n": 1})
+    reply(m, {"stdout": b64(b"out"), "stderr": b64(b"err"), "exit_code": 0})
+"""
+
+
+@requirement("ainb:cli-run-shows-logs")
+def test_lines_that_a_plugin_logs_are_on_stderr_marked_as_not_its_output(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, body=LOGS, namespaces=["n"])
+    done = run("run", "--plugins", ".", "n")
+    logged = [f'plugbay: p: {text} {{"n":1}}' for text in ("info: began", "info: went on", "error: failed")]
+    assert (done.code, done.out, done.err.split("\n")) == (0, "out", [*logged, "err"])
+
+
+@requirement("host:stderr-visible")
+def test_lines_that_the_process_writes_to_its_stderr_are_shown_and_marked(run: Run, cwd: Path) -> None:
+    body = DISPATCH + 'print("a warning", file=sys.stderr, flush=True); '
+    write_ainb_plugin(cwd, body=body + ANSWER.removeprefix(DISPATCH) % ('b"out"', 'b"err"', 0), namespaces=["n"])
+    for _ in range(2):
+        done = run("run", "--plugins", ".", "n")
+        assert (done.code, done.out, done.err) == (0, "out", "plugbay: stderr: a warning\nerr"), "only of this run"
+
+
+@requirement("host:stderr-visible")
+def test_a_crash_shows_cause_exit_and_stderr(run: Run, cwd: Path) -> None:
+    last = 'print("my last words", file=sys.stderr); sys.exit(5)\n'
+    write_ainb_plugin(cwd, "dies", body=DISPATCH + last, namespaces=["dies"])
+    lines = run("run", "--plugins", ".", "dies").err
+    for words in ("plugbay: cause: ", "plugbay: exit: exit code 5", "plugbay: stderr: my last words"):
+        assert words in lines
+
+
 def test_only_the_plugin_that_is_asked_is_started(run: Run, cwd: Path) -> None:
     write_ainb_plugin(cwd, namespaces=["n"])
     body, eager = 'open("started", "w").close()\n', {"spawn": "eager"}
@@ -460,7 +523,7 @@ def test_only_the_plugin_that_is_asked_is_started(run: Run, cwd: Path) -> None:
         (["--plugins", ".", "refuses"], 10, "plugbay: refuses: plugin_error: not today"),
         (["--plugins", ".", "wants"], 5, "plugbay: wants: capability_not_allowed: pending: it requests event_bus"),
         (["--plugins", ".", "dies"], 1, "plugbay: stderr: my last words"),
-        (["notes"], 2, "Missing option '--plugins'"),
+        (["notes"], 4, "--plugins DIR names a folder of plugins"),
         (["--plugins", "."], 2, "Missing argument 'NAMESPACE'"),
         (["--plugins", ".", "--timeout", "-1", "notes"], 2, "more than 0 and at most 3600"),
     ],
@@ -560,3 +623,32 @@ def test_help_before_the_namespace_is_plugbays(run: Run) -> None:
     done = run("run", "--help")
     assert done.code == 0
     assert "Options stand before NAMESPACE" in done.out
+
+
+@requirement("ainb:cli-server")
+def test_a_screen_and_a_command_line_of_the_running_server_are_used_in_its_process(run: Run, cwd: Path) -> None:
+    body = ANSWER % ('b"%d" % os.getpid()', 'b"err"', 3)
+    write_ainb_plugin(cwd / "plugins", "shown", body, screens=["main"], namespaces=["n"])
+    with served(cwd, "plugins") as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        drawn = run("render", "shown", "--size", "30x3", "--key", "a", *there)
+        assert (drawn.code, drawn.out.split("\n")[:2]) == (0, ["shown 30x3", "keys a"])
+        again = run("render", "shown", "--json", "--key", "b", XDG_STATE_HOME=str(cwd / "state"))
+        assert again.json["lines"][1] == "keys a b", "the same process"
+        assert (again.json["plugin"], again.json["screen"], again.json["width"]) == ("shown", "main", 80)
+        first, second = run("run", *there, "n"), run("run", "n", XDG_STATE_HOME=str(cwd / "state"))
+        assert (first.code, first.err, second.out) == (3, "err", first.out)
+        assert run("render", "shown", "other", *there).code == 4
+        assert run("render", "nowhere", *there).code == 4
+        lost = run("run", *there, "nothing")
+        assert lost.code == 4 and lost.err.startswith("plugbay: not_found: ")
+        for refused in (run("render", "shown", "--grant-all", *there), run("run", "--grant-all", *there, "n")):
+            assert refused.code == 2 and "do not work with a server" in " ".join(refused.err.split())
+        assert server.end() == 0
+
+
+@requirement("ainb:cli-server")
+def test_without_a_folder_and_without_a_server_the_hint_names_both(run: Run, cwd: Path) -> None:
+    done = run("run", "n")
+    assert done.code == 4
+    assert "plugbay: hint: --plugins DIR names a folder of plugins; plugbay serve DIR starts one" in done.err

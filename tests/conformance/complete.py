@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from plugbay.conformance.engine.scenario import Scenario, load_all
-from plugbay.conformance.reports.report import AxisResult, Finding
+from plugbay.conformance.reports.report import AxisResult, Finding, Report, Status
 from plugbay.contracts.registry import CONTRACTS
 
 WITHOUT_A_FRAME = (
@@ -25,6 +25,17 @@ def scenarios_of(contract: str) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_all(contract)}
 
 
+def unmet_status(check_id: str) -> Status:
+    """The status of an axis in which only this check found something."""
+    scenario = scenarios_of(check_id.split(".")[0])[check_id]
+    return Status.ADVICE if scenario.level == "advice" else Status.FAILED
+
+
+def unmet(report: Report) -> list[str]:
+    """The axes that failed, and those with advice."""
+    return [axis.id for axis in report.axes if axis.status in (Status.FAILED, Status.ADVICE)]
+
+
 def assert_complete(axis: AxisResult) -> None:
     """A failed axis says which checks failed, and of each all there is to say."""
     assert axis.findings
@@ -34,12 +45,16 @@ def assert_complete(axis: AxisResult) -> None:
 
 
 def assert_whole(found: Finding) -> None:
-    """A finding names its check, the rule and the clause, and has the talk before it and the frame that broke it."""
+    """A finding names its check, the rule and, unless it is advice, the clause; it has the talk and the frame."""
     contract = found.check.split(".")[0]
     scenario = scenarios_of(contract)[found.check]
     assert found.rule == scenario.clause
-    assert found.clause == f"{CONTRACTS[contract].title}, {scenario.section}"
-    assert f"\nrule: {found.rule}\nclause: {found.clause}\n" in found.words()
+    if scenario.level == "advice":
+        assert (found.is_advice, found.clause) == (True, "")
+        assert f"\nadvice: {found.rule}\n" in found.words() + "\n"
+    else:
+        assert found.clause == f"{CONTRACTS[contract].title}, {scenario.section}"
+        assert f"\nrule: {found.rule}\nclause: {found.clause}\n" in found.words()
     no_frame = any(words in found.what for words in WITHOUT_A_FRAME) or _is_about_no_answer(found)
     assert (found.frame is None) is no_frame, found.words()
     assert found.talk or no_frame, found.words()

@@ -157,6 +157,16 @@ def approval(world: World) -> Ask:
     return Ask("/api/v1/plugins/srv:approve", None, {"digest": seen["digest"]})
 
 
+def with_params(path: str, **params: str) -> Callable[[World], Ask]:
+    return lambda world: Ask(path, None, None, {"params": params})
+
+
+def forgetting(world: World) -> Ask:
+    kept = world.ask("bootstrap", "POST", "/api/v1/memories", json=MEMORY).json()
+    return Ask(f"/api/v1/memories/{kept['id']}", None, None, {"params": {"agent_id": MEMORY["agent_id"]}})
+
+
+MEMORY = {"agent_id": "a", "content": "the matrix was asked"}
 GRANT = {"capabilities": ["tool.execute"]}
 BINDING = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": "t", "scope": SCOPE, "status": "draft"}
 KEY = {**SCOPE, "name": "of the matrix", "role": "viewer"}
@@ -258,6 +268,16 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "POST /api/v1/calls": at("/api/v1/calls", body={"export": "p/t", "input": {}}),
     "GET /api/v1/calls": at("/api/v1/calls"),
     "GET /api/v1/events": at("/api/v1/events"),
+    "POST /api/v1/events": at("/api/v1/events", body={"topic": "matrix.asked", "payload": {}}),
+    "POST /api/v1/hooks": at("/api/v1/hooks", body={"hook": "before_message"}),
+    "POST /api/v1/compactions": at("/api/v1/compactions", body={"messages": []}),
+    "POST /api/v1/memories": at("/api/v1/memories", body=MEMORY),
+    "GET /api/v1/memories": with_params("/api/v1/memories", agent_id="a"),
+    "DELETE /api/v1/memories": with_params("/api/v1/memories", agent_id="b"),
+    "DELETE /api/v1/memories/{memory_id}": forgetting,
+    "GET /api/v1/screens": at("/api/v1/screens"),
+    "POST /api/v1/screens:render": at("/api/v1/screens:render", body={"screen": "panel/main"}),
+    "POST /api/v1/command-lines:run": at("/api/v1/command-lines:run", body={"namespace": "panel"}),
 }
 
 

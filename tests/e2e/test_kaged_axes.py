@@ -10,7 +10,7 @@ import pytest
 from plugbay.conformance.engine.plugin_runner import Status, run_conformance
 from plugbay.conformance.engine.scenario import load_all
 from tests.conformance import kaged_plugins as kaged
-from tests.conformance.complete import assert_complete
+from tests.conformance.complete import assert_complete, unmet_status
 from tests.conformance.plugins import mutated
 from tests.support.requirements import requirement
 from tests.support.tiers import first_alone
@@ -46,7 +46,7 @@ def test_a_plugin_that_offers_one_hook_is_held_to_the_rules_for_all_and_told_why
     tmp_path: Path,
 ) -> None:
     report = run_conformance(kaged.kaged_spec(tmp_path, kaged.BARE, kaged.BARE_MANIFEST))
-    assert [(axis.id, axis.detail) for axis in report.axes if axis.status is Status.FAILED] == []
+    assert [(axis.id, axis.detail) for axis in report.axes if axis.status in (Status.FAILED, Status.ADVICE)] == []
     reasons = {
         "kaged.tool.answers": "the plugin offers no tool",
         "kaged.tool.unknown": "the manifest declares no tool",
@@ -55,7 +55,7 @@ def test_a_plugin_that_offers_one_hook_is_held_to_the_rules_for_all_and_told_why
         "kaged.hook.compacts": "the plugin is no compactor",
         "kaged.notify.declared": "it sends no notification",
         "kaged.storage.asks": "it asks for no storage",
-        "kaged.storage.unanswered": "not tried, because kaged.storage.asks did not pass",
+        "kaged.storage.unanswered": "it asks for no storage",
     }
     assert {axis_id: report.axis(axis_id).detail for axis_id in reasons} == reasons
     assert report.axis("kaged.hook.on_session_idle").status is Status.PASSED
@@ -102,11 +102,16 @@ def in_line(does: str) -> tuple[str, str]:
 
 MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
     "kaged.initialize.answers": (('{"name": "good"', '{"name": "evil"'), "$.result.name"),
+    "kaged.initialize.first": (
+        ("incoming = messages()", 'say(method="changed", params={})\nincoming = messages()'),
+        "$.method: expected nothing",
+    ),
     "kaged.initialize.api_version": (('"api_version": 1', '"api_version": "1"'), 'expected 1, got "1"'),
     "kaged.initialize.methods": (('"status.now"]', '"status.now", "status.later"]'), '"status.later"'),
     "kaged.initialize.notifications": (('"notifications": ["changed"]', '"notifications": {}'), "an array"),
     "kaged.initialize.capabilities": ((':write"]', ':write", "net:*"]'), 'got "net:*"'),
     "kaged.initialize.any_params": (when('method == "initialize"', 'params["projects"][0]'), "IndexError"),
+    "kaged.initialize.extra_fields": (when('method == "initialize"', 'assert "x_unknown" not in params'), "Assertion"),
     "kaged.initialize.once": (after('method == "initialize"', "say(id=id, result=result)"), "$.id: expected 90, got 1"),
     "kaged.initialize.ready": (when('method == "initialized"', "say(id=None, result={})"), "$.id: expected 90"),
     "kaged.health.answers": (when('method == "health.check"', "return say(id=id)"), "$: expected"),
@@ -117,7 +122,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
         when('"id" not in message and "no_such" in method', "fail(0, -32601, method)"),
         "$.id: expected 90, got 0",
     ),
-    "kaged.request.number_id": (("id = id if isinstance(id, (int, float))", "id = int(id) if id"), "got 1"),
+    "kaged.request.number_id": (("id = id if isinstance(id, (int, float))", "id = id % 2**32 if id"), "got"),
     "kaged.request.odd_id": (when("id is not None", "assert id >= 0"), "TypeError"),
     "kaged.request.unasked_reply": (when('"error" in message', 'raise KeyError("unasked")'), "KeyError"),
     "kaged.line.blank": (
@@ -135,6 +140,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
     "kaged.line.large": (in_line("assert len(line) < 1 << 20"), "AssertionError"),
     "kaged.line.malformed": ((NO_JSON, "raise"), "JSONDecodeError"),
     "kaged.line.not_an_object": ((INVALID, 'if message.get("jsonrpc") != "2.0":'), "AttributeError"),
+    "kaged.line.array": ((INVALID, 'if message.get("jsonrpc") != "2.0":'), "AttributeError"),
     "kaged.line.no_message": ((INVALID, "if not isinstance(message, dict):"), '"result"'),
     "kaged.tool.answers": (('    "good.remember": remember,\n', ""), "-32601"),
     "kaged.tool.once": (after("id == 100", "say(id=id, result=result)"), "got"),
@@ -150,6 +156,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
     ),
     "kaged.tool.large": (('{"text": params["text"]}', '{"text": params["text"] * 2}'), "more than 4,194,304 bytes"),
     "kaged.method.answers": (('    "status.now": status,\n', ""), "-32601"),
+    "kaged.hook.answers": (when('"hook.post_compact" in str(method)', "return None"), "nothing came within 1 s"),
     "kaged.hook.on_session_start": (('"inject": "remember this"', '"inject": 7'), "$: expected"),
     "kaged.hook.on_session_idle": (("    return None", "    time.sleep(5)"), "nothing came within 1 s"),
     "kaged.hook.pre_compact": (("else {}", "else []"), "$: expected"),
@@ -208,7 +215,7 @@ def test_each_axis_catches_a_plugin_that_breaks_its_rule(axis_id: str, tmp_path:
     source = mutated(old, new, kaged.SOURCE) if old else kaged.SOURCE
     spec = kaged.kaged_spec(tmp_path, source, OTHER_MANIFESTS.get(axis_id))
     axis = run_conformance(spec, only=[axis_id]).axis(axis_id)
-    assert axis.status is Status.FAILED, axis.detail
+    assert axis.status is unmet_status(axis_id), axis.detail
     assert words in axis.detail
     assert_complete(axis)
 

@@ -115,7 +115,7 @@ def test_it_conforms() -> None:
     spec = inspect(DEVKIT).spec
     assert spec is not None
     report = run_conformance(spec)
-    assert [axis for axis in report.axes if axis.status == "failed"] == []
+    assert [axis for axis in report.axes if axis.status in ("failed", "advice")] == []
     assert report.passed > 10
 
 

@@ -88,7 +88,7 @@ def test_an_example_conforms(folder: Path) -> None:
     spec = inspect(folder).spec
     assert spec is not None
     report = run_conformance(spec)
-    assert [axis for axis in report.axes if axis.status == "failed"] == []
+    assert [axis for axis in report.axes if axis.status in ("failed", "advice")] == []
     assert report.passed > 25
 
 

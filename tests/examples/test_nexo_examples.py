@@ -57,7 +57,7 @@ def test_an_example_conforms(folder: Path) -> None:
     spec = inspect(folder).spec
     assert spec is not None
     report = run_conformance(spec)
-    assert [axis for axis in report.axes if axis.status == "failed"] == []
+    assert [axis for axis in report.axes if axis.status in ("failed", "advice")] == []
     assert report.passed > 30
 
 
@@ -332,7 +332,6 @@ async def notes(tmp_path: Path, *replies: Reply) -> AsyncIterator[tuple[Host, Op
             '[plugins.memory_notes]\ngrants = ["memory.recall", "llm.complete"]\n'
         )
         async with Host.load(EXAMPLES / "memory-notes", config=config) as host:
-            assert host.memory is not None
             await host.memory.remember("demo", "Ada drinks tea.")
             await host.memory.remember("demo", "Ben plays chess.")
             yield host, server
@@ -402,7 +401,6 @@ def test_one_plugin_answers_with_the_model_of_another(run: Run, tmp_path: Path) 
 
     async def main() -> None:
         async with Host.load(EXAMPLES, config=config, grant_all=True) as host:
-            assert host.memory is not None
             await host.memory.remember("demo", "Ada drinks tea.")
             plain = await host.call("memory_notes_ask", question)
             assert (plain["answer"], plain["pieces"]) == ("Ada drinks tea.", 1)

@@ -173,7 +173,7 @@ DIFFERENT: dict[str, tuple[str, Any, dict[str, Outcome]]] = {
         )
         for tool in ("steep", "steep_later")
     },
-    # A service that only hosts of nexo have; this one has not set it up.
+    # A service that only hosts of nexo have; this memory is empty.
     "a service": (
         "ask_memory",
         {"what": "tea"},
@@ -185,10 +185,7 @@ DIFFERENT: dict[str, tuple[str, Any, dict[str, Outcome]]] = {
                 )
                 for contract in CONTRACTS
             },
-            "nexo": failed(
-                "unavailable",
-                "it needs the host: memory is not configured: set [memory] path in plugbay.toml",
-            ),
+            "nexo": Outcome({"found": []}),
         },
     ),
 }
@@ -301,5 +298,5 @@ def test_it_conforms_to_every_contract(contract: str) -> None:
     spec = inspect(SHOP, contract).spec
     assert spec is not None
     report = run_conformance(spec)
-    assert [axis for axis in report.axes if axis.status == "failed"] == []
+    assert [axis for axis in report.axes if axis.status in ("failed", "advice")] == []
     assert report.passed > 5

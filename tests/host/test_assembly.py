@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugbay import ConfigInvalid, Host, PlugbayError
+from plugbay import CallFailed, ConfigInvalid, Host, PlugbayError
 from plugbay.host.assembly import broker_for
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
@@ -23,10 +24,13 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
 
 
-def test_without_settings_there_is_no_memory_and_vectors_last_as_long_as_the_host(run: Run, tmp_path: Path) -> None:
+def test_without_settings_and_state_folder_memory_and_vectors_last_as_long_as_the_host(
+    run: Run, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with Host([]) as host:
-            assert host.memory is None
+            entry = await host.memory.remember("a", "tea")
+            assert await host.memory.recall("a", "tea") == [entry]
             assert host.llm.names() == []
             store = host.vectors.get("embedded")
             assert not isinstance(store, Failure)
@@ -52,10 +56,8 @@ def test_memory_and_vectors_survive_the_host(run: Run, tmp_path: Path) -> None:
 
     async def main() -> None:
         async with Host.load(config=config) as host:
-            assert host.memory is not None
             entry = await host.memory.remember("a", "photosynthesising leaves")
         async with Host.load(config=config) as host:
-            assert host.memory is not None
             assert await host.memory.recall("a", "leaves") == [entry]
             assert await host.memory.recall("a", "photosynthetic") == [entry]
 
@@ -119,7 +121,6 @@ def test_a_memory_that_lasts_as_long_as_the_host_leaves_no_file(
 
     async def main() -> None:
         async with Host.load(config="plugbay.toml") as host:
-            assert host.memory is not None
             await host.memory.remember("a", "tea")
 
     run(main)
@@ -213,3 +214,33 @@ def test_a_scheme_that_nothing_speaks_is_said() -> None:
     settings = BrokerConfig.model_construct(url="amqp://127.0.0.1", topics=[])
     with pytest.raises(ConfigInvalid, match="nothing that is installed here speaks amqp://"):
         broker_for(settings, Bus(), Journal())
+
+
+@requirement("host:memory-default")
+def test_without_settings_the_memory_is_a_file_in_the_state_folder_which_its_first_use_makes(
+    run: Run, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Host([], state_dir=tmp_path / "state") as host:
+            assert not (tmp_path / "state" / "memory.db").exists()
+            entries = await asyncio.gather(*(host.memory.remember("a", f"tea {number}") for number in range(3)))
+        async with Host([], state_dir=tmp_path / "state") as host:
+            kept = await host.memory.recall("a", "tea")
+            assert {entry.id for entry in kept} == {entry.id for entry in entries}
+            assert await host.memory.clear("a") == 3
+            assert await host.memory.recall("a", "") == []
+
+    run(main)
+
+
+@requirement("host:memory-default")
+def test_a_default_memory_that_cannot_be_used_fails_its_use_and_not_the_host(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_text("no database, and long enough to be taken for one " * 100)
+
+    async def main() -> None:
+        async with Host([], state_dir=tmp_path) as host:
+            for _ in range(2):
+                with pytest.raises(CallFailed, match="memory database"):
+                    await host.memory.recall("a", "tea")
+
+    run(main)

@@ -39,7 +39,7 @@ def test_a_call_returns_the_output_and_is_recorded(run: Run, tmp_path: Path) -> 
 
 
 def test_folders_and_single_names_may_be_plain_text(run: Run, tmp_path: Path) -> None:
-    write_plugin(tmp_path / "plugins", script="echo said >&2\n" + ECHO_SH)
+    write_plugin(tmp_path / "plugins", script="echo said >&2\n" + ECHO_SH, capabilities=["x"])
     write_server(tmp_path / "plugins", "notes")
     folders = {"log_dir": str(tmp_path / "logs"), "state_dir": str(tmp_path / "state")}
 
@@ -394,7 +394,7 @@ def test_a_topic_that_cannot_be_one_is_refused_and_not_swallowed() -> None:
 
 def test_the_services_are_there_before_the_host_is_started() -> None:
     host = Host([])
-    assert host.memory is None
+    assert host.memory.path == ":memory:"
     assert host.llm.names() == []
     assert host.vectors is host._backends.vectors
     assert host.channels is host._backends.channels

@@ -16,6 +16,7 @@ from plugbay.host.limits import (
     MIN_STARTS,
     STARTS_PER_CORE,
     ConcurrencyLimit,
+    SlidingWindow,
     StartLimit,
     TokenBucket,
     default_start_slots,
@@ -275,3 +276,17 @@ def test_a_caller_that_keeps_to_the_rate_is_never_stopped(rate: int, count: int)
 def test_a_bucket_that_lets_nothing_through_is_refused(rate: float, burst: float) -> None:
     with pytest.raises(ValueError, match="nothing ever passes"):
         TokenBucket(rate, burst)
+
+
+@requirement("kaged:notification-rate-exact")
+def test_a_window_takes_its_count_in_any_second_and_no_more() -> None:
+    window = SlidingWindow(3)
+    assert [window.take(at) for at in (0.0, 0.5, 0.9, 0.99, 1.0, 1.1, 1.5, 1.89, 1.91)] == [
+        *(True, True, True, False, True),
+        *(False, True, False, True),
+    ]
+
+
+def test_a_window_of_nothing_is_a_mistake() -> None:
+    with pytest.raises(ValueError):
+        SlidingWindow(0)

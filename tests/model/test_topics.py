@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.model.topics import MAX_SUBJECT, covers, matches, subject_problem
+from plugbay.model.topics import MAX_SUBJECT, covers, matches, pattern_problem, subject_problem
 from tests.support.requirements import requirement
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "*", ">", "a*", ""]), max_size=5).map(".".join)
@@ -140,3 +140,13 @@ def test_a_plain_subject_has_no_problem(subject: str) -> None:
 @given(TEXTS)
 def test_the_bare_wildcard_covers_every_subject_that_may_be_published(subject: str) -> None:
     assert matches(">", subject) or subject_problem(subject) is not None
+
+
+@pytest.mark.parametrize("pattern", [">", "*", "a.>", "a.*.b", "*.a"])
+def test_a_pattern_may_have_wildcards(pattern: str) -> None:
+    assert pattern_problem(pattern) is None
+
+
+@pytest.mark.parametrize("pattern", ["", "a..b", ".a", "a.", "a\n", "a" * 1025])
+def test_a_pattern_that_matches_nothing_has_a_problem(pattern: str) -> None:
+    assert pattern_problem(pattern)

@@ -7,6 +7,7 @@ seventh contract is one class more.
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,9 +78,10 @@ class Reach:
 
 
 class NexoReach(Reach):
-    """Tools have the name of their plugin before their own."""
+    """Tools have the name of their plugin before their own, and errors the contract's words before their message."""
 
     contract = "nexo"
+    words = re.compile(r"(argument invalid|unavailable(; retry after \d+s)?): ")
     manifest = "nexo-plugin.toml"
 
     def name(self, tool: str) -> str:
@@ -87,7 +89,8 @@ class NexoReach(Reach):
         return f"{id}/{nexo_tool_name(id, tool)}"
 
     def text(self, message: str) -> str:
-        return message.replace("it cannot be sent as JSON: ", "").replace(f"{nexo_id(self.plugin.id)}_", "")
+        own = message.replace("it cannot be sent as JSON: ", "").replace(f"{nexo_id(self.plugin.id)}_", "")
+        return self.words.sub("", own, count=1) if self.words.match(own) else own
 
     @classmethod
     def files(cls, plugin: Plugin) -> dict[str, str]:

@@ -136,6 +136,15 @@ def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(
         assert b"p: the host broke the contract" in err
 
 
+@requirement("rune:plugin:one-request")
+def test_a_handshake_and_two_requests_in_one_chunk_get_one_answer(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        out, err = process.communicate(HANDSHAKE + request("echo", {"input": 1}) * 2, timeout=PATIENCE)
+        assert [json.loads(each)["type"] for each in out.splitlines()] == ["handshake", "response"]
+        assert process.returncode == 0
+        assert b"Traceback" not in err
+
+
 @pytest.mark.parametrize("spoken", [b"hello?\n", b'{"bad" 1}\n', b"[1 2]\n"])
 @requirement("nexo:sdk-noise")
 def test_a_first_line_that_is_no_contract_is_skipped_with_a_word_on_stderr(tmp_path: Path, spoken: bytes) -> None:

@@ -26,7 +26,23 @@ from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
-OPERATING = {"serve", "dashboard", "ps", "logs", "start", "stop", "restart", "reload", "grant", "revoke"}
+OPERATING = {
+    "serve",
+    "dashboard",
+    "ps",
+    "logs",
+    "start",
+    "stop",
+    "restart",
+    "reload",
+    "grant",
+    "revoke",
+    "publish",
+    "events",
+    "memory",
+    "hook",
+    "compact",
+}
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
 that, every other command would take longer to fork."""
 

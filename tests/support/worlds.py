@@ -38,6 +38,7 @@ from plugbay.store import keys as key_rows
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page
 from tests.store.test_invocations import record
+from tests.support.ainb import write_ainb_plugin
 from tests.support.conversing import says, settled
 from tests.support.databases import run_write, sqlite_database
 from tests.support.gateways import gateway_at, make_key, make_org
@@ -117,6 +118,7 @@ class World:
         data.mkdir()
         write_plugin(self.folder / "plugins", "p", capabilities=["tool.execute"])
         write_server(self.folder / "plugins", "srv")
+        write_ainb_plugin(self.folder / "plugins", "panel", screens=["main"], namespaces=["panel"])
         async with AsyncExitStack() as stack:
             model = await stack.enter_async_context(OpenAiServer(says("ok")))
             toml = f'[llm.providers.local]\nkind = "openai"\nbase_url = "{model.url}"\nmax_retries = 0\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.tui import pages
 from tests.support.ainb import write_ainb_plugin
+from tests.support.requirements import requirement
 from tests.tui.conftest import plain
 
 
@@ -99,3 +101,10 @@ def test_trouble_in_a_small_window_keeps_the_last_words() -> None:
     text = plain(pages.failure_page(status(), Failure(Code.CRASHED, "status 3", detail=detail), 5))
     assert "last" in text
     assert "first" not in text
+
+
+@requirement("host:pending")
+def test_the_page_of_a_pending_plugin_names_the_missing_grants() -> None:
+    waiting = replace(status("pending", pid=None, capabilities=("event_bus",)), missing=("event_bus",))
+    text = plain(pages.about_page(waiting))
+    assert "◇ pending" in text and "◇ missing  event_bus" in text

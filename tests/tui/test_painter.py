@@ -8,6 +8,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from plugbay.host.config.config import TIME_FACTOR
 from plugbay.host.host import Host
 from plugbay.host.screens.keys import parse_key
 from plugbay.model.errors import Code, Failure
@@ -127,7 +130,10 @@ def test_another_size_asks_for_another_picture_and_no_room_for_none(run: Run, tm
 
 
 @requirement("ainb:tui-wedged")
-def test_a_silent_plugin_is_asked_again_only_after_a_while(run: Run, tmp_path: Path) -> None:
+def test_a_silent_plugin_is_asked_again_only_after_a_while(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TIME_FACTOR, "2")
     body = COUNTS.replace("    reply", "    if drawn != 2: reply")
     write_ainb_plugin(tmp_path, "p", body, screens=["main"])
 
@@ -137,7 +143,7 @@ def test_a_silent_plugin_is_asked_again_only_after_a_while(run: Run, tmp_path: P
         await easel.drawn("picture 1")
         painter.request_again()
         easel.tick()
-        await until(lambda: painter.failure is not None, 20)
+        await until(lambda: painter.failure is not None)
         assert painter.failure is not None
         assert painter.failure.code == Code.TIMEOUT
         assert painter.stuck
@@ -190,7 +196,7 @@ def test_an_error_of_a_living_plugin_is_asked_about_again_when_something_changed
 
     async def story(easel: Easel) -> None:
         easel.tick()
-        await until(lambda: easel.painter.broken is not None, 20)
+        await until(lambda: easel.painter.broken is not None)
         assert easel.painter.broken is not None
         assert "not yet" in easel.painter.broken.message
         easel.now = asyncio.get_running_loop().time()
@@ -229,7 +235,7 @@ def test_the_end_of_a_process_takes_the_open_question_back(run: Run, tmp_path: P
 
     async def story(easel: Easel) -> None:
         easel.tick()
-        await until(lambda: easel.painter.status().pid is not None, 20)
+        await until(lambda: easel.painter.status().pid is not None)
         easel.painter.process_ended(Failure(Code.CRASHED, "it is gone"))
         await until(lambda: easel.painter._asking is None)
         assert easel.painter.broken is not None
@@ -247,7 +253,7 @@ def test_closing_takes_the_open_question_back(run: Run, tmp_path: Path) -> None:
 
     async def story(easel: Easel) -> None:
         easel.tick()
-        await until(lambda: easel.painter.status().pid is not None, 20)
+        await until(lambda: easel.painter.status().pid is not None)
         await easel.painter.close()
         assert easel.shown == 0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from plugbay.contracts.mcp.spec import UNKNOWN_VERSION
-from plugbay.model.lifecycle import State
+from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import PluginSpec
 from plugbay.tui.styles import INVALID, SIGNS, fit, safe, state_text, version_text
 
 
 def test_every_state_has_its_sign() -> None:
-    assert set(SIGNS) == {*State, INVALID}
+    assert set(SIGNS) == {*State, PENDING, INVALID}
 
 
 def test_signs_take_one_column() -> None:

@@ -61,7 +61,7 @@ def conform(
         bool, typer.Option("--fixture", help="Test an SDK: PATH accepts --print-capabilities and --config JSON.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --fixture: a missing capability is a failure.")
+        bool, typer.Option("--strict", help="Advice counts as failed; with --fixture, a missing capability too.")
     ] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML report.")] = None,
@@ -73,10 +73,12 @@ def conform(
     A command after -- is tested in place of the command of the manifest, in this directory. Without PATH no manifest is
     needed: the handshake of the program declares its exports.
 
+    A rule that is not in the contract's text is reported as advice, which fails only with --strict.
+
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
     program = context.meta.get(PROGRAM)
-    _check_usage(path, contract, program, fixture=fixture, strict=strict)
+    _check_usage(path, contract, program, fixture=fixture)
     on_axis = None if as_json else show_axis
     if fixture:
         assert path is not None
@@ -85,7 +87,7 @@ def conform(
     else:
         found = _find(path, contract, program, as_json)
         spec = _spec(found[0])
-        report = _merge([_report(item, only, on_axis) for item in _select(found, only)])
+        report = _merge([_report(item, only, on_axis, strict) for item in _select(found, only)])
     words = ["plugbay", "conform", *([str(path)] if path else []), *(["--contract", contract] if contract else [])]
     words += (["--fixture"] if fixture else []) + (["--strict"] if strict else [])
     Files(junit, html, badge).write(report, spec, words, program or ())
@@ -96,12 +98,8 @@ def conform(
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
 
 
-def _check_usage(
-    path: Path | None, contract: str | None, program: list[str] | None, *, fixture: bool, strict: bool
-) -> None:
+def _check_usage(path: Path | None, contract: str | None, program: list[str] | None, *, fixture: bool) -> None:
     _check_name(contract)
-    if strict and not fixture:
-        raise typer.BadParameter("it needs --fixture", param_hint="--strict")
     if program == []:
         raise typer.BadParameter("a command must follow", param_hint="--")
     if path is None and program is None:
@@ -172,7 +170,7 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
     return run_fixture(spec, on_axis, strict=strict, only=only)
 
 
-def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
+def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None, strict: bool) -> Report:
     """Run every axis of the contract, and the drift axis if the manifest was generated from a source."""
     from plugbay.cli.manifest import generated
     from plugbay.conformance.engine.plugin_runner import run_conformance
@@ -183,7 +181,7 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
     wanted = (
         None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(generated.AXIS)]
     )
-    report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
+    report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted, strict=strict)
     own = (
         generated.check_drift(found) if only is None or len(_axes_of(only, spec.contract)) > len(wanted or ()) else None
     )
@@ -245,7 +243,7 @@ def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
 
 
 def _empty_report(contract: str) -> dict[str, Any]:
-    return {"contract": contract or None, "passed": 0, "failed": 0, "skipped": 0, "axes": []}
+    return {"contract": contract or None, "passed": 0, "failed": 0, "advice": 0, "skipped": 0, "axes": []}
 
 
 def _check_name(contract: str | None) -> None:
@@ -272,6 +270,7 @@ def _refusal(found: Found, contract: str | None) -> Refusal | None:
 MARKS = {
     "passed": (output.OK, output.GOOD_STYLE),
     "failed": (output.BAD, output.BAD_STYLE),
+    "advice": (output.WARN, output.WARN_STYLE),
     "skipped": (output.SKIP, output.DIM),
 }
 
@@ -307,17 +306,17 @@ def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program
 
 
 def show_axis(axis: AxisResult) -> None:
-    """Print one axis and its failure. `show_summary` counts the axes that were not tried."""
+    """Print one axis and its failure or advice. `show_summary` counts the axes that were not tried."""
     from plugbay.conformance.reports.report import LABELS, NOT_TRIED
 
     if axis.detail.startswith(NOT_TRIED):
         return
     page = output.out()
     mark, style = MARKS[axis.status]
-    aside = {"failed": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
+    aside = {"failed": f"  {axis.id}", "advice": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
     page.field(mark, axis.title, (aside, output.DIM), indent=0, width=2, label_style=style)
     before = ""
-    for line in axis.detail.splitlines() if axis.status == "failed" else ():
+    for line in axis.detail.splitlines() if axis.status in ("failed", "advice") else ():
         label, _, rest = line.partition(": ")
         if label in LABELS:
             page.field("" if label == before else label, rest, indent=4)
@@ -336,6 +335,7 @@ def show_summary(report: Report) -> None:
         page.field(mark, f"{number} more", (f"  {reason}", dim), indent=0, width=2, label_style=dim)
     style = output.BAD_STYLE if report.failed else output.GOOD_STYLE
     verdict = f"{report.failed} failed" if report.failed else "conforms"
-    counts = f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped"
+    advice = f"{report.advice} advice, " if report.advice else ""
+    counts = f"{report.passed} passed, {report.failed} failed, {advice}{report.skipped} skipped"
     page.blank()
     page.line((f"{report.contract}: {verdict}", style), (f"  {counts}", output.DIM))

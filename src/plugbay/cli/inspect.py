@@ -6,6 +6,7 @@ Reads files and starts nothing. The confinement shown is the one with the curren
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,15 @@ from plugbay.cli.lookup import count_problems
 from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll
 from plugbay.cli.render import output, policy_view, schema_text
 from plugbay.cli.render.call_view import show_problems
+from plugbay.model.knobs import shown as choice
+from plugbay.model.operations import CheckHealth, RunHook
 
 if TYPE_CHECKING:
+    from plugbay.host.admin.limits import Limit
     from plugbay.host.config.config import Config
     from plugbay.host.confinement.policy import Confinement
     from plugbay.host.discovery.folders import Found
-    from plugbay.model.spec import Export, PluginSpec, Timeouts
+    from plugbay.model.spec import Export, Knob, PluginSpec, Timeouts
 
 LIFETIMES = {"per_call": "one process per call", "resident": "one resident process"}
 
@@ -78,13 +82,16 @@ class _Inspection:
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
         from plugbay.cli.manifest import generated
+        from plugbay.host.admin.limits import limits_of
         from plugbay.host.catalog.approvals import Approvals
         from plugbay.host.catalog.runtime_exports import RuntimeExports, declares_at_run_time
+        from plugbay.host.config.config import Config
         from plugbay.host.supervision.protocol_cache import ProtocolCache
 
         self.left_out = generated.read_left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
+        self.limits: list[Limit] = []
         if found.spec is not None:
             runtime_exports = RuntimeExports(
                 Approvals(local_host.state_dir(config)), ProtocolCache(), lambda plugin_id: False
@@ -97,12 +104,14 @@ class _Inspection:
                 )
             found = replace(found, spec=spec)
             self.confinement = local_host.make_bindings(config, grant, grant_all).confinement(spec)
+            self.limits = limits_of(spec, config or Config(), self.confinement)
         self.found = found
 
     def to_json(self) -> dict[str, Any]:
         """The public shape."""
         more = {"approval": self.approval} if self.approval else {}
-        return {**to_json(self.found, self.confinement), "left_out": self.left_out or None, **more}
+        limits = [limit.to_json() for limit in self.limits]
+        return {**to_json(self.found, self.confinement), "limits": limits, "left_out": self.left_out or None, **more}
 
 
 def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
@@ -117,6 +126,10 @@ def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
         "lifetime": spec.lifetime if spec else None,
         "exports": [_export_json(export) for export in spec.exports] if spec else [],
         "capabilities": list(spec.capabilities) if spec else [],
+        "roles": list(spec.roles) if spec else [],
+        "hooks": [export.name for export in spec.exports if export.kind == "hook"] if spec else [],
+        "knobs": [_knob_json(knob) for knob in spec.settings.knobs] if spec else [],
+        "health": _health_json(spec) if spec else None,
         "sandbox": confinement.to_json() if confinement else None,
         "problems": [problem.to_json() for problem in found.problems],
     }
@@ -126,6 +139,18 @@ def _export_json(export: Export) -> dict[str, Any]:
     """Adds capabilities and facts for contracts that set them for each export."""
     own = {"capabilities": list(export.capabilities), "facts": export.facts} if _execution_facts(export.facts) else {}
     return {**export.to_json(), **own}
+
+
+def _knob_json(knob: Knob) -> dict[str, Any]:
+    known = {name: getattr(knob, name) for name in ("name", "type", "label", "description", "default")}
+    return {**known, "field": knob.binds_to, **knob.facts}
+
+
+def _health_json(spec: PluginSpec) -> dict[str, float] | None:
+    """The seconds between two probes and to answer one; None for contracts without probes at an interval."""
+    if spec.health_interval is None:
+        return None
+    return {"interval_seconds": spec.health_interval, "answer_seconds": spec.patience[CheckHealth.__name__]}
 
 
 def _show(view: _Inspection) -> None:
@@ -162,6 +187,7 @@ def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confin
     page.field("folder", str(view.found.root))
     page.field("command", shlex.join(spec.command))
     page.field("timeouts", _timeouts(spec.timeouts))
+    page.field("limits", "\n".join(_limits(view.limits)))
     if view.approval:
         page.field("approval", view.approval)
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
@@ -188,8 +214,35 @@ def _optional_fields(spec: PluginSpec) -> dict[str, str]:
         "snapshots": ", ".join(spec.snapshots),
         "starts": "with the host" if spec.eager else "on demand" if spec.lifetime == "resident" else "",
         "on crash": crash if spec.respawn else "",
+        "roles": ", ".join(spec.roles),
+        "hooks": _hooks(spec),
+        "knobs": "\n".join(map(_knob, spec.settings.knobs)),
+        "health": _health(spec),
+        "shutdown": f"{spec.timeouts.farewell:g} s for its answer and its exit" if not spec.timeouts.teardown else "",
         "when idle": "" if spec.idle_seconds is None else f"stopped after {spec.idle_seconds:g} s",
     }
+
+
+def _hooks(spec: PluginSpec) -> str:
+    names = ", ".join(export.name for export in spec.exports if export.kind == "hook")
+    limit = spec.patience.get(RunHook.__name__)
+    return f"{names}{output.DOT}{limit:g} s each" if names and limit is not None else names
+
+
+def _knob(knob: Knob) -> str:
+    """`told  int_range 0..20 of config.told, default 3: Notes told`."""
+    facts = knob.facts
+    ends = [str(facts[key]) if key in facts else "" for key in ("min", "max")]
+    bounds = " " + "..".join(ends) if any(ends) else f" {', '.join(map(choice, facts.get('values', ())))}".rstrip()
+    default = "" if knob.default is None else f", default {choice(knob.default)}"
+    return f"{knob.name}  {knob.type}{bounds} of config.{knob.binds_to}{default}: {knob.label}"
+
+
+def _health(spec: PluginSpec) -> str:
+    known = _health_json(spec)
+    if known is None:
+        return ""
+    return f"every {known['interval_seconds']:g} s{output.DOT}{known['answer_seconds']:g} s to answer"
 
 
 def _show_export(page: output.Printer, export: Export, *, announced_at_start: bool) -> None:
@@ -218,7 +271,25 @@ def _execution_facts(facts: dict[str, Any]) -> str:
 
 def _timeouts(timeouts: Timeouts) -> str:
     names = ("launch", "handshake", "call", "teardown")
-    return output.DOT.join(f"{name} {getattr(timeouts, name):g} s" for name in names)
+    return output.DOT.join(f"{name} {getattr(timeouts, name):g} s" for name in names if getattr(timeouts, name))
+
+
+def _limits(limits: Sequence[Limit]) -> list[str]:
+    """One line for each source: `contract default: launch 2 s · call 5 s`."""
+    sources = dict.fromkeys(limit.source for limit in limits)
+    return [
+        f"{source}: {output.DOT.join(_limit(each) for each in limits if each.source == source)}" for source in sources
+    ]
+
+
+def _limit(limit: Limit) -> str:
+    name = limit.name.replace("_", " ")
+    if limit.value is None:
+        return f"{name} unlimited"
+    if limit.unit == "bytes":
+        return f"{name} {policy_view.size(round(limit.value))}"
+    unit = {"seconds": " s", "cores": " cores"}.get(limit.unit, "")
+    return f"{name} {limit.value:g}{unit}"
 
 
 def _suggest(found: Found, spec: PluginSpec) -> None:

@@ -18,17 +18,20 @@ import typer
 
 from plugbay import __version__
 from plugbay.cli import exit_codes
+from plugbay.cli.agents import compact, hook
 from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
 from plugbay.cli.dev.command import AttachCommand, attach, dev
 from plugbay.cli.doctor.command import doctor
+from plugbay.cli.events import events, publish
 from plugbay.cli.exit_codes import Exit, Refusal, for_failure, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.manifest.command import manifest
 from plugbay.cli.mcp.commands import mcp
+from plugbay.cli.memory import memory
 from plugbay.cli.new import new
 from plugbay.cli.operate import dashboard, grant, logs, prune, ps, reload, restart, revoke, start, stop
 from plugbay.cli.options import CallCommand
@@ -99,7 +102,8 @@ plugbay run --plugins plugins/ --grant-all notes --help""",
 Examples
 plugbay render plugins/usage
 plugbay render usage burndown --plugins plugins/ --size 100x30 --key down --key enter
-plugbay render plugins/usage --svg usage.svg""",
+plugbay render plugins/usage --svg usage.svg
+plugbay render usage --server http://127.0.0.1:8787""",
     tap: """\
 Examples
 plugbay tap plugins/weather --call forecast '{"city": "Lima"}'
@@ -153,6 +157,23 @@ Examples
 plugbay sandbox plugins/weather --show
 plugbay sandbox plugins/weather --grant-all -- sh
 plugbay sandbox plugins/weather --grant network -- curl https://api.example.com/""",
+    publish: """\
+Examples
+plugbay publish orders.created '{"id": 7}'
+plugbay publish orders.created '{"id": 7}' --plugins plugins/ --grant-all --json""",
+    hook: """\
+Examples
+plugbay hook on_user_prompt '{"prompt": "tea?"}' --agent primary
+plugbay hook before_message '{"body": "tea?"}' --plugins plugins/ --grant-all --json""",
+    compact: """\
+Examples
+plugbay compact - < messages.json
+plugbay compact '[{"role": "user", "content": "tea?"}]' --plugins plugins/ --grant-all --json""",
+    events: """\
+Examples
+plugbay events
+plugbay events 'orders.>' --count 1 --json
+plugbay events --plugins plugins/ --grant-all""",
     doctor: """\
 Examples
 plugbay doctor
@@ -209,7 +230,7 @@ plugbay paths --json""",
 CLASSES = {run: RunCommand, tap: CallCommand, dev: CallCommand, attach: AttachCommand, conform: ConformCommand}
 """Command classes with their own parsing of arguments."""
 
-GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
+GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "memory": memory, "trust": trust}
 
 
 class Root(HelpGroup):
@@ -221,6 +242,7 @@ class Root(HelpGroup):
         "Publish a plugin": "pack keygen sign push",
         "Install plugins": "trust pull verify install upgrade list rollback pin unpin uninstall",
         "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
+        "Services": "publish events memory hook compact",
         "This machine": "doctor sandbox paths",
     }
 

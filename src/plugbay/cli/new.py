@@ -275,8 +275,9 @@ TARGET_PATHS = {"gitignore": ".gitignore", "mcp.json": ".mcp.json", "plugin.yml"
 RESULT_PATH = {"vai": ".structured_output", "mcp": ".structuredContent"}
 """Path of a tool's value in the result of a call."""
 
-APPROVAL_OPTION = {"mcp": "--grant-all"}
-"""Option for a first call of a plugin that needs approval."""
+NEEDS_GRANT = {"mcp": ("python", "javascript", "shell"), "kaged": ("shell",), "ainb": ("shell",)}
+"""By contract, the languages whose plugins need a grant for their first call: tools of MCP are approved, and a shell
+script runs other programs."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _LINES = re.compile(r"^@@if (\w+)@@\n(.*?)^@@end@@\n", re.MULTILINE | re.DOTALL)
@@ -409,7 +410,7 @@ def _flags(plugin: NewPlugin) -> frozenset[str]:
     facts = {
         "tool": plugin.has_tool,
         "screen": plugin.has_screen,
-        "approval": plugin.contracts[0] in APPROVAL_OPTION,
+        "approval": bool(_approval(plugin)),
         "framed": not {"ainb", "vai"}.isdisjoint(plugin.contracts),
         **{language: language == plugin.language for language in LANGUAGES},
     }
@@ -437,7 +438,7 @@ def _values(plugin: NewPlugin) -> dict[str, str]:
         "main": plugin.main,
         "tool": plugin.tool,
         "inside": RESULT_PATH.get(plugin.contracts[0], ""),
-        "approval": f" {APPROVAL_OPTION[plugin.contracts[0]]}" if plugin.contracts[0] in APPROVAL_OPTION else "",
+        "approval": _approval(plugin),
         "contracts_words": _join_words(plugin.contracts),
         "manifest_files": ", ".join(f"`{file}`" for file in _manifest_files(plugin.contracts)),
         "test_command": TESTS[plugin.language],
@@ -445,11 +446,16 @@ def _values(plugin: NewPlugin) -> dict[str, str]:
     }
 
 
+def _approval(plugin: NewPlugin) -> str:
+    """The option for a first call, with a blank before it; empty for a plugin that needs no grant."""
+    return " --grant-all" if plugin.language in NEEDS_GRANT.get(plugin.contracts[0], ()) else ""
+
+
 def first_steps(plugin: NewPlugin) -> list[str]:
     """Commands to try the new plugin, in its folder."""
-    approval = APPROVAL_OPTION.get(plugin.contracts[0], "")
-    call = f"plugbay call . {plugin.tool} {shlex.quote(json.dumps({'name': 'Ada'}))} {approval}".rstrip()
-    screen = [f"plugbay run --plugins . {plugin.name} Ada", "plugbay render ."]
+    approval = _approval(plugin)
+    call = f"plugbay call . {plugin.tool} {shlex.quote(json.dumps({'name': 'Ada'}))}{approval}"
+    screen = [f"plugbay run --plugins .{approval} {plugin.name} Ada", f"plugbay render .{approval}"]
     return [*([call] if plugin.has_tool else ()), *(screen if plugin.has_screen else ()), "plugbay conform ."]
 
 

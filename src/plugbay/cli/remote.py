@@ -64,7 +64,10 @@ class RemoteRefused(Refusal):
         reason = f"{error.get('message', 'it gave no reason')} ({error.get('code', http_status)})"
         text = f"the server {url} refused: {reason}" if url else reason
         status = BY_CODE.get(code, STATUSES.get(http_status, Exit.FAILURE))
-        super().__init__(to_failure(text, HINTS.get(code, ""), status), status=status)
+        failure = (error.get("details") or {}).get("failure") or {}
+        detail = {name: value for name, value in (failure.get("detail") or {}).items() if name != "hint"}
+        hint = HINTS.get(code) or (failure.get("detail") or {}).get("hint", "")
+        super().__init__(to_failure(text, hint, status, **detail), status=status)
 
 
 def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> ServerClient:
@@ -154,13 +157,20 @@ class ServerClient:
     def post(self, path: str, body: Any = None) -> Any:
         return self._request("POST", path, body, {})
 
+    def delete(self, path: str, **query: Any) -> Any:
+        return self._request("DELETE", path, None, query)
+
     def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the name and the decoded data of each server-sent event."""
+        """The name and the decoded data of each server-sent event. The server has accepted when this returns."""
+        return self._read_events(*self._send(method, path, body, query))
+
+    def _read_events(
+        self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
+    ) -> Iterator[tuple[str, Any]]:
         import http.client
 
         import msgspec
 
-        connection, answer = self._send(method, path, body, query)
         try:
             name = ""
             for line in answer:

@@ -113,7 +113,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.process.diagnose import LaunchFailed
 
-    for note in confinement.notes:
+    for note in (*confinement.notes, *_fence_note(spec, confinement, words)):
         output.note(note)
     try:
         bindings.make_folders(spec, confinement)
@@ -123,6 +123,14 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
         return asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
     except LaunchFailed as error:
         raise refusal(error.message, error.hint, Exit.LAUNCH) from None
+
+
+def _fence_note(spec: PluginSpec, confinement: Confinement, words: list[str]) -> list[str]:
+    """Why a shell finds no other programs here."""
+    if confinement.policy is None or not confinement.policy.fenced:
+        return []
+    names = ", ".join(sorted({words[0], *map(str, confinement.policy.run)}))
+    return [f"{spec.id} may not run every program, so the command sees these only: {names}"]
 
 
 async def _run_confined(bindings: Bindings, launch: Launch) -> int:

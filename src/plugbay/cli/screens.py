@@ -7,38 +7,35 @@ status, and lines of plugbay itself begin with `plugbay:`.
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
-from plugbay.cli import local_host, lookup
+from plugbay.cli import local_host, lookup, remote
 from plugbay.cli.exit_codes import Exit, Refusal, for_failure, for_signal, refusal
 from plugbay.cli.help import HelpCommand
 from plugbay.cli.lookup import count_problems
-from plugbay.cli.options import ConfigFile, Grant, GrantAll, NoSandbox, Plugins, Timeout
+from plugbay.cli.options import ConfigFile, Grant, GrantAll, NoSandbox, Plugins, Server, Timeout, TokenFile
 from plugbay.cli.render import output
 from plugbay.cli.render.call_view import MAX_LISTED, HumanView
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
+    from plugbay.cli.remote import ServerClient
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
-    from plugbay.host.screens.screens import Frame, Screen, Screens
+    from plugbay.host.journal import Note
+    from plugbay.host.screens.screens import CliOutput, Frame, Screen
     from plugbay.tui.app import Terminal
 
 
 START_SECONDS = 20.0
 """Maximum wait for plugins that start with the host; the screen may show what they publish."""
-
-SETTLING_FRAMES = 20
-"""Maximum number of frames until the plugin requests no redraw; the contract's own test suite uses the same."""
-
-FRAME_SECONDS = 1 / 30
-"""Time between two frames, as on a terminal."""
 
 Size = tuple[int, int]
 
@@ -84,13 +81,21 @@ def render(
     no_sandbox: NoSandbox = False,
     config: ConfigFile = None,
     plugins: Plugins = None,
+    server: Server = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print one frame of a plugin's screen, or save it as SVG.
 
-    Prints colours on a terminal and plain text in a pipe. Also starts the plugins that start with their host, because a
-    screen may show data that they publish.
+    Prints colours on a terminal and plain text in a pipe. A plugin in a folder runs in a host inside this command, with
+    the plugins that start with their host, because a screen may show data that they publish. An id names a plugin of
+    the running server.
     """
+    client = _find_server(path, plugins, server, token_file)
+    if client is not None:
+        _refuse_local_options(grant, grant_all, no_sandbox)
+        _show(*_draw_on_server(client, path, screen, size, key or (), timeout), svg, text, as_json)
+        return
     place = lookup.folder_of(Path(path))
     plugin_id = None if place.is_dir() else path
     if plugin_id is None:
@@ -100,15 +105,21 @@ def render(
     output.show_host_log(without=output.FAILED_STARTS)
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
     host = local_host.make_host(found, local_host.load_config(config), grants=grant, **options)
-    chosen = _choose(host.screens, plugin_id, screen)
+    chosen = _choose(host.screens.all(), plugin_id, screen)
     HumanView().show_warnings(found, grant or ())
     frame = local_host.run_with(host, lambda host: _draw(host, chosen, size, key or (), timeout))
-    _show(frame, chosen, svg, text, as_json)
+    _show(chosen, frame, svg, text, as_json)
 
 
-def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Screen:
+def _refuse_local_options(grant: Sequence[str] | None, grant_all: bool, no_sandbox: bool) -> None:
+    if grant or grant_all or no_sandbox:
+        text = "--grant, --grant-all and --no-sandbox do not work with a server"
+        raise typer.BadParameter(f"{text}; plugbay grant ID CAP grants a capability there")
+
+
+def _choose(screens: Sequence[Screen], plugin_id: str | None, wanted: str | None) -> Screen:
     """The screen to draw; raises `Refusal` if there is none, or several match."""
-    offered = [screen for screen in screens.all() if plugin_id in (None, screen.plugin_id)]
+    offered = [screen for screen in screens if plugin_id in (None, screen.plugin_id)]
     meant = [screen for screen in offered if wanted in (None, screen.name, screen.screen)]
     if len(meant) == 1:
         return meant[0]
@@ -125,27 +136,53 @@ def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Scre
 
 
 async def _draw(host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None) -> Frame:
-    """Press the keys, then render until the plugin requests no redraw or `SETTLING_FRAMES` are reached."""
-    import asyncio
-
-    from plugbay.host.screens.keys import key_name
-
     await host.settled(START_SECONDS)
-    frame = await host.screens.render(screen.name, *size, timeout=timeout)
-    for key in keys:
-        if not host.screens.press(screen.name, key):
-            text = f"the key {key_name(key)} was not delivered: the plugin has exited, or does not accept this key"
-            raise CallFailed(Failure(Code.UNAVAILABLE, text, plugin=screen.plugin_id))
-        frame = await host.screens.render(screen.name, *size, timeout=timeout)
-    for _ in range(SETTLING_FRAMES):
-        if not host.screens.dirty(screen.name):
-            break
-        await asyncio.sleep(FRAME_SECONDS)
-        frame = await host.screens.render(screen.name, *size, timeout=timeout)
-    return frame
+    return await host.screens.draw(screen.name, *size, keys, timeout)
 
 
-def _show(frame: Frame, screen: Screen, svg: Path | None, plain: bool, as_json: bool) -> None:
+def _draw_on_server(
+    client: ServerClient,
+    plugin_id: str,
+    wanted: str | None,
+    size: Size,
+    keys: Sequence[dict[str, Any]],
+    timeout: float | None,
+) -> tuple[Screen, Frame]:
+    """Have the server draw; raises `Refusal` and `CallFailed`."""
+    from plugbay.host.screens.screens import Frame, Screen
+
+    known = [Screen(each["name"], each["plugin"], each["screen"]) for each in client.get("/api/v1/screens")["screens"]]
+    chosen = _choose(known, plugin_id, wanted)
+    body = {"screen": chosen.name, "width": size[0], "height": size[1], "keys": list(keys), **_to_ms(timeout)}
+    answer = client.post("/api/v1/screens:render", body)
+    if answer["failure"] is not None:
+        raise CallFailed(_to_failure(answer["failure"]))
+    return chosen, Frame.from_json(answer["frame"])
+
+
+def _to_failure(shape: dict[str, Any]) -> Failure:
+    """The failure of a plugin of the server."""
+    known = {name: shape[name] for name in ("origin", "plugin", "detail", "retry_after_ms")}
+    return Failure(shape["code"], shape["message"], **known)
+
+
+def _to_ms(timeout: float | None) -> dict[str, int]:
+    return {} if timeout is None else {"timeout_ms": max(1, round(timeout * 1000))}
+
+
+def _find_server(path: str, plugins: Path | None, server: str | None, token_file: Path | None) -> ServerClient | None:
+    """The running server if `path` may be an id of one of its plugins; None to use a local host."""
+    if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir() or remote.is_path(path)):
+        return None
+    try:
+        return remote.find(server, token_file)
+    except remote.NoServer:
+        if server is not None:
+            raise
+        return None
+
+
+def _show(screen: Screen, frame: Frame, svg: Path | None, plain: bool, as_json: bool) -> None:
     from plugbay.tui import picture
 
     if svg is not None:
@@ -160,19 +197,8 @@ def _show(frame: Frame, screen: Screen, svg: Path | None, plain: bool, as_json: 
 
 
 def _to_json(frame: Frame, screen: Screen) -> dict[str, Any]:
-    """The public JSON shape; cells that are not listed are blank."""
-    places = sorted(frame.cells, key=lambda place: place[::-1])
-    cells = [{"x": x, "y": y, **frame.cells[x, y]._asdict()} for x, y in places]
-    return {
-        "plugin": screen.plugin_id,
-        "screen": screen.screen,
-        "width": frame.width,
-        "height": frame.height,
-        "lines": frame.lines(),
-        "cells": cells,
-        "redraw": frame.redraw,
-        "captures_text": frame.captures_text,
-    }
+    """The public JSON shape."""
+    return {"plugin": screen.plugin_id, "screen": screen.screen, **frame.to_json()}
 
 
 # plugbay tui.
@@ -196,7 +222,7 @@ def tui(
 ) -> None:
     """Use the screens of plugins in the terminal. Also shows states and logs.
 
-    Keys go to the active screen. Ctrl+O returns to the list, Ctrl+Q quits, ? shows all keys.
+    Keys go to the active screen. Ctrl+O returns to the list, Ctrl+Q quits. In the list, ? shows all keys.
     """
     import logging
 
@@ -237,7 +263,7 @@ def _find(places: list[Path]) -> list[Found]:
 async def _use(terminal: Terminal) -> None:
     import asyncio
 
-    from plugbay.tui.app import is_gone
+    from plugbay.tui.driver import is_gone
 
     stdin = sys.stdin.fileno()
     watching = asyncio.ensure_future(_exit_when_gone(terminal, stdin))
@@ -259,7 +285,7 @@ async def _exit_when_gone(terminal: Terminal, stdin: int) -> None:
     """End the app when its terminal is closed: SIGHUP may be ignored, or go to another session."""
     import asyncio
 
-    from plugbay.tui.app import is_gone
+    from plugbay.tui.driver import is_gone
 
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -279,7 +305,10 @@ Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="A plugin's 
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="ARGS…", help="Arguments for the plugin, passed on unchanged.")
 ]
-RunFolder = Annotated[Path, typer.Option("--plugins", metavar="DIR", help="A plugin, or a folder of plugins.")]
+RunFolder = Annotated[
+    Path | None,
+    typer.Option("--plugins", metavar="DIR", help="A plugin, or a folder of plugins; else the running server."),
+]
 
 
 class RunCommand(HelpCommand):
@@ -290,29 +319,38 @@ class RunCommand(HelpCommand):
 
 def run(
     namespace: Namespace,
-    plugins: RunFolder,
     words: Words = None,
+    plugins: RunFolder = None,
     timeout: Timeout = None,
     grant: Grant = None,
     grant_all: GrantAll = False,
     no_sandbox: NoSandbox = False,
     config: ConfigFile = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
-    """Run a command line of a plugin.
+    """Run a command line of a plugin, in a folder of plugins or on the running server.
 
     Options stand before NAMESPACE; all words after it go to the plugin. Its output goes to stdout and stderr byte for
     byte, and plugbay exits with the lowest eight bits of its status. For a failure of plugbay itself the status is one
-    of plugbay --help, and each line on stderr begins with plugbay:.
+    of plugbay --help. Each line of plugbay on stderr begins with plugbay:, and so do lines that plugins log and lines
+    that the process of the plugin writes to its own stderr.
     """
     import logging
 
-    # stderr belongs to the plugin, so notes of the host go only to its log.
+    # stderr belongs to the plugin: it shows log lines of plugins, and notes of the host go only to its log.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     found: list[Found] = []
     try:
+        if plugins is None or server is not None:
+            _refuse_local_options(grant, grant_all, no_sandbox)
+            client = _server_for_run(server, token_file)
+            _write_output(_run_on_server(client, namespace, words or [], timeout))
         found = local_host.discover_in(plugins, prefer="ainb")
         options = {"grant_all": grant_all, "unconfined": no_sandbox}
         host = local_host.make_host(found, local_host.load_config(config), grants=grant, **options)
+        host.journal.listen(_print_log_line)
+        stderr = _ProcessStderr(host)
         done = local_host.run_with(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
     except Refusal as refusal:
         _explain(refusal.failure, refusal.found)
@@ -320,22 +358,80 @@ def run(
     except CallFailed as error:
         _explain(error.failure, found)
         raise typer.Exit(for_failure(error.failure)) from None
+    stderr.show()
+    _write_output(done)
+
+
+def _server_for_run(server: str | None, token_file: Path | None) -> ServerClient:
+    try:
+        return remote.find(server, token_file, quiet=True)
+    except remote.NoServer as error:
+        if server is not None:
+            raise
+        raise remote.NoServer(error.failure.message, f"--plugins DIR names a folder of plugins; {error.hint}") from None
+
+
+def _run_on_server(client: ServerClient, namespace: str, words: list[str], timeout: float | None) -> CliOutput:
+    """Have the server run the command line; raises `Refusal` and `CallFailed`."""
+    from base64 import b64decode
+
+    from plugbay.host.screens.screens import CliOutput, encoding_problem
+
+    problem = encoding_problem(words)
+    if problem is not None:
+        raise CallFailed(problem)
+    answer = client.post("/api/v1/command-lines:run", {"namespace": namespace, "argv": words, **_to_ms(timeout)})
+    if answer["failure"] is not None:
+        raise CallFailed(_to_failure(answer["failure"]))
+    return CliOutput(b64decode(answer["stdout"]), b64decode(answer["stderr"]), answer["exit_code"])
+
+
+def _write_output(done: CliOutput) -> NoReturn:
     _write_bytes(sys.stdout, done.stdout)
     _write_bytes(sys.stderr, done.stderr)
     raise typer.Exit(done.exit_code & STATUS_BITS)
+
+
+PID = re.compile(r"^\[\d+\] ")
+"""The process in a line of a stderr file."""
+
+
+class _ProcessStderr:
+    """Lines that processes write to their own stderr, beside the stderr in the answer of a command line."""
+
+    def __init__(self, host: Host) -> None:
+        from plugbay.host.admin.logs import PluginLogs
+
+        self._logs = PluginLogs(host.journal, host.log_dir)
+        self._begin = {plugin_id: self._logs.stderr_size(plugin_id) for plugin_id in host.specs}
+
+    def show(self) -> None:
+        """Print the lines that were written since this was made; the host has stopped, so all of them are there."""
+        for plugin_id, size in self._begin.items():
+            for line in self._logs.stderr_since(plugin_id, size):
+                _print_line(f"stderr: {PID.sub('', line.text)}")
 
 
 def _explain(failure: Failure, found: Sequence[Found]) -> None:
     """Print on stderr why the plugin did not run."""
     plugin = f"{failure.plugin}: " if failure.plugin else ""
     _print_line(f"{plugin}{failure.code}: {failure.message}")
-    if failure.detail.get("hint"):
-        _print_line(f"hint: {failure.detail['hint']}")
+    for name in ("cause", "exit", "hint"):
+        if failure.detail.get(name):
+            _print_line(f"{name}: {failure.detail[name]}")
     for line in failure.detail.get("stderr_tail", []):
         _print_line(f"stderr: {line}")
     for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
         if item.errors and not lookup.is_absent(item):
             _print_line(f"{item.root} is left out: its manifest has {count_problems(item.errors)}")
+
+
+def _print_log_line(plugin_id: str, note: Note) -> None:
+    """Print a line that a plugin has logged."""
+    from plugbay.host.journal import OWN_LINE
+
+    if note.kind.startswith(OWN_LINE):
+        _print_line(f"{plugin_id}: {note.level}: {note.text}")
 
 
 def _print_line(text: str) -> None:

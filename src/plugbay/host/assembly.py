@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from plugbay.host.calls.calls import Calls
 from plugbay.host.config.config import Config, MemoryConfig
 from plugbay.host.config.sections import BrokerConfig
@@ -22,7 +24,7 @@ from plugbay.host.ports import Broker
 from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.request import CallRequest
 from plugbay.host.services.actions import Actions, Forward
-from plugbay.host.services.memory import EMBEDDED, AgentMemory, LongTermMemory, VectorRecall
+from plugbay.host.services.memory import EMBEDDED, MEMORY_FILE, AgentMemory, LongTermMemory, VectorRecall
 from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorRegistry
@@ -110,11 +112,11 @@ class Backends:
 def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Backends:
     """The services for these settings and these plugins; nothing is opened yet."""
     services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_forward_to_plugins(calls)))
+    _register_actions(services.actions)
     embedded = EmbeddedVectors(_vectors_path(config))
     backends = Backends(services, embedded, storage_file=state_dir and state_dir / STORAGE_FILE)
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
-    if config.memory is not None:
-        services.memory = _memory(config.memory, backends)
+    services.memory = default_memory(state_dir) if config.memory is None else _memory(config.memory, backends)
     if config.broker is not None:
         backends.broker = broker_for(config.broker, services.bus, services.journal)
     specs = (entry.spec for entry in calls.catalog.entries())
@@ -128,6 +130,24 @@ def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Bac
     return backends
 
 
+def _register_actions(actions: Actions) -> None:
+    """The actions that every host has. They need no grant, so they tell nothing of the system or of other plugins."""
+
+    async def info(_: bytes) -> bytes:
+        from importlib.metadata import version  # takes 15 ms, only for plugins that ask
+
+        return msgspec.json.encode({"kind": "plugbay", "version": version("plugbay")})
+
+    async def names(_: bytes) -> bytes:
+        return msgspec.json.encode(actions.names())
+
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    for name, handler in (("host.info", info), ("host.actions", names), ("host.echo", echo)):
+        actions.register(name, handler)
+
+
 def _wants_storage(spec: PluginSpec) -> bool:
     return any(access.kind in ("storage_read", "storage_write") for access in spec.access)
 
@@ -137,6 +157,11 @@ def _vectors_path(config: Config) -> str:
     if config.memory is None or config.memory.path == IN_MEMORY:
         return IN_MEMORY
     return str(Path(config.memory.path).with_suffix(".vectors.db"))
+
+
+def default_memory(state_dir: Path | None) -> AgentMemory:
+    """The memory without settings: a file in the state folder, or one that ends with a host without such a folder."""
+    return AgentMemory(LongTermMemory(IN_MEMORY if state_dir is None else state_dir / MEMORY_FILE, on_demand=True))
 
 
 def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:

@@ -61,6 +61,8 @@ class Options:
     """Exempt all plugins from confinement for this run."""
     trusted: frozenset[str] = frozenset()
     """Plugins whose run-time exports count as approved for this run."""
+    requested: frozenset[str] = frozenset()
+    """The capabilities that the manifests of all plugins request. A grant of one of them is for these plugins."""
 
     def trusts(self, plugin_id: str) -> bool:
         """Whether all run-time exports of the plugin count as approved."""
@@ -103,7 +105,8 @@ class Bindings:
         if self._options.grant_all:
             return replace(decision, grant_all=True)
         if self._options.grants:
-            return replace(decision, grants=(decision.grants or frozenset()) | self._options.grants)
+            own = decision.grants or frozenset()
+            return replace(decision, grants=own | self._options.grants, for_others=self._options.requested - own)
         return decision
 
     def bind(self, spec: PluginSpec, *, make: bool = True) -> Binding:

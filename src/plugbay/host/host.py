@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,8 @@ from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.discovery.folders import Found, discover, reject_duplicates
 from plugbay.host.discovery.servers import find_servers
-from plugbay.host.events.bus import Stream
+from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.events.snapshots import Snapshots
 from plugbay.host.inbound.questions import Questions
 from plugbay.host.invocations.invocations import Invocations
@@ -48,6 +50,7 @@ from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.memory import AgentMemory
 from plugbay.host.services.vectors import VectorRegistry
+from plugbay.host.stamps import is_uuid
 from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.supervision.instance import Runtime
 from plugbay.host.supervision.per_org import has_execution_classes
@@ -55,9 +58,11 @@ from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.host.supervision.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
+from plugbay.model.gate import requested_capabilities
+from plugbay.model.lifecycle import PENDING
 from plugbay.model.protected import Entry
 from plugbay.model.spec import Export, PluginSpec
-from plugbay.model.topics import subject_problem
+from plugbay.model.topics import matches, subject_problem
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:
@@ -108,7 +113,8 @@ class Host:
         self._state_dir = state = _absolute(state_dir or self.config.host.state_dir)
         self._codec = MsgspecCodec()
         granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
-        self._options = options = Options(granted, grant_all, unconfined, trusts)
+        requested = requested_capabilities(item.spec for item in self.found if item.spec)
+        self._options = options = Options(granted, grant_all, unconfined, trusts, requested)
         self._protocol_cache = ProtocolCache(state, self.config.declared_eras)
         self.runtime_exports = RuntimeExports(Approvals(state or user_state()), self._protocol_cache, options.trusts)
         self._specs = self.runtime_exports.learn(item.spec for item in self.found if item.spec)
@@ -132,7 +138,7 @@ class Host:
             scratch=self._bindings.scratch,
             new_trace=self.calls.new_trace,
         )
-        self._agents = Agents(self.config.agents, self._specs, self.calls)
+        self._agents = Agents(self.config.agents, self._specs, self.calls, self.journal.note)
         self._screens = Screens(self.calls)
         self._backends.services.delivered = self._screens.touch
         self._command_lines = CommandLines(self.calls, self._screens.answered)
@@ -191,7 +197,7 @@ class Host:
             self._backends.services.journal.note("host", "agent_plugin_missing", text)
         self.calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
         for plugin_id, supervisor in self.calls.supervisors.items():
-            if self._eager and self.refusal(plugin_id) is None:
+            if self._eager and self._admit(plugin_id):
                 supervisor.begin()
 
     async def settled(self, timeout: float | None = None) -> bool:
@@ -370,18 +376,26 @@ class Host:
             return
         fresh = self.replace_supervisor(plugin_id)
         retired = asyncio.ensure_future(old.retire())
-        if self.refusal(plugin_id) is None:
+        if self._admit(plugin_id):
             fresh.begin(after=retired)
         await asyncio.shield(retired)
 
     # Services.
 
-    def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
-        """Publish an event, on the host's own loop; raises `ValueError` for an invalid topic."""
+    def publish(self, topic: str, payload: Any, *, source: str = "host", session_id: str | None = None) -> BusEvent:
+        """Publish an event, on the host's own loop; raises `ValueError` for an invalid topic or session id."""
         problem = subject_problem(topic)
         if problem is not None:
             raise ValueError(f"cannot publish to {topic!r}: {problem}")
-        self._backends.services.publish_event(topic, source, payload)
+        if session_id is not None and not is_uuid(session_id):
+            raise ValueError(f"cannot publish to {topic!r}: the session id {session_id!r} is not a UUID")
+        return self._backends.services.publish_event(topic, source, payload, session_id)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """Ids of the plugins that run now and subscribe to this topic."""
+        subscribed = [spec for spec in self._specs.values() if any(matches(each, topic) for each in spec.subscribes)]
+        supervisors = self.calls.supervisors
+        return [spec.id for spec in subscribed if spec.id in supervisors and supervisors[spec.id].pid is not None]
 
     def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
         """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
@@ -403,9 +417,11 @@ class Host:
         self._backends.services.questions = questions
 
     @property
-    def memory(self) -> AgentMemory | None:
-        """The memory of agents; None when it is not configured."""
-        return self._backends.services.memory
+    def memory(self) -> AgentMemory:
+        """The memory of agents: of plugbay.toml, else a file in the state folder."""
+        memory = self._backends.services.memory
+        assert memory is not None, "`assemble` makes one"
+        return memory
 
     @property
     def llm(self) -> LlmRegistry:
@@ -448,6 +464,11 @@ class Host:
     def specs(self) -> Mapping[str, PluginSpec]:
         """Every usable plugin by id, with its current exports."""
         return self._specs
+
+    @property
+    def log_dir(self) -> Path | None:
+        """The folder of the plugins' stderr files; None: they are not kept."""
+        return self._log_dir
 
     @property
     def is_running(self) -> bool:
@@ -501,7 +522,9 @@ class Host:
         found = [] if is_declared else [item for item in self.found if item.spec and item.spec.id == plugin_id]
         return Host(
             found,
-            self.config.model_copy(update={"mcp": only, "broker": None, "memory": None}),
+            self.config.model_copy(
+                update={"mcp": only, "broker": None, "memory": configuration.MemoryConfig(path=IN_MEMORY)}
+            ),
             trusted=(plugin_id,),
             eager=False,
             unconfined=self._options.unconfined,
@@ -511,6 +534,14 @@ class Host:
         )
 
     # Details.
+
+    def _admit(self, plugin_id: str) -> bool:
+        """Whether the plugin may run now. The journal notes the grants or the approval that a pending one waits for."""
+        refusal = self.refusal(plugin_id)
+        if refusal is not None and policy.is_pending(self._specs[plugin_id], self.decisions[plugin_id]):
+            text = refusal.message.removeprefix(f"{PENDING}: ")
+            self.journal.note(plugin_id, PENDING, text, severity=logging.INFO)  # a request, and no incident
+        return refusal is None
 
     def _supervise(self, spec: PluginSpec, runtime: Runtime) -> Supervisor:
         return supervise(self._bindings.bind(spec), runtime)

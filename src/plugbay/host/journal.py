@@ -69,10 +69,22 @@ class Journal:
 
         return cancel
 
-    def note(self, plugin_id: str, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
-        """Add a note about something that happened `times` times. `kind` is the name of its counter."""
+    def note(
+        self,
+        plugin_id: str,
+        kind: str,
+        text: str,
+        times: int = 1,
+        *,
+        level: str = "warn",
+        severity: int = logging.WARNING,
+    ) -> None:
+        """Add a note about something that happened `times` times. `kind` is the name of its counter.
+
+        `severity` is that of the first note of its kind in the log.
+        """
         counts = self._counts.setdefault(plugin_id, Counter())
-        severity = logging.DEBUG if counts[kind] else logging.WARNING
+        severity = logging.DEBUG if counts[kind] else severity
         counts[kind] += times
         now = self._clock()
         if severity == logging.DEBUG and self._is_flood(plugin_id, kind, now):

@@ -1,4 +1,4 @@
-"""Limits: concurrent calls of one plugin, concurrent starts of all plugins of a host, and rates (`TokenBucket`).
+"""Limits: concurrent calls of one plugin, concurrent starts of all plugins of a host, and rates.
 
 Acquiring a free slot costs no await, because that is every call of a plugin that keeps up.
 """
@@ -120,6 +120,26 @@ class StartLimit:
         """Wait for a free slot."""
         await self._slots.acquire()
         return StartSlot(self._slots, self._seconds)
+
+
+class SlidingWindow:
+    """Allows `count` events in any `seconds`, bursts included. The caller has the clock."""
+
+    __slots__ = ("_seconds", "_times")
+
+    def __init__(self, count: int, seconds: float = 1.0) -> None:
+        if count < 1:
+            raise ValueError("a window needs a count of at least 1, or nothing ever passes")
+        self._seconds = seconds
+        self._times: deque[float] = deque(maxlen=count)
+
+    def take(self, now: float) -> bool:
+        """Count an event at `now`, in seconds of any monotonic clock; False: the limit is reached."""
+        times = self._times
+        if len(times) == times.maxlen and now - times[0] < self._seconds:
+            return False
+        times.append(now)
+        return True
 
 
 class TokenBucket:

@@ -12,6 +12,7 @@ from plugbay.host.catalog.runtime_exports import declares_at_run_time
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.journal import Journal
 from plugbay.host.supervision.supervisor import Supervisor
+from plugbay.model.lifecycle import PENDING
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Child
 
@@ -35,6 +36,8 @@ class PluginStatus:
     """Enforcement of its resource limits: `full`, `full (v1)`, `degraded`; empty while no process is confined."""
     disabled: tuple[str, ...] = ()
     """Names of its exports that are not approved."""
+    missing: tuple[str, ...] = ()
+    """Requested capabilities that a pending plugin waits for."""
 
     @property
     def needs_approval(self) -> bool:
@@ -66,7 +69,7 @@ def plugin_status(
         return PluginStatus(spec, "stopped", granted, 0, 0, counters=dict(counts), confinement=planned)
     return PluginStatus(
         spec,
-        supervisor.state if decision.approved else "pending",
+        PENDING if policy.is_pending(spec, decision) else supervisor.state,
         granted,
         supervisor.busy,
         supervisor.ready,
@@ -74,4 +77,5 @@ def plugin_status(
         supervisor.generation,
         dict(Counter(counts) + Counter(supervisor.counters)),
         supervisor.binding.confinement,
+        missing=policy.missing(spec, decision),
     )

@@ -159,9 +159,9 @@ class SyncHost:
         """As `Host.screens`."""
         return SyncScreens(self)
 
-    def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
+    def publish(self, topic: str, payload: Any, *, source: str = "host", session_id: str | None = None) -> BusEvent:
         """As `Host.publish`, from any thread."""
-        self._on_loop(lambda: self.host.publish(topic, payload, source=source))
+        return self._on_loop(lambda: self.host.publish(topic, payload, source=source, session_id=session_id))
 
     def subscribe(self, *patterns: str, depth: int = 64) -> SyncStream:
         """As `Host.subscribe`, for a plain `for`, from now on."""

@@ -77,13 +77,21 @@ def grant(spec: PluginSpec, names: Collection[str] | None) -> tuple[str, ...]:
     """The capabilities of a plugin to which the operator grants `names`; None grants everything requested.
 
     The requested ones come in their order, then the optional ones. Granting `network` grants every `network=HOST` that
-    was requested, and no more than these.
+    was requested, and no more than these. If the handshake requests, all of `names` are granted.
     """
     possible = tuple(dict.fromkeys((*spec.capabilities, *spec.optional_capabilities)))
     if names is None:
         return possible
+    if spec.requests_at_run_time:
+        possible = tuple(dict.fromkeys((*possible, *sorted(names))))
     granted = renounced(spec).union(names)
     return tuple(name for name in possible if name in granted or name.partition("=")[0] in granted)
+
+
+def requested_capabilities(specs: Iterable[PluginSpec]) -> frozenset[str]:
+    """The capabilities that the manifests of these plugins request, by every name that grants them."""
+    wanted = [name for spec in specs for name in (*spec.capabilities, *spec.optional_capabilities)]
+    return frozenset([*wanted, *(name.partition("=")[0] for name in wanted)])
 
 
 def renounced(spec: PluginSpec) -> frozenset[str]:
@@ -221,9 +229,10 @@ class Gate:
     def refuse_path(self, path: str, home: str, reason: str = "") -> Failure:
         """The refusal of a path outside the granted folders; a `reason` says why no grant opens it.
 
-        Names the requested capability whose folder has this path. Does not resolve links: the access was refused.
+        Names the capability whose folder has this path, a requested one first. Does not resolve links: the access was
+        refused.
         """
-        capability = capability_for_path(self._spec.access, path, home)
+        capability = capability_for_path((*self._spec.access, *self._spec.gates), path, home)
         return refuse_capability(capability, reason or f"{path} is outside of what is granted to {self._spec.id}")
 
     def read_roots(self) -> list[str]:
@@ -231,10 +240,10 @@ class Gate:
         return [item.target for item in self.access if item.kind == "read_path"]
 
 
-def capability_for_path(requested: Iterable[Access], path: str, home: str) -> str:
-    """The requested capability whose folder holds this path, or else the general one."""
+def capability_for_path(known: Iterable[Access], path: str, home: str) -> str:
+    """The first capability whose folder holds this path, or else the general one."""
     wanted = PurePosixPath(normpath(path))
-    for item in requested:
+    for item in known:
         root = PurePosixPath(home, item.target[2:]) if item.target.startswith("~/") else PurePosixPath(item.target)
         if item.kind == "read_path" and wanted.is_relative_to(root):
             return item.capability.partition("=")[0]

@@ -19,6 +19,11 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+PENDING = "pending"
+"""The state of a plugin that waits for the operator: its capabilities are not granted, or its exports not approved. It
+comes before the states of the supervisor, which starts no such plugin."""
+
+
 class Trigger(StrEnum):
     """The triggers of state changes."""
 

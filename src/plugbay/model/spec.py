@@ -51,6 +51,8 @@ class Export:
     capabilities: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     """Further facts of the contract: approval tier, effect class, size hints."""
+    alias: str = ""
+    """A second name by which callers find it, after all names of exports: the registered name of a kaged tool."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -108,6 +110,12 @@ class RestartPolicy:
     other (ainb)."""
 
 
+SANDBOX_USER = 1000
+"""The usual user number inside a sandbox. Not `NOBODY`, which is shown as the owner of all foreign files."""
+NOBODY = 65534
+"""The user and group number that some contracts want inside a sandbox."""
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
     """That a manifest asks to be confined, and what it needs then although no capability stands for it.
@@ -122,8 +130,12 @@ class SandboxRequest:
     """The machine's own network, all of it."""
     never: tuple[str, ...] = ()
     """Paths that the contract never shows, with their contents and parents, links resolved."""
+    fenced: bool = False
+    """Whether the contract has a capability for running programs: without it the plugin sees no program but its own."""
     insists: bool = False
     """True: the operator requires confinement, in the contract's own way, without exception."""
+    user: int | None = SANDBOX_USER
+    """User and group number inside; None: the number outside. It gives no rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,8 @@ class PluginSpec:
     """The capabilities that the manifest requests; a request, never a grant."""
     optional_capabilities: tuple[str, ...] = ()
     """Capabilities that any plugin of the contract may use at run time if they are granted."""
+    requests_at_run_time: bool = False
+    """True when the handshake requests capabilities, beside the manifest: every grant to the plugin counts (rune)."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     patience: dict[str, float] = field(default_factory=dict)
     """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
@@ -218,17 +232,21 @@ class PluginSpec:
     """Snapshot topics that the plugin receives without a subscription, exact."""
     latest_state: tuple[str, ...] = ()
     """Those of `snapshots` that do not keep an idle plugin alive."""
-    publish_rate: float | None = None
-    """Publishes per second; what comes faster is dropped and counted. None: no limit of the contract's own."""
+    publish_rate: int | None = None
+    """Publishes in any second; what comes faster is dropped and counted. None: no limit of the contract's own."""
     sandbox: SandboxRequest | None = None
     """None: the manifest does not ask to be confined."""
     access: tuple[Access, ...] = ()
     """The capabilities that allow something the operating system knows, in neutral words."""
+    gates: tuple[Access, ...] = ()
+    """Access that other capabilities of the contract would allow, so that a refusal names the right one."""
     settings: SettingsSpec = field(default_factory=SettingsSpec)
     health_interval: float | None = None
     """Seconds between health probes; None where the contract has none."""
     commands: tuple[str, ...] = ()
     """The entries of a command palette; choosing one sends `PerformAction`."""
+    host_version: str = ""
+    """The version of the host in its greeting, where the operator may choose it; empty: the contract's own."""
     roles: tuple[str, ...] = ()
     """The plugin's roles in the compaction of an agent: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()

@@ -49,6 +49,17 @@ def subject_problem(subject: str) -> str | None:
     return None
 
 
+def pattern_problem(pattern: str) -> str | None:
+    """Why a pattern matches no subject; None if it is valid."""
+    if len(pattern) > MAX_SUBJECT:
+        return f"a pattern has at most {MAX_SUBJECT} characters, not {len(pattern)}"
+    if not split_segments(pattern):
+        return f"the pattern {pattern!r} has an empty segment"
+    if not pattern.isprintable():
+        return f"the pattern {pattern!r} has a character that cannot be printed"
+    return None
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether `pattern` matches `subject`. In a subject, `*` and `>` are plain text."""
     wanted, given = split_segments(pattern), split_segments(subject)

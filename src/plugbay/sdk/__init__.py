@@ -12,6 +12,7 @@ from plugbay.sdk.plugin import Plugin
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from plugbay.sdk.context import Completion, Context
+    from plugbay.sdk.contracts.ainb_sessions import WIRE_VERSION, UsageDataEvent
     from plugbay.sdk.errors import (
         Cancelled,
         ChannelAuthenticationFailed,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.types.shapes import Field
 
 __all__ = [
+    "WIRE_VERSION",
     "Cancelled",
     "Canvas",
     "ChannelAuthenticationFailed",
@@ -98,6 +100,7 @@ __all__ = [
     "ToolUnavailable",
     "Unsupported",
     "UnsupportedFeature",
+    "UsageDataEvent",
     "WriteFailed",
     "block",
     "from_json",
@@ -135,6 +138,8 @@ _ELSEWHERE = {
     "override": "results",
     "split_chunks": "services.brokered",
     "transform": "results",
+    "UsageDataEvent": "contracts.ainb_sessions",
+    "WIRE_VERSION": "contracts.ainb_sessions",
 }
 """Modules of the names that are loaded on first access and are no errors."""
 

@@ -77,11 +77,15 @@ class Secrets(Config):
 
 
 class Settings:
-    """Configuration and secrets of one connection; empty until the host has sent them."""
+    """Configuration and secrets of one connection; empty until the host has sent them.
 
-    __slots__ = ("config", "secrets")
+    `full_events` is the author's: whether published events have an id, the time and the session.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("config", "full_events", "secrets")
+
+    def __init__(self, *, full_events: bool = False) -> None:
+        self.full_events = full_events
         self.take({}, {})
 
     def take(self, config: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
@@ -144,12 +148,12 @@ class Context:
         self.request_id = _text(said, "request_id")
         self.memory = Memory(client)
         self.llm = Llm(client)
-        self.events = Events(client, plugin_id)
+        self._settings = settings or _NOTHING_SET
+        self.events = Events(client, plugin_id, full=self._settings.full_events)
         self.storage = Storage(client)
         self.log = Log(client)
         self.out: Any = sys.stdout
         self.err: Any = sys.stderr
-        self._settings = settings or _NOTHING_SET
         self._stop = stop or _NEVER
         self._report: Callable[[str, dict[str, Any]], None] | None = None
 
@@ -360,11 +364,12 @@ class Llm:
 class Events:
     """The host's event bus."""
 
-    __slots__ = ("_client", "_plugin_id")
+    __slots__ = ("_client", "_full", "_plugin_id")
 
-    def __init__(self, client: HostClient, plugin_id: str) -> None:
+    def __init__(self, client: HostClient, plugin_id: str, *, full: bool = False) -> None:
         self._client = client
         self._plugin_id = plugin_id
+        self._full = full
 
     def publish(
         self,
@@ -375,15 +380,16 @@ class Events:
         correlation_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         session_id: str | None = None,
-        full: bool = False,
+        full: bool | None = None,
     ) -> Any:
         """Publish an event; may be awaited in an async handler. Hosts do not confirm it.
 
-        `full` adds an id, the time and the session, for hosts that drop events without them.
+        `full` adds an id, the time and the session, for hosts that drop events without them; the default is
+        `full_events` of the plugin. An event with a `session_id`, a UUID, is always full.
         """
         optional = {"correlation_id": correlation_id, "metadata": metadata}
         event = event_object(topic, source or self._plugin_id, payload, optional)
-        if full:
+        if session_id is not None or (self._full if full is None else full):
             from time import time
 
             event = completed(event, os.urandom(16), time(), session_id)

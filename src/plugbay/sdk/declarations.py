@@ -45,6 +45,17 @@ def seconds(what: str, value: Any) -> float:
     return value
 
 
+def whole_seconds(what: str, value: Any, least: int, most: int) -> int | None:
+    """A whole number of seconds within bounds, or None; raises for any other value."""
+    if value is None:
+        return None
+    if type(value) is not int:
+        raise TypeError(f"{what} is a whole number of seconds, such as {least}, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} is a number of seconds from {least} to {most}, not {value!r}")
+    return value
+
+
 def texts(what: str, value: Any) -> tuple[str, ...]:
     """Several texts; one alone would be taken letter by letter."""
     if isinstance(value, str):

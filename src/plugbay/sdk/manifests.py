@@ -147,7 +147,11 @@ def kaged_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         "version": plugin.version,
         "kaged_api": API_VERSION,
         "description": (plugin.description or plugin.name or plugin.id)[:MAX_DESCRIPTION],
+        "author": plugin.author or None,
+        "license": plugin.license or None,
+        "homepage": plugin.homepage or None,
         "command": list(command),
+        "env": plugin.env or None,
         "capabilities": list(supported_capabilities(plugin.capabilities)),
         "tools": [_tool(tool) for tool in plugin.tools.values()],
         "methods": list(plugin.methods),
@@ -157,6 +161,9 @@ def kaged_manifest(plugin: Plugin, command: Sequence[str]) -> str:
         "config_schema": plugin.config_schema,
         "system_config_schema": plugin.secrets_schema,
         "knobs": {name: _knob(facts) for name, facts in plugin.knobs.items()} or None,
+        "shutdown_timeout_sec": plugin.shutdown_seconds,
+        "health_interval_sec": plugin.health_seconds,
+        "hook_timeout_sec": plugin.hook_seconds,
     }
     return "".join(
         f"{line}\n" for line in _block({key: value for key, value in said.items() if value not in (None, [])})

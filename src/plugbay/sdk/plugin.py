@@ -19,7 +19,7 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.declarations import declare, function_name, refuse_function, refuse_unfit, table, texts
+from plugbay.sdk.declarations import declare, function_name, refuse_function, refuse_unfit, table, texts, whole_seconds
 from plugbay.sdk.io.stdio import ATTACH
 from plugbay.sdk.types.handlers import Command, Compactor, Export, Handler, Harness, Listener, Screen, Terms, Tool
 
@@ -40,7 +40,12 @@ class Plugin:
     `manifest` is shown to a nexo host instead of these fields; `server_version` names the running program.
     `config_schema` and `secrets_schema` are JSON Schemas of the operator's settings. `eager` plugins are started with
     their host where a contract lets them say so, and `idle_seconds` is how long an unused one may live there, 0 for
-    ever. Declarations that a contract does not support are not offered to its hosts.
+    ever. `full_events`: events published to a nexo host have an id, the time and the session, which nexo's own host
+    requires; by default they are as small as the published SDKs write them. Declarations that a contract does not
+    support are not offered to its hosts.
+
+    For kaged: `author`, `license` and `homepage` of its manifest, `env` for its process, `shutdown_seconds` (1 to 30)
+    to clean up, `health_seconds` (5 to 300) between health checks, `hook_seconds` (1 to 60) for a hook.
     """
 
     def __init__(
@@ -57,6 +62,14 @@ class Plugin:
         secrets_schema: Mapping[str, Any] | None = None,
         eager: bool = False,
         idle_seconds: int | None = None,
+        author: str = "",
+        license: str = "",
+        homepage: str = "",
+        env: Mapping[str, str] | None = None,
+        shutdown_seconds: int | None = None,
+        health_seconds: int | None = None,
+        hook_seconds: int | None = None,
+        full_events: bool = False,
     ) -> None:
         self.id = id
         self.version = version
@@ -80,6 +93,12 @@ class Plugin:
         self.vector_backends: dict[str, object] = {}
         self.eager = eager
         self.idle_seconds = idle_seconds
+        self.author, self.license, self.homepage = author, license, homepage
+        self.env = table("env", env) or {}
+        self.shutdown_seconds = whole_seconds("shutdown_seconds", shutdown_seconds, 1, 30)
+        self.health_seconds = whole_seconds("health_seconds", health_seconds, 5, 300)
+        self.hook_seconds = whole_seconds("hook_seconds", hook_seconds, 1, 60)
+        self.full_events = full_events
         self.screens: dict[str, Screen] = {}
         self.keys: list[Listener] = []
         self.mice: list[Listener] = []
@@ -94,7 +113,14 @@ class Plugin:
         self._host: Context | None = None
 
     @classmethod
-    def from_manifest(cls, text: str, *, capabilities: Iterable[str] = (), server_version: str | None = None) -> Plugin:
+    def from_manifest(
+        cls,
+        text: str,
+        *,
+        capabilities: Iterable[str] = (),
+        server_version: str | None = None,
+        full_events: bool = False,
+    ) -> Plugin:
         """A plugin described by its `nexo-plugin.toml`; a tool that is not declared there is refused."""
         from plugbay.sdk.contracts.nexo import parse
 
@@ -108,6 +134,7 @@ class Plugin:
             capabilities=capabilities,
             manifest=manifest,
             server_version=server_version,
+            full_events=full_events,
         )
 
     # Declarations.

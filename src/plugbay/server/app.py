@@ -31,6 +31,7 @@ from plugbay.server.api.routes import (
     orgs,
     packages,
     runs,
+    screens,
     secrets,
     sessions,
 )
@@ -59,7 +60,9 @@ ROUTERS: tuple[Router, ...] = (
     harnesses.router,
     deliveries.router,
     host.router,
+    host.memory_router,
     host.records_router,
+    screens.router,
     pages.router,
 )
 """In the order of the OpenAPI document; the first matching route wins."""

@@ -1,17 +1,14 @@
 """`Terminal`: the Textual app, with the plugin list on the left, a screen on the right and logs below.
 
-Owns layout, key bindings and selection. It shows a running host and never stops it. `HangupDriver` keeps the app alive
-when the terminal disappears: Textual's writer thread ends at the first error and the next write would block the event
-loop for ever.
+Owns layout, key bindings and selection. It shows a running host and never stops it.
 """
 
 from __future__ import annotations
 
-import select
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import events, on
@@ -19,18 +16,20 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.drivers.linux_driver import LinuxDriver
 from textual.widgets import Static
 
 from plugbay.host.admin import operating
+from plugbay.host.admin.logs import PluginLogs
 from plugbay.host.discovery.folders import Found
 from plugbay.host.events.bus import BusEvent
 from plugbay.host.host import Host
+from plugbay.host.journal import KEPT, Note
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
 from plugbay.tui.canvas import Canvas
+from plugbay.tui.driver import HangupDriver, KeyHeld
 from plugbay.tui.painter import Painter
 from plugbay.tui.styles import GREY, INVALID, SIGNS, THEME, safe, state_text, version_text
 from plugbay.tui.widgets import (
@@ -42,6 +41,7 @@ from plugbay.tui.widgets import (
     Row,
     ScreenTabs,
     make_provider,
+    stderr_note,
 )
 
 REFRESH_SECONDS = 0.25
@@ -55,44 +55,6 @@ END_EVENTS = frozenset({"crashed", "exited"})
 
 SCREEN_ACTIONS = frozenset({"switch", "list", "help", "quit", "notify"})
 """Actions whose keys always belong to the host."""
-
-
-class HangupDriver(LinuxDriver):
-    """The driver of `Terminal`."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._file = cast(Any, _ErrorIgnoringFile(self._file))
-
-
-class _ErrorIgnoringFile:
-    """A file that ignores write errors of a closed terminal."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        try:
-            self._file.write(text)
-        except OSError:
-            pass
-        return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._file.flush()
-        except OSError:
-            pass
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-def is_gone(fileno: int) -> bool:
-    """Whether the terminal of this descriptor was closed."""
-    poll = select.poll()
-    poll.register(fileno, 0)
-    return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
 class Terminal(App[None], inherit_bindings=False):
@@ -112,7 +74,7 @@ class Terminal(App[None], inherit_bindings=False):
     #plugins, #page, #logs { scrollbar-background: $surface; scrollbar-color: $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+o,f10", "switch", "list / screen", priority=True, key_display="^o"),
+        Binding("ctrl+o", "switch", "list / screen", priority=True, key_display="^o"),
         Binding("r", "reload", "reload"),
         Binding("l", "logs", "logs"),
         Binding("z", "zoom", "zoom"),
@@ -191,11 +153,19 @@ class Terminal(App[None], inherit_bindings=False):
         self._canvas.painter = painter
         self._canvas.display, self._page.display = painter is not None, painter is None
         if isinstance(entry, PluginStatus):
-            self._logs.show(entry.spec.id, self.host.journal.recent(entry.spec.id))
+            self._logs.show(entry.spec.id, self._log_of(entry.spec.id))
         shown = (entry, painter and painter.screen, self._canvas.size)
         if shown != self._shown:
             self._shown = shown
             self._describe(entry, painter)
+
+    def _log_of(self, plugin_id: str) -> list[Note]:
+        """Notes of the journal and, while the log is shown, lines of stderr, by time."""
+        notes = self.host.journal.recent(plugin_id)
+        if not self._logs.display:
+            return notes
+        lines = PluginLogs(self.host.journal, self.host.log_dir).stderr(plugin_id, KEPT)
+        return sorted([*notes, *map(stderr_note, lines)], key=lambda note: note.at)
 
     def _describe(self, entry: PluginStatus | Found | None, painter: Painter | None) -> None:
         """Update border titles, or the page that replaces a screen."""
@@ -241,6 +211,13 @@ class Terminal(App[None], inherit_bindings=False):
 
     # Keys.
 
+    def on_key_held(self, event: KeyHeld) -> None:
+        """A held or released key goes to the screen in use; anywhere else a held key is pressed again."""
+        if self._canvas.has_focus and self.screen is self.screen_stack[0]:
+            self._canvas.hold_key(event)
+        elif event.kind == "repeat":
+            self.post_message(events.Key(event.key, event.character))
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether an action is available; the footer shows available ones."""
         if self.screen is not self.screen_stack[0]:
@@ -281,6 +258,7 @@ class Terminal(App[None], inherit_bindings=False):
 
     def action_logs(self) -> None:
         self._logs.display = not self._logs.display
+        self._show()
         if not self._logs.display and self._logs.has_focus:
             self.action_list()
 

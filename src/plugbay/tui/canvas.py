@@ -32,11 +32,15 @@ from textual.widget import Widget
 
 from plugbay.host.screens.keys import ALT, CTRL, MODIFIERS, SHIFT, parse_key
 from plugbay.tui import pages, picture
+from plugbay.tui.driver import KeyHeld
 from plugbay.tui.painter import FRAME_SECONDS, Painter
 from plugbay.tui.styles import AMBER, GREY, safe
 
 LONGEST_PASTE = 64
 """Characters of one paste that become key events; no more can be queued for a plugin."""
+
+HOST_KEYS = frozenset({"ctrl+o", "ctrl+q", "ctrl+c"})
+"""Keys that no plugin gets."""
 
 STUCK = " Not responding; this is its last frame.   r reloads   Esc leaves "
 
@@ -138,7 +142,7 @@ class Canvas(Widget, can_focus=True):
         painter = self.painter
         if painter is None:
             return
-        action = self._host_action(painter, event)
+        action = self._host_action(event)
         if action is not None:
             await self.run_action(action)
         elif painter.broken is None:
@@ -147,14 +151,21 @@ class Canvas(Widget, can_focus=True):
                 painter.press(pressed)
                 self._tick()
 
-    def _host_action(self, painter: Painter, event: events.Key) -> str | None:
+    def hold_key(self, event: KeyHeld) -> None:
+        """Send a held or released key to the plugin. Keys of the host do nothing here."""
+        pressed = key_event(event.key, event.character)
+        if self.painter is None or self.without_screen or pressed is None or event.key in HOST_KEYS:
+            return
+        self.painter.press({**pressed, "kind": event.kind})
+        self._tick()
+
+    def _host_action(self, event: events.Key) -> str | None:
         """The host's action for this key; None: the key goes to the plugin."""
         if event.key == "escape":
             return "app.list" if self.without_screen or self._guard.host_takes() else None
         self._guard.other_key()
-        if event.character == "?" and not painter.captures_text:
-            return "app.help"
-        return {"r": "app.reload", "q": "app.list"}.get(event.key) if self.without_screen else None
+        own = {"r": "app.reload", "q": "app.list", "question_mark": "app.help"}
+        return own.get(event.key) if self.without_screen else None
 
     def on_paste(self, event: events.Paste) -> None:
         """Paste text as keys, if the plugin accepts text."""

@@ -61,9 +61,10 @@ def _process(status: PluginStatus) -> str:
 def _grants(status: PluginStatus) -> list[tuple[Text, ...]]:
     granted = set(status.granted)
     asked = dict.fromkeys((*status.spec.capabilities, *status.granted))
-    return [
-        (Text("✓ granted", GREEN) if name in granted else Text("✗ refused", AMBER), Text(safe(name))) for name in asked
-    ]
+    words = {name: Text("◇ missing", AMBER) for name in status.missing} | {
+        name: Text("✓ granted", GREEN) for name in granted
+    }
+    return [(words.get(name, Text("✗ refused", AMBER)), Text(safe(name))) for name in asked]
 
 
 def _fields(facts: Iterable[tuple[str, Text]]) -> Table:

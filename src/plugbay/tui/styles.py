@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.theme import Theme
 
 from plugbay.contracts.mcp.spec import UNKNOWN_VERSION
-from plugbay.model.lifecycle import State
+from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import PluginSpec
 from plugbay.model.text import printable
 
@@ -31,6 +31,7 @@ SIGNS: Mapping[str, Sign] = {
     State.SPAWNING: Sign("◐", BLUE),
     State.SHUTTING_DOWN: Sign("◑", BLUE),
     State.BACKOFF: Sign("◌", AMBER),
+    PENDING: Sign("◇", AMBER),
     State.QUARANTINED: Sign("✗", RED),
     INVALID: Sign("✗", RED),
     State.IDLE: Sign("○", GREY),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Group
@@ -22,6 +23,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
+from plugbay.host.admin.logs import LogLine
 from plugbay.host.journal import Note
 from plugbay.tui.canvas import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES
 from plugbay.tui.styles import BLUE, GREY, LEVELS, SIGNS, fit, safe, state_text
@@ -55,9 +57,8 @@ LIST_KEYS = {
 }
 
 SCREEN_KEYS = {
-    "Ctrl+O, F10": "switch between list and screen",
+    "Ctrl+O": "switch between list and screen",
     "Ctrl+Q, Ctrl+C": "quit",
-    "?": "show this page, unless the plugin takes text",
     "Esc": f"goes to the plugin; leaves after {UNANSWERED_ESCAPES} without a new frame or {ESCAPES_IN_A_ROW} in a row",
     "other keys": "go to the plugin",
 }
@@ -177,6 +178,15 @@ class LogView(RichLog, can_focus=True):
             self.write(line(note))
         if not notes:
             self.write(EMPTY)
+
+
+def stderr_note(written: LogLine) -> Note:
+    """A line of stderr as a note of the log."""
+    try:
+        at = datetime.fromisoformat(written.at).timestamp()
+    except ValueError:  # the file may have been edited
+        at = 0.0
+    return Note(at, written.level, written.source, written.text)
 
 
 def line(note: Note) -> Text:

@@ -55,6 +55,17 @@ def test_our_own_fixture_passes_all_nineteen_scenarios() -> None:
     assert tuple(told) == report.axes
 
 
+PUBLISHING = ("publish", "recall", "recall_error", "recall_timeout", "complete", "complete_error", "complete_stream")
+
+
+@requirement("nexo:kit-event-shapes")
+def test_an_sdk_may_publish_events_of_the_full_shape() -> None:
+    full = program(FIXTURE, env=(("FULL_EVENTS", "1"),))
+    report = run_fixture(full, only=[f"nexo.fixture.{name}" for name in PUBLISHING], strict=True)
+    assert [(axis.id, axis.detail) for axis in report.axes if axis.status is not Status.PASSED] == []
+    assert len(report.axes) == len(PUBLISHING) + 1
+
+
 CHANGES = {
     "lifecycle": ('"server_version":', '"tools":[],"server_version":'),
     "publish": ('"source":', '"id":"e","source":'),

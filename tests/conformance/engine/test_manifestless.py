@@ -52,8 +52,8 @@ def test_contracts_that_know_a_plugin_by_its_manifest_say_so(contract: str, tmp_
             "import sys; sys.exit('no luck today')",
             "exited without an answer .*; its last line on stderr: no luck today",
         ),
-        ("print('welcome')", "wrote something that is .* when it was greeted as a plugin of rune"),
-        ('print(\'{"type": "handshake"}\')', "answered the greeting of rune with .*: .*no manifest can be made of it"),
+        ("print('welcome')", "wrote welcome, which is .*, and exited .* when it was greeted as a plugin of rune"),
+        ('print(\'{"type": "handshake"}\')', "answered the greeting of rune with .*: it has no 'manifest'"),
         ('print(\'{"manifest": {"plugin_id": 7, "plugin_version": "1", "exposed_tools": []}}\')', "plugin_id"),
     ],
 )

@@ -23,6 +23,7 @@ def test_the_json_is_exactly_the_public_shape() -> None:
         "contract": "rune",
         "passed": 1,
         "failed": 1,
+        "advice": 0,
         "skipped": 1,
         "axes": [
             {"id": "rune.a.b", "title": "does it", "status": "passed", "detail": ""},

@@ -75,7 +75,7 @@ def test_a_manifest_becomes_a_spec() -> None:
     )
     assert spec.commands == ("/usage", "/burndown")
     assert spec.capabilities == ("read_sessions", "write_plugin_data", "event_bus", "network=api.openai.com")
-    assert spec.sandbox == SandboxRequest()
+    assert spec.sandbox == SandboxRequest(fenced=True)
     assert spec.access[-1] == Access("network", "api.openai.com", capability="network=api.openai.com")
     assert (spec.snapshots, spec.latest_state) == (("sessions.usage_data", "ui.theme"), ("ui.theme",))
     assert (spec.subscribes, spec.publishes, spec.settings) == ((), (), SettingsSpec())

@@ -70,8 +70,8 @@ def test_there_are_eight_types() -> None:
         ("binds_to: config.level", [("error", "missing_field", ".type")]),
         ("type: boolean", [("error", "missing_field", ".binds_to")]),
         ("type: range\nmin: 1\nbinds_to: config.ratio", [("error", "missing_field", ".max")]),
-        ("type: int_range\nmax: 1\nbinds_to: config.level", [("error", "missing_field", ".min")]),
-        ("type: enum\nbinds_to: config.mode", [("error", "missing_field", ".values")]),
+        ("type: int_range\nmax: 1\nbinds_to: config.ratio", [("error", "missing_field", ".min")]),
+        ("type: enum\nbinds_to: config.title", [("error", "missing_field", ".values")]),
         ("type: enum\nvalues: []\nbinds_to: config.mode", [("error", "invalid_value", ".values")]),
         ("type: enum\nvalues: [[a]]\nbinds_to: config.mode", [("error", "invalid_type", ".values[0]")]),
         ("type: range\nmin: true\nmax: 3\nbinds_to: config.ratio", [("error", "invalid_type", ".min")]),
@@ -98,7 +98,7 @@ def test_a_key_of_another_type_is_warned_about() -> None:
 @pytest.mark.parametrize(
     "binds_to",
     [
-        "loud",
+        "token",
         "system_config.token",
         "system.token",
         "config",
@@ -207,3 +207,40 @@ def test_a_config_schema_of_no_use_is_reported_once_and_its_knobs_are_still_look
         "knobs: {a: {type: range, label: A, binds_to: config.a, min: 2, max: 1}}"
     )
     assert problems(text) == [("error", "invalid_schema", "config_schema"), ("error", "knob_bounds", "knobs.a.max")]
+
+
+@requirement("kaged:knob-schema-bounds")
+@pytest.mark.parametrize(
+    ("type", "field", "facts"),
+    [
+        ("int_range", "{type: integer, minimum: 1, maximum: 9}", {"min": 1, "max": 9}),
+        ("int_range", "{type: integer, exclusiveMinimum: 1, exclusiveMaximum: 9}", {"min": 2, "max": 8}),
+        ("int_range", "{type: number, minimum: 0.5, maximum: 9.5}", {"min": 1, "max": 9}),
+        ("int_range", "{type: integer, minimum: 5, exclusiveMinimum: 1, maximum: 9}", {"min": 5, "max": 9}),
+        ("range", "{type: number, minimum: 0.5, maximum: 9}", {"min": 0.5, "max": 9}),
+        ("enum", "{enum: [a, b]}", {"values": ["a", "b"]}),
+    ],
+)
+def test_bounds_that_a_knob_lacks_are_those_of_its_field(type: str, field: str, facts: dict[str, object]) -> None:
+    text = manifest(
+        f"config_schema: {{type: object, properties: {{x: {field}}}}}\n"
+        f"knobs: {{k: {{type: {type}, label: K, binds_to: x}}}}"
+    )
+    assert problems(text) == []
+    (found,) = good(text).settings.knobs
+    assert (found.binds_to, found.facts) == ("x", facts)
+
+
+@requirement("kaged:knob-schema-bounds")
+def test_bounds_of_the_knob_go_before_those_of_the_schema() -> None:
+    text = manifest(
+        "config_schema: {properties: {x: {type: integer, minimum: 1, maximum: 9}}}\n"
+        "knobs: {k: {type: int_range, label: K, binds_to: config.x, max: 5, default: 6}}"
+    )
+    assert problems(text) == [("error", "knob_default", "knobs.k.default")]
+
+
+@requirement("kaged:knob-schema-bounds")
+def test_bounds_that_nobody_has_are_missing() -> None:
+    text = manifest("config_schema: {properties: {x: {}}}\nknobs: {k: {type: range, label: K, binds_to: x, min: 1}}")
+    assert problems(text) == [("error", "missing_field", "knobs.k.max")]

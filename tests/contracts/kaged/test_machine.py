@@ -477,7 +477,7 @@ PLUGIN_ANSWERS: list[tuple[str, Any, Any]] = [
     ("no method", {"jsonrpc": "2.0", "id": 1}, (0, -32600)),
     ("a method that is no name", {"jsonrpc": "2.0", "id": 1, "method": 5}, (0, -32600)),
     ("an empty object", {}, (0, -32600)),
-    ("a string id", request("abc", "ping"), (0, None)),
+    ("a string id", request("abc", "ping"), ("abc", None)),
     ("a null id", request(None, "ping"), (0, None)),
     ("true as id", request(True, "ping"), (0, None)),
     ("an array as id", request([1], "ping"), (0, None)),
@@ -485,7 +485,7 @@ PLUGIN_ANSWERS: list[tuple[str, Any, Any]] = [
     ("an unknown method", request(4, "p.u"), (4, -32601)),
     ("a bare tool", request(4, "t"), (4, -32601)),
     ("an unknown hook", request(4, "kaged.hook.on_compact", {}), (4, -32601)),
-    ("an unknown method with a string id", request("x", "p.u"), (0, -32601)),
+    ("an unknown method with a string id", request("x", "p.u"), ("x", -32601)),
     ("several in one write", line(request(7, "ping"))[:-1] + b"\r\n\r\n  \n", (7, None)),
 ]
 
@@ -547,7 +547,7 @@ def test_requests_that_share_an_id_are_told_apart() -> None:
     numbers = [asked(machine.receive(line(request("same", "p.t")))).id for _ in range(2)]
     machine.finish(numbers[1], "second")
     machine.finish(numbers[0], "first")
-    assert frames(machine) == [{"id": 0, "result": "second"}, {"id": 0, "result": "first"}]
+    assert frames(machine) == [{"id": "same", "result": "second"}, {"id": "same", "result": "first"}]
 
 
 @requirement("kaged:wire-error-data")

@@ -50,7 +50,7 @@ NUMBERS: list[tuple[int, type, str, str, bool]] = [
     (-32603, InvokeTool, Code.PLUGIN_ERROR, "internal_error", False),
     (-32601, InvokeTool, Code.TOOL_NOT_EXPOSED, "method_not_found", False),
     (-32601, RunHook, Code.NOT_FOUND, "method_not_found", False),
-    (-32601, SendOutbound, Code.NOT_FOUND, "method_not_found", False),
+    (-32601, SendOutbound, Code.NOT_FOUND, "unsupported_feature", False),
     (-32601, CompleteChat, Code.NOT_FOUND, "method_not_found", False),
     (-32602, RecallMemory, Code.INVALID_INPUT, "invalid_params", False),
     (-32603, RecallMemory, Code.UNAVAILABLE, "internal_error", False),
@@ -63,7 +63,10 @@ def test_every_number_has_a_code_of_ours_and_its_own_name(
     number: int, op: type, code: str, kind: str, retryable: bool
 ) -> None:
     failure = errors.from_wire(op, "m", {"code": number, "message": "no"})
-    assert (failure.code, failure.message, failure.retryable) == (code, "no", retryable)
+    assert (failure.code, failure.retryable) == (code, retryable)
+    words = kind.removeprefix("tool_").replace("_", " ")
+    named = kind != "tool_execution_failed" and (number < -33000 or op is SendOutbound)
+    assert failure.message.endswith(f"{words}: no" if named else "no")
     assert failure.detail["plugin_code"] == number
     assert failure.detail["kind"] == kind
     assert failure.origin == (Origin.HOST if op in (RecallMemory, CompleteChat) else Origin.PLUGIN)
@@ -109,6 +112,7 @@ def test_what_data_may_say_reaches_the_detail(number: int, data: Any, known: dic
 def test_a_channel_method_nobody_serves_is_a_feature_that_is_missing() -> None:
     failure = errors.from_wire(SendOutbound, "channel.send_outbound", {"code": -32601, "message": "nope"})
     assert failure.detail["feature"] == "channel.send_outbound"
+    assert failure.detail["kind"] == "unsupported_feature"
 
 
 @pytest.mark.parametrize(

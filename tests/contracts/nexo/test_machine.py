@@ -172,7 +172,7 @@ HOST_FRAMES: list[tuple[str, Any, Any]] = [
     ("null", b"null\n", "malformed"),
     ("invalid UTF-8", b'{"method":"\xff"}\n', "malformed"),
     ("a byte order mark", b"\xef\xbb\xbf{}\n", "malformed"),
-    ("NaN", b'{"id":2,"result":NaN}\n', "malformed"),
+    ("NaN", b'{"id":9,"result":NaN}\n', "malformed"),
     ("a number beyond 64 bits", b'{"id":123456789012345678901234567890,"result":1}\n', "malformed"),
 ]
 
@@ -895,10 +895,11 @@ def test_a_plugin_reads_a_line_of_one_mebibyte_and_drops_a_longer_one_without_a_
 def test_a_host_reads_far_longer_lines_and_keeps_the_child_after_one_too_long(size: int, taken: bool) -> None:
     machine = host()
     machine.call(1, InvokeTool("p_t", machine.codec.dump({})))
-    (event,) = machine.receive(padded({"id": 2, "result": 1}, size))
-    assert isinstance(event, CallFinished if taken else Noise)
+    *skipped, event = machine.receive(padded({"id": 2, "result": 1}, size))
+    assert isinstance(event, CallFinished) and (event.failure is None) == taken
+    assert [type(each) for each in skipped] == ([] if taken else [Noise])
     assert machine.state == "ready"
-    assert machine.receive(line({"id": 2, "result": 1})) == [CallFinished(1, None if taken else machine.codec.dump(1))]
+    assert machine.receive(line({"id": 2, "result": 1})) == [CallFinished(1)]
 
 
 def input_for_frame_of(size: int, call: int) -> str:
@@ -1010,3 +1011,52 @@ def test_a_plugin_may_publish_more_than_it_may_be_sent() -> None:
     assert refusal is not None
     assert refusal.code == Code.FRAME_TOO_LARGE
     assert not machine.has_outgoing
+
+
+UNREADABLE = {
+    "NaN": (b'{"jsonrpc":"2.0","id":2,"result":NaN}\n', Code.MALFORMED_RESPONSE),
+    "bad UTF-8": (b'{"id": 2, "result": "\xff"}\n', Code.MALFORMED_RESPONSE),
+    "cut": (b'{"jsonrpc":"2.0","id":2,"error":{"code":\n', Code.MALFORMED_RESPONSE),
+    "oversized": (b'{"jsonrpc":"2.0","id":2,"result":"' + b"x" * MAX_CHILD_LINE + b'"}\n', Code.FRAME_TOO_LARGE),
+}
+
+
+@requirement("nexo:wire-unreadable-answer")
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_an_answer_that_cannot_be_read_fails_its_call_at_once(case: str) -> None:
+    machine = host()
+    frame, code = UNREADABLE[case]
+    assert machine.call(1, InvokeTool("p_t", {})) is None
+    noise, finished = machine.receive(frame)
+    assert isinstance(noise, Noise) and isinstance(finished, CallFinished)
+    assert finished.id == 1 and finished.failure is not None
+    assert (finished.failure.code, finished.failure.origin) == (code, "plugin")
+    assert "tool.invoke" in finished.failure.message
+    assert machine.call(2, InvokeTool("p_t", {})) is None
+    (answered,) = machine.receive(line({"id": 3, "result": 1}))
+    assert isinstance(answered, CallFinished) and (answered.id, answered.failure) == (2, None)
+
+
+@requirement("nexo:wire-unreadable-answer")
+def test_an_unreadable_answer_to_the_greeting_refuses_the_child_at_once() -> None:
+    machine = greeting()
+    _, fault = machine.receive(b'{"jsonrpc":"2.0","id":1,"result":NaN}\n')
+    assert isinstance(fault, Fault) and fault.failure.code == Code.HANDSHAKE_FAILED
+
+
+@requirement("nexo:wire-unreadable-answer")
+def test_an_unreadable_answer_of_the_host_fails_the_request_of_the_plugin_at_once() -> None:
+    machine = plugin()
+    assert machine.call(1, RecallMemory("a", "q")) is None
+    _, finished = machine.receive(b'{"jsonrpc":"2.0","id":1,"result":{"entries":NaN}}\n')
+    assert isinstance(finished, CallFinished) and finished.failure is not None
+    assert (finished.failure.code, finished.failure.origin) == (Code.MALFORMED_RESPONSE, "host")
+
+
+@requirement("nexo:wire-unreadable-answer")
+@pytest.mark.parametrize("frame", [b'{"id":9,"result":NaN}\n', b'{"id":2,"method":"x","params":NaN}\n', b"NaN\n"])
+def test_an_unreadable_line_that_answers_no_call_is_only_noise(frame: bytes) -> None:
+    machine = host()
+    machine.call(1, InvokeTool("p_t", {}))
+    (noise,) = machine.receive(frame)
+    assert isinstance(noise, Noise)

@@ -22,7 +22,7 @@ from plugbay.contracts.nexo.manifest import (
     parse,
     read_timeouts,
 )
-from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.nexo.messages import CONTRACT_VERSION, NEXO_VERSION
 from plugbay.contracts.nexo.sandbox import DENIED
 from plugbay.contracts.nexo.sections import Plugin
 from plugbay.model import operations
@@ -82,7 +82,7 @@ def test_the_contracts_own_manifest_becomes_a_spec() -> None:
     assert spec.cwd is None
     assert (spec.lifetime, spec.eager) == (Lifetime.RESIDENT, True)
     assert not (spec.clean_exit_required or spec.cancelled_is_timeout)
-    assert spec.capabilities == ("broker",)
+    assert spec.capabilities == ()
     assert spec.optional_capabilities == ("memory.recall", "llm.complete")
     assert spec.timeouts == TIMEOUTS
     assert spec.patience == {name: value for group in PATIENCE.values() for name, value in group.items()}
@@ -120,7 +120,7 @@ def test_declared_tools_are_exports_that_have_no_schema_yet() -> None:
 @requirement("nexo:manifest-sandbox-paths")
 def test_the_contracts_own_sandbox_is_a_request() -> None:
     spec = good(CONTRACTS_OWN + SANDBOX)
-    assert spec.sandbox == SandboxRequest(read=("/etc/ssl/certs",), write=("${state_dir}",), never=DENIED)
+    assert spec.sandbox == SandboxRequest(read=("/etc/ssl/certs",), write=("${state_dir}",), never=DENIED, user=65534)
 
 
 @requirement("nexo:manifest-entrypoint")
@@ -131,10 +131,11 @@ def test_the_command_is_handed_on_as_written(command: str) -> None:
 
 @requirement("nexo:manifest-requires")
 def test_capabilities_are_requested_once_and_no_variable_is_taken_unasked() -> None:
-    text = '[plugin.requires]\nnexo_capabilities = ["broker", "memory", " broker", ""]\nenv = ["TOKEN", "HOME"]'
+    names = '["llm.complete", "memory.recall", " llm.complete", ""]'
+    text = f'[plugin.requires]\nnexo_capabilities = {names}\nenv = ["TOKEN", "HOME"]'
     spec, _ = parse(manifest(text), ROOT, {"TOKEN": "x", "HOME": "/h"})
     assert spec is not None
-    assert spec.capabilities == ("broker", "memory")
+    assert spec.capabilities == ("llm.complete", "memory.recall")
     assert spec.env_inherit == USUAL_VARIABLES
 
 
@@ -918,3 +919,47 @@ def test_a_channel_that_no_event_reaches_is_a_warning() -> None:
     assert problems(manifest(extends + SLACK)) == [("warning", "channel_not_registered", "plugin.extends.channels[1]")]
     broker = '[plugin.capabilities.broker]\nsubscribe = ["plugin.outbound.discord"]'
     assert problems(manifest(extends + SLACK + broker)) == []
+
+
+@requirement("nexo:manifest-capabilities-gated")
+def test_a_capability_that_no_grant_opens_is_not_requested() -> None:
+    text = manifest('[plugin.requires]\nnexo_capabilities = ["broker", "memory", "memory.recall"]')
+    assert problems(text) == [warning("unknown_capability", "requires.nexo_capabilities[1]")]
+    spec, _ = parse(text, ROOT, {})
+    assert spec is not None and spec.capabilities == ("memory.recall",)
+    assert good(CONTRACTS_OWN).capabilities == ()
+
+
+@requirement("nexo:manifest-contract-version")
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("1.0.0", []),
+        (CONTRACT_VERSION, []),
+        ("1.99.0", [warning("contract_version_newer", "contract_version")]),
+        ("2.0.0", [error("contract_version_mismatch", "contract_version")]),
+        ("0.9.0", [error("contract_version_mismatch", "contract_version")]),
+        ("1.10", [error("version_invalid", "contract_version")]),
+    ],
+)
+def test_the_contract_version_of_a_manifest_has_the_hosts_major_version(version: str, found: list[Found]) -> None:
+    text = manifest().replace("[plugin]\n", f'[plugin]\ncontract_version = "{version}"\n', 1)
+    assert problems(text) == found
+
+
+@requirement("nexo:host-version-setting")
+def test_the_presented_version_is_the_operators_and_decides_what_a_manifest_may_require() -> None:
+    text = manifest().replace(">=0.1.0", ">=0.9.0", 1)
+    assert problems(text) == [error("min_nexo_version_mismatch", "min_nexo_version")]
+    spec, found = parse(text, ROOT, {"NEXO_VERSION": "0.9.3"})
+    assert spec is not None and (spec.host_version, found) == ("0.9.3", [])
+    assert good(manifest()).host_version == NEXO_VERSION
+    assert problems(manifest(), {"NEXO_VERSION": "new"}) == [("warning", "version_invalid", "NEXO_VERSION")]
+
+
+@requirement("nexo:manifest-hooks-custom")
+def test_a_hook_of_another_name_is_said_to_be_called_when_the_application_fires_it() -> None:
+    _, found = parse(manifest('[plugin.extends]\nhooks = ["pii_redact"]'), ROOT, {})
+    (problem,) = found
+    assert "called only when the application fires 'pii_redact'" in problem.message
+    assert "never" not in problem.message

@@ -159,6 +159,8 @@ GOOD: list[tuple[type, Any]] = [
     (Chat, {**CHAT, "content": CALLS}),
     (Chat, {**CHAT, "content": {"type": "text", "text": ""}}),
     (Chat, {**CHAT, "finish_reason": {"kind": "other", "reason": "filtered"}}),
+    (Chat, {**CHAT, "finish_reason": {"kind": "other"}}),
+    (Chat, {**CHAT, "finish_reason": {"kind": "other", "reason": None}}),
     (Chat, {**CHAT, "cache_usage": {"input_tokens": 1}}),
     (Chat, {**CHAT, "cache_usage": None}),
 ]
@@ -182,7 +184,7 @@ BAD: list[tuple[type, Any]] = [
     (Chat, {**CHAT, "usage": None}),
     (Chat, {**CHAT, "usage": {"prompt_tokens": 1}}),
     (Chat, {**CHAT, "finish_reason": "stop"}),
-    (Chat, {**CHAT, "finish_reason": {"kind": "other"}}),
+    (Chat, {**CHAT, "finish_reason": {"kind": "other", "reason": 1}}),
     (Chat, {**CHAT, "finish_reason": {"kind": "tired"}}),
     (Chat, {**CHAT, "cache_usage": 1}),
 ]

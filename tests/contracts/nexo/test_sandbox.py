@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.nexo.manifest import parse
 from plugbay.contracts.nexo.sandbox import DENIED, DENIED_AT_HOME, HOST_NET_ALLOW, REQUIRE, denied, normalised
-from plugbay.model.spec import SandboxRequest
+from plugbay.model.spec import NOBODY, SandboxRequest
 from tests.contracts.nexo.manifests import ROOT, good, manifest, problems
 from tests.support.requirements import requirement
 
@@ -49,7 +49,7 @@ def test_a_section_that_is_off_still_has_its_types() -> None:
 
 @requirement("nexo:manifest-sandbox-defaults")
 def test_an_enabled_sandbox_denies_the_network_and_drops_the_user() -> None:
-    assert good(sandboxed()).sandbox == SandboxRequest(read=(), write=(), host_network=False, never=DENIED)
+    assert good(sandboxed()).sandbox == SandboxRequest(read=(), write=(), host_network=False, never=DENIED, user=NOBODY)
 
 
 @requirement("nexo:manifest-sandbox-paths")
@@ -61,31 +61,34 @@ def test_paths_are_handed_on_normalised_and_once() -> None:
         )
     )
     assert spec.sandbox == SandboxRequest(
-        read=("/etc/ssl/certs", "/opt/b"), write=("${state_dir}", "${state_dir}/cache", "/srv/x"), never=DENIED
+        read=("/etc/ssl/certs", "/opt/b"),
+        write=("${state_dir}", "${state_dir}/cache", "/srv/x"),
+        never=DENIED,
+        user=NOBODY,
     )
 
 
 @requirement("nexo:manifest-sandbox-defaults")
-def test_whoever_wants_to_keep_the_hosts_user_is_told_that_nobody_does() -> None:
+def test_a_plugin_that_keeps_its_user_number_is_told_that_the_rights_are_dropped() -> None:
     text = sandboxed("drop_user = false")
     assert problems(text) == [("warning", "sandbox_user_dropped", "plugin.sandbox.drop_user")]
     spec, _ = parse(text, ROOT, {})
-    assert spec is not None and spec.sandbox == good(sandboxed("drop_user = true")).sandbox == SandboxRequest(
-        never=DENIED
-    )
+    assert spec is not None and spec.sandbox == SandboxRequest(never=DENIED, user=None)
+    assert good(sandboxed("drop_user = true")).sandbox == good(sandboxed()).sandbox
+    assert good(sandboxed()).sandbox == SandboxRequest(never=DENIED, user=65534)
 
 
 @requirement("nexo:manifest-sandbox-require")
 @pytest.mark.parametrize(("value", "insists"), [("1", True), ("yes", True), ("0", False), ("", False)])
 def test_whether_anybody_may_be_let_off_is_the_environments_word(value: str, insists: bool) -> None:
-    assert good(sandboxed(), {REQUIRE: value}).sandbox == SandboxRequest(never=DENIED, insists=insists)
+    assert good(sandboxed(), {REQUIRE: value}).sandbox == SandboxRequest(never=DENIED, insists=insists, user=NOBODY)
 
 
 @requirement("nexo:manifest-sandbox-network")
 @pytest.mark.parametrize("value", TRUTHY)
 def test_the_hosts_network_is_given_where_the_operator_allows_it(value: str) -> None:
     assert good(sandboxed('network = "host"'), {HOST_NET_ALLOW: value}).sandbox == SandboxRequest(
-        host_network=True, never=DENIED
+        host_network=True, never=DENIED, user=NOBODY
     )
 
 

@@ -102,7 +102,9 @@ def test_every_key_of_the_head_is_required_and_a_string(field: str) -> None:
     assert problems(manifest(**{field: "1.0"})) == [("error", "invalid_type", f"plugin.{field}")]
 
 
-TABLES = [name for name in Plugin.model_fields if name not in {*HEAD, "enabled_by_default", "entrypoint"}]
+TABLES = [
+    name for name in Plugin.model_fields if name not in {*HEAD, "contract_version", "enabled_by_default", "entrypoint"}
+]
 
 
 @requirement("nexo:manifest-unknown-keys")

@@ -383,6 +383,48 @@ def test_a_host_that_breaks_the_contract_is_a_fault_for_the_plugin(lines: list[b
     assert isinstance(events[-1], Fault)
 
 
+@requirement("rune:plugin:one-request")
+@pytest.mark.parametrize("more", [line({"type": "request", "request_id": "r2", "tool_name": "t"}), b"junk\n", b"\n"])
+def test_a_plugin_drops_everything_after_its_request_and_still_answers(more: bytes) -> None:
+    peer = plugin()
+    request = line({"type": "request", "request_id": "r1", "tool_name": "t", "context": {}, "input": {}})
+    events = peer.receive(line({"type": "handshake"}) + request + more)
+    assert [type(event) for event in events] == [Ready, CallArrived, Noise]
+    peer.outgoing()
+    peer.finish("r1", {"a": 1})
+    assert json.loads(peer.outgoing())["request_id"] == "r1"
+    assert [type(event) for event in peer.receive(more)] == [Noise]
+
+
+@requirement("rune:messages:absent")
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({}, "the first message has no type"),
+        ({"type": "handshake"}, "names no protocol_version in its manifest"),
+        ({"type": "handshake", "manifest": {"protocol_version": "v0"}}, "the plugin speaks 'v0', this host speaks"),
+    ],
+)
+def test_a_field_that_the_handshake_lacks_is_named(message: Any, words: str) -> None:
+    (event,) = host().receive(line(message))
+    assert isinstance(event, Fault)
+    assert words in event.failure.message
+    assert "ABSENT" not in event.failure.message
+
+
+@requirement("rune:messages:absent")
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [("type", "has no type"), ("request_id", "has no request_id"), ("status", "has no status")],
+)
+def test_a_field_that_a_response_lacks_is_named(field: str, words: str) -> None:
+    message = {key: value for key, value in answer().items() if key != field}
+    (event,) = calling().receive(line(message))
+    assert isinstance(event, Fault)
+    assert words in event.failure.message
+    assert "ABSENT" not in event.failure.message
+
+
 # Every (state, verb) pair of our own.
 
 

@@ -79,7 +79,7 @@ OFFERS = {"channels": ["post"], "llm_providers": ["toy"], "memory_backends": ["s
 
 
 def test_what_a_plugin_offers_by_name_is_there_while_it_may_run(tmp_path: Path, run: Run) -> None:
-    wants = '[plugin.requires]\nnexo_capabilities = ["mail"]\n'
+    wants = '[plugin.requires]\nnexo_capabilities = ["memory.recall"]\n'
     write_nexo_plugin(tmp_path, "p", extends=OFFERS, channels=["post"], more=wants)
     write_nexo_plugin(tmp_path, "q", extends={"channels": ["post"]}, channels=["post"])
 
@@ -90,13 +90,13 @@ def test_what_a_plugin_offers_by_name_is_there_while_it_may_run(tmp_path: Path, 
         host = Host.load(tmp_path, eager=False)
         assert names(host) == (["post"], [], [])
         host.llm.register("mine", host.llm, "the application")  # type: ignore[arg-type]
-        granted = config.parse('[plugins.p]\ngrants = ["mail"]\n')
+        granted = config.parse('[plugins.p]\ngrants = ["memory.recall"]\n')
         operating.apply(host, granted)
         assert names(host) == (["post"], ["mine", "toy"], ["shelf"])
         assert host.journal.counts("p") == {"name_taken": 1}, "who has a name keeps it"
         operating.apply(host, granted)
         assert host.journal.counts("p") == {"name_taken": 1}, "nothing is told twice"
-        operating.apply(host, config.parse('[plugins.p]\ngrants = ["mail"]\n[plugins.q]\nenabled = false\n'))
+        operating.apply(host, config.parse('[plugins.p]\ngrants = ["memory.recall"]\n[plugins.q]\nenabled = false\n'))
         assert names(host)[0] == ["post"] and host.journal.counts("q") == {}
         operating.apply(host, config.parse("[plugins.p]\nenabled = false\n"))
         assert names(host) == (["post"], ["mine"], [])

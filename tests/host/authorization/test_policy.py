@@ -125,3 +125,12 @@ def test_unapproved_exports_do_not_run_unless_everything_is_granted_for_this_run
     assert "plugbay mcp approve p" in refusal.detail["hint"]
     assert admit(spec(), Decision(approved=False, grant_all=True)) is None
     assert admit(spec(), Decision(approved=True)) is None
+
+
+@requirement("rune:capability:allow-list")
+def test_a_plugin_whose_handshake_requests_has_its_own_grants_and_none_of_others() -> None:
+    plugin = replace(spec("a"), requests_at_run_time=True)
+    granted = frozenset({"a", "net", "memory.recall"})
+    assert effective(plugin, Decision(grants=granted)) == ("a", "memory.recall", "net")
+    assert effective(plugin, Decision(grants=granted, for_others=frozenset({"a", "memory.recall"}))) == ("a", "net")
+    assert effective(plugin, Decision(grant_all=True)) == ("a",)

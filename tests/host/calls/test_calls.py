@@ -231,7 +231,7 @@ def test_a_plugin_that_asks_for_a_sandbox_does_not_run_raw_unless_the_operator_s
 
 
 def test_a_plugin_that_requests_capabilities_is_not_started_before_they_are_granted(run: Run, tmp_path: Path) -> None:
-    more = '[plugin.requires]\nnexo_capabilities = ["broker"]\n'
+    more = '[plugin.requires]\nnexo_capabilities = ["memory.recall"]\n'
     write_nexo_plugin(tmp_path, tools=["t"], more=more)
 
     async def main() -> None:
@@ -240,7 +240,7 @@ def test_a_plugin_that_requests_capabilities_is_not_started_before_they_are_gran
             failure = (await host.attempt("p_t")).failure
             assert failure is not None and failure.code == Code.CAPABILITY_NOT_ALLOWED
             assert host.plugins()[0].generation == 0
-        async with Host.load(tmp_path, grants=["broker"]) as host:
+        async with Host.load(tmp_path, grants=["memory.recall"]) as host:
             assert await host.call("p_t", {}) == {}
 
     run(main)

@@ -122,6 +122,23 @@ def test_granted_paths_are_shown_and_others_are_not(tmp_path: Path) -> None:
     assert (policy.network, policy.state) == (Network(), None)
 
 
+@requirement("kaged:exec-fence", "ainb:spawn-fence")
+@pytest.mark.parametrize(
+    ("granted", "fenced", "run"),
+    [
+        ((), True, ()),
+        ((Access("run", "/usr/bin/env"),), True, (Path("/usr/bin/env"),)),
+        ((Access("run", "env"),), True, (Path("/usr/bin/env"),)),
+        ((Access("run"),), False, ()),
+    ],
+)
+def test_a_contract_with_a_capability_for_programs_fences_the_others(
+    granted: tuple[Access, ...], fenced: bool, run: tuple[Path, ...]
+) -> None:
+    policy = policy_of(spec(SandboxRequest(fenced=True)), granted)
+    assert (policy.fenced, policy.run) == (fenced, run)
+
+
 def test_the_operator_shows_more_to_one_and_to_all(tmp_path: Path) -> None:
     own = PluginSandbox(read=["/usr/share", str(tmp_path / "gone")], write=[str(tmp_path)], run=["/opt"])
     common = SandboxConfig(read=["/usr/lib"])

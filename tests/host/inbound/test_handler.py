@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugbay import Host
+from plugbay import Host, __version__
 from plugbay.contracts.mcp.spec import resident
 from plugbay.host.events.snapshots import Snapshot, Snapshots
 from plugbay.host.inbound.handler import (
@@ -93,6 +93,25 @@ def test_a_publish_inside_the_allow_list_reaches_the_bus_completed_and_stamped(
             event = await anext(event async for event in events if event.topic == topic)
             assert (event.source, event.payload, event.correlation_id) == ("p", {"text": "hi"}, "c1")
             assert event.id and event.timestamp.endswith("Z") and event.session_id is None
+
+    run(main)
+
+
+@requirement("nexo:host-event-session")
+@pytest.mark.parametrize(
+    ("session", "kept"),
+    [("01940000-0000-0000-0000-000000000099", True), ("session-7", False), (7, False)],
+)
+def test_a_session_is_kept_or_its_loss_is_counted(run: Run, tmp_path: Path, session: Any, kept: bool) -> None:
+    write_nexo_plugin(tmp_path, body=PUBLISHES, tools=["say"], channels=["k"])
+    topic = "plugin.inbound.k"
+    sent = {"topic": topic, "source": "p", "payload": 1, "session_id": session}
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host, host.subscribe(topic) as events:
+            assert await host.call("p_say", {"topic": topic, "event": sent}) == "sent"
+            assert (await anext(events)).session_id == (session if kept else None)
+            assert host.journal.counts("p").get("session_dropped", 0) == (0 if kept else 1)
 
     run(main)
 
@@ -233,7 +252,6 @@ def test_memory_is_recalled_for_a_plugin_that_may(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("method", "params", "word"),
     [
-        ("memory.recall", {"agent_id": "a", "query": "q"}, "not configured"),
         (
             "llm.complete",
             {"provider": "x", "model": "m", "messages": [{"role": "user", "content": "hi"}]},
@@ -715,6 +733,29 @@ def test_a_process_with_subscriptions_counts_as_needed(
 # Files.
 
 
+@requirement("ainb:host-files-denied-name")
+def test_a_denied_path_names_the_capability_of_its_root_also_if_it_was_not_requested(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    talker(tmp_path / "plugins")
+    roots = {
+        ".agents-in-a-box/sessions": "read_sessions",
+        ".claude/agents-in-a-box/sessions": "read_sessions",
+        ".claude/projects": "read_claude_logs",
+        ".codex/sessions": "read_codex_logs",
+        "elsewhere": "read_paths",
+    }
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins") as host:
+            for root, capability in roots.items():
+                answer = await asks(host, "p", "fs/read_file", path=str(tmp_path / root / "a.jsonl"))
+                assert answer == {"code": -32001, "message": f"capability denied: {capability}"}
+
+    run(main)
+
+
 @requirement("ainb:host-files-read", "ainb:host-files-list", "ainb:host-files-guard", "ainb:host-files-denied")
 def test_files_are_read_where_a_grant_says_so_and_elsewhere_denied_by_name(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -842,6 +883,24 @@ def test_an_action_of_the_host_is_done_in_its_time_or_not_at_all(run: Run, tmp_p
             assert (await asks(host, "p", "action/invoke", action="none", payload=""))["code"] == -32602
             answer = await asks(host, "p", "action/invoke", action="exec", payload="")
             assert answer == {"code": -32001, "message": "capability denied: spawn_subprocess"}
+
+    run(main)
+
+
+@requirement("ainb:host-actions-built-in")
+def test_every_host_has_actions_that_need_no_grant_and_no_program_around_it(run: Run, tmp_path: Path) -> None:
+    talker(tmp_path)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+
+            async def invoke(action: str, data: bytes = b"") -> bytes:
+                return b64decode((await asks(host, "p", "action/invoke", action=action, payload=b64(data)))["payload"])
+
+            assert json.loads(await invoke("host.info")) == {"kind": "plugbay", "version": __version__}
+            assert await invoke("host.echo", b"\x00hello") == b"\x00hello"
+            host.actions.register("mine", bytes.upper)
+            assert json.loads(await invoke("host.actions")) == ["host.actions", "host.echo", "host.info", "mine"]
 
     run(main)
 

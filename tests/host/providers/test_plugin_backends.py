@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+import plugbay
 from plugbay import CallFailed, Code, Host
 from plugbay.host.services.llm.chat import ChatRequest
 from plugbay.host.services.vectors import VectorQuery, VectorRecord
 from plugbay.model.errors import Failure
+from plugbay.process.sandbox.policy import SandboxSettings
+from plugbay.process.sandbox.users import uid_of
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 
 REQUEST = ChatRequest("m", [{"role": "user", "content": "hi"}])
@@ -321,7 +324,30 @@ def test_a_channel_method_the_plugin_does_not_know_is_an_unsupported_feature(run
         async with Host.load(tmp_path) as host:
             with pytest.raises(CallFailed) as caught:
                 await host.channels["slack"].start()
-            assert (caught.value.code, caught.value.failure.detail["feature"]) == (Code.NOT_FOUND, "channel.start")
+            failure = caught.value.failure
+            assert (failure.code, failure.detail["feature"]) == (Code.NOT_FOUND, "channel.start")
+            assert (failure.detail["kind"], failure.detail["plugin_code"]) == ("unsupported_feature", -32601)
+            assert failure.message.startswith("unsupported feature")
+
+    run(main)
+
+
+@requirement("nexo:host-channel-input")
+def test_a_message_of_an_unknown_kind_is_refused_before_it_is_sent(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, body=CHANNEL, extends={"channels": ["slack"]}, channels=["slack"])
+    bogus = {"kind": "bogus", "to": "U1", "body": "hi"}
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            called = (await host.attempt("slack", {"action": "send", "message": bogus})).failure
+            for wrong in (bogus, {"to": "U1"}):
+                with pytest.raises(CallFailed) as caught:
+                    await host.channels["slack"].send(wrong)
+                assert caught.value.code == Code.INVALID_INPUT
+            with pytest.raises(CallFailed) as caught:
+                await host.channels["slack"].start(7)  # type: ignore[arg-type]
+            assert caught.value.code == Code.INVALID_INPUT
+            assert called is not None and called.code == Code.INVALID_INPUT
 
     run(main)
 
@@ -433,5 +459,235 @@ def test_after_a_respawn_every_registry_reaches_the_living_child(run: Run, tmp_p
             assert (await host.llm.chat("cohere", REQUEST)).text == "cohere/m: hi"
             assert await store.upsert("kb", [VectorRecord("1", "x", [0.1, 0.2])]) == 1
             assert (await host.fire("before_message", {})).event == {"pid": second}
+
+    run(main)
+
+
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@requirement("nexo:host-llm-dict")
+def test_a_chat_takes_a_plain_dict_and_says_what_is_wrong_with_another(run: Run, tmp_path: Path) -> None:
+    model(tmp_path)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            assert (await host.llm.chat("cohere", ASKED)).text == "cohere/m: hi"
+            assert [chunk["type"] async for chunk in host.llm.stream("cohere", ASKED)][-1] == "end"
+            assert (await host.llm.chat("cohere", plugbay.ChatRequest(**ASKED))).text == "cohere/m: hi"
+            for wrong in ({"model": "m"}, {**ASKED, "temprature": 1}, {**ASKED, "max_tokens": "many"}):
+                with pytest.raises(CallFailed) as caught:
+                    await host.llm.chat("cohere", wrong)
+                assert caught.value.code == Code.INVALID_INPUT
+            with pytest.raises(TypeError, match=r"plugbay\.ChatRequest, or a dict such as \{.*\}, not 'hi'"):
+                await host.llm.chat("cohere", "hi")  # type: ignore[arg-type]
+
+    run(main)
+
+
+@requirement("nexo:host-llm-finish-other")
+def test_a_model_may_end_for_another_reason_without_naming_it(run: Run, tmp_path: Path) -> None:
+    model(tmp_path, MODEL + '\ndef llm_chat(m):\n    reply(m, final("a", finish_reason={"kind": "other"}))\n')
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            reply = await host.llm.chat("cohere", REQUEST)
+            assert (reply.text, reply.finish_reason) == ("a", "other:unspecified")
+
+    run(main)
+
+
+@requirement("nexo:host-hooks-counted")
+def test_failures_of_hooks_are_logged_and_counted(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    hooks = {"hooks": ["before_message"]}
+    write_nexo_plugin(tmp_path, "a", "def hook_on_hook(m):\n    fail(m, -32603, 'no rules')\n", extends=hooks)
+    write_nexo_plugin(tmp_path, "b", HOOK.format(answer="{}"), extends=hooks)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            await host.fire("before_message", {"body": "ping"}, timeout=PATIENCE)
+            await host.fire("before_message", {"body": "ping"}, timeout=PATIENCE)
+            counters = {status.spec.id: status.counters for status in host.plugins()}
+            assert (counters["a"]["hook_failed"], counters["b"].get("hook_failed")) == (2, None)
+
+    run(main)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in warned if "a: hook_failed: before_message: plugin_error: no rules" in text]
+
+
+@requirement("nexo:host-hook-after-reported")
+@pytest.mark.parametrize("answer", ['{"abort": True, "reason": "PII"}', '{"decision": "block", "reason": "PII"}'])
+def test_a_hook_that_would_block_the_past_is_reported(run: Run, tmp_path: Path, answer: str) -> None:
+    write_nexo_plugin(tmp_path, "a", HOOK.format(answer=answer), extends={"hooks": ["after_message"]})
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            outcome = await host.fire("after_message", {"body": "ping"}, timeout=PATIENCE)
+            ((plugin_id, failure),) = outcome.skipped
+            assert (outcome.blocked, plugin_id) == (False, "a")
+            assert "after_message cannot be blocked" in failure.message and "PII" in failure.message
+            assert host.journal.counts("a")["hook_failed"] == 1
+
+    run(main)
+
+
+@requirement("nexo:manifest-hooks-custom")
+def test_a_hook_of_any_name_is_called_when_the_application_fires_it(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, "a", HOOK.format(answer='{"override": {"a": 1}}'), extends={"hooks": ["pii_redact"]})
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            assert (await host.fire("pii_redact", {"body": "ping"}, timeout=PATIENCE)).event == {"body": "ping", "a": 1}
+
+    run(main)
+
+
+RAW = """
+def tool_invoke(m):
+    body = {body}
+    sys.stdout.buffer.write(b'{{"jsonrpc":"2.0","id":%d,"result":' % m["id"] + body + b"}}\\n")
+    sys.stdout.buffer.flush()
+"""
+
+
+@requirement("nexo:host-unreadable-answer")
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('b"NaN"', Code.MALFORMED_RESPONSE),
+        ("b'\"\\xff\"'", Code.MALFORMED_RESPONSE),
+        ("b'\"' + b'x' * (17 << 20) + b'\"'", Code.FRAME_TOO_LARGE),
+    ],
+    ids=["NaN", "bad UTF-8", "oversized"],
+)
+def test_an_unreadable_answer_fails_its_call_long_before_the_deadline(
+    run: Run, tmp_path: Path, body: str, code: str
+) -> None:
+    write_nexo_plugin(tmp_path, body=RAW.format(body=body), tools=["t"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            failure = (await host.attempt("p_t", {}, timeout=600)).failure
+            assert failure is not None and failure.code == code
+            assert "the answer to tool.invoke cannot be used" in failure.message
+
+    run(main)
+
+
+TEXTS = [
+    ('fail(m, -33401, "gone")', "tool not found: gone"),
+    ('fail(m, -33402, "no city", details={"city": 1})', "argument invalid: no city"),
+    ('fail(m, -33403, "boom")', "boom"),
+    ('fail(m, -33404, "busy", retry_after_ms=5000)', "unavailable; retry after 5s: busy"),
+    ('fail(m, -33404, "unavailable", retry_after_ms=1500)', "unavailable; retry after 1.5s"),
+    ('fail(m, -33404, "busy")', "unavailable: busy"),
+    ('fail(m, -33405, "not you")', "denied: not you"),
+]
+
+
+@requirement("nexo:host-error-texts")
+@pytest.mark.parametrize(("body", "text"), TEXTS)
+def test_errors_of_tools_have_the_texts_that_operators_search_for(
+    run: Run, tmp_path: Path, body: str, text: str
+) -> None:
+    write_nexo_plugin(tmp_path, body=f"def tool_invoke(m):\n    {body}\n", tools=["t"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            failure = (await host.attempt("p_t", {})).failure
+            assert failure is not None and failure.message == text
+
+    run(main)
+
+
+VECTOR_TEXTS = [
+    ('fail(m, -33301, "kb", collection="kb")', "collection not found: kb"),
+    ('fail(m, -33302, "dimension mismatch", expected=768, got=2)', "dimension mismatch: expected 768, got 2"),
+    ('fail(m, -33303, "rate limited", retry_after_secs=60)', "rate limited; retry after 60s"),
+    ('fail(m, -33304, "disk full")', "write failed: disk full"),
+]
+
+
+@requirement("nexo:host-error-texts")
+@pytest.mark.parametrize(("body", "text"), VECTOR_TEXTS)
+def test_errors_of_vector_backends_have_the_texts_that_operators_search_for(
+    run: Run, tmp_path: Path, body: str, text: str
+) -> None:
+    functions = f"def memory_vector_delete(m):\n    {body}\n"
+    write_nexo_plugin(tmp_path, body=functions, extends={"memory_backends": ["pinecone"]})
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            backend = host.vectors.get("pinecone")
+            assert not isinstance(backend, Failure)
+            with pytest.raises(CallFailed) as caught:
+                await backend.delete("kb", ["r1"])
+            assert caught.value.failure.message == text
+
+    run(main)
+
+
+@requirement("nexo:host-error-texts")
+def test_errors_of_models_have_the_texts_that_operators_search_for(run: Run, tmp_path: Path) -> None:
+    errors = {"rate": '-33103, "slow", retry_after_secs=30', "auth": '-33102, "no key"'}
+    body = "def llm_chat(m):\n" + "".join(
+        f"    if m['params']['model'] == {name!r}: fail(m, {error})\n" for name, error in errors.items()
+    )
+    model(tmp_path, body)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            for name, text in (
+                ("rate", "rate limited; retry after 30s: slow"),
+                ("auth", "authentication failed: no key"),
+            ):
+                with pytest.raises(CallFailed) as caught:
+                    await host.llm.chat("cohere", {**ASKED, "model": name})
+                assert caught.value.failure.message == text
+
+    run(main)
+
+
+@requirement("nexo:host-version-setting")
+def test_plugins_see_the_nexo_version_of_the_operator(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEXO_VERSION", "0.9.3")
+    body = """
+    hello = initialize
+    def initialize(m):
+        global SEEN
+        SEEN = m["params"]["nexo_version"]
+        hello(m)
+    def tool_invoke(m):
+        reply(m, SEEN)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["t"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            assert await host.call("p_t", {}) == "0.9.3"
+
+    run(main)
+
+
+@requirement("nexo:host-sandbox-user")
+@pytest.mark.parametrize(
+    ("drop_user", "dropped"), [("", True), ("drop_user = true", True), ("drop_user = false", False)]
+)
+def test_a_confined_plugin_is_user_and_group_65534_unless_it_keeps_its_user(
+    run: Run, tmp_path: Path, drop_user: str, dropped: bool
+) -> None:
+    body = "import pwd\ndef tool_invoke(m):\n    reply(m, [os.getuid(), os.getgid(), pwd.getpwuid(os.getuid())[0]])\n"
+    more = f"[plugin.sandbox]\nenabled = true\n{drop_user}\n"
+    write_nexo_plugin(tmp_path, body=body, tools=["who"], more=more)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            uid, gid, name = await host.call("p_who", {})
+            outside = uid_of("p", SandboxSettings())
+            kept = os.geteuid() if outside is None else outside
+            assert (uid, gid) == ((65534, 65534) if dropped else (kept, kept))
+            assert name == ("nobody" if dropped else "plugin")
 
     run(main)

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, Host
+from plugbay.host.config.config import TIME_FACTOR
 from plugbay.host.screens.frames import MAX_CELLS
 from plugbay.host.screens.keys import parse_key
 from plugbay.host.screens.screens import MAX_REDRAWS, REDRAW_SECONDS, CliOutput, Screen, Screens
+from plugbay.model.lifecycle import PENDING
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
@@ -113,7 +115,7 @@ def test_a_plugin_without_grants_draws_nothing(run: Run, tmp_path: Path) -> None
             with pytest.raises(CallFailed) as caught:
                 await text(host)
             assert caught.value.code == Code.CAPABILITY_NOT_ALLOWED
-            assert host.plugins()[0].state == "idle"
+            assert host.plugins()[0].state == PENDING
         async with Host.load(tmp_path, grant_all=True) as host:
             assert await text(host) == "p 30x3 | keys"
 
@@ -219,14 +221,17 @@ def test_a_plugin_that_cannot_start_says_why_and_is_tried_once(run: Run, tmp_pat
 
 
 @requirement("ainb:host-render-watchdog", "ainb:host-isolation")
-def test_a_plugin_that_never_draws_is_given_two_seconds_and_left_alone(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_never_draws_in_time_is_left_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TIME_FACTOR, "2")
     write_ainb_plugin(tmp_path, body=STUCK, screens=["main"])
     write_ainb_plugin(tmp_path, "q", screens=["other"])
 
     async def main() -> None:
         async with Host.load(tmp_path) as host:
             assert not host.screens.wedged("p")
-            with pytest.raises(CallFailed, match="render exceeded 2 s") as caught:
+            with pytest.raises(CallFailed, match="render exceeded 4 s") as caught:
                 await text(host)
             assert (caught.value.code, caught.value.failure.plugin) == (Code.TIMEOUT, "p")
             assert host.screens.wedged("p") and not host.screens.wedged("q")

@@ -554,3 +554,24 @@ def test_an_agent_forgets_only_its_own_entries(run: Run, tmp_path: Path) -> None
             await memory.close()
 
     run(main)
+
+
+@requirement("host:memory-operate")
+def test_a_cleared_agent_has_nothing_left_in_text_and_vectors_and_others_keep_theirs(run: Run) -> None:
+    async def main() -> None:
+        registry, store = VectorRegistry(), EmbeddedVectors(IN_MEMORY)
+        await store.open()
+        registry.register("embedded", store, "test")
+        memory = AgentMemory(LongTermMemory(IN_MEMORY), VectorRecall(registry, HashingEmbedder()))
+        await memory.open()
+        for agent in ("ada", "ada", "ben"):
+            await memory.remember(agent, "photosynthesising leaves")
+        assert (await memory.clear("ada"), await memory.clear("ada"), await memory.clear("nobody")) == (2, 0, 0)
+        assert await memory.recall("ada", "photosynthetic") == []
+        assert len(await memory.recall("ben", "leaves")) == 1
+        with pytest.raises(CallFailed, match="must not be empty"):
+            await memory.clear("")
+        await memory.close()
+        await store.close()
+
+    run(main)

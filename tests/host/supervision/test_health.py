@@ -735,3 +735,41 @@ def test_a_plugin_without_a_time_is_never_reaped(run: Run, tmp_path: Path) -> No
             supervisor.mark_shown()
 
     run(main)
+
+
+PUBLISHER = """
+import threading
+def stream():
+    while not os.path.exists("quiet"):
+        publish(NAME, b"chunk")
+        time.sleep(0.1)
+def init(m):
+    reply(m, {"name": NAME, "version": "1.0.0"})
+    threading.Thread(target=stream, daemon=True).start()
+"""
+
+
+@requirement("ainb:host-idle-eager-publisher")
+def test_an_eager_publisher_is_kept_while_it_publishes_and_reaped_when_it_stops(run: Run, tmp_path: Path) -> None:
+    bus = {"event_bus": True}
+    lazy = {"idle_reap_secs": 1}
+    root = write_ainb_plugin(
+        tmp_path, "session-reader", PUBLISHER, capabilities=bus, lifecycle={"spawn": "eager", **lazy}
+    )
+    write_ainb_plugin(tmp_path, "chatty", PUBLISHER, capabilities=bus, lifecycle=lazy, namespaces=["chatty"])
+
+    async def main() -> None:
+        (root / "quiet").unlink(missing_ok=True)
+        async with hosting(tmp_path, grant_all=True) as watched:
+
+            def reaped() -> list[str]:
+                return [payload["plugin_id"] for name, payload in watched.events if name == "reaped"]
+
+            await watched.host.run_cli("chatty", [])
+            await until(lambda: reaped() == ["chatty"])  # lazy: the next use starts it
+            await asyncio.sleep(1.5)
+            assert reaped() == ["chatty"]
+            (root / "quiet").touch()
+            await until(lambda: reaped() == ["chatty", "session-reader"])
+
+    run(main)

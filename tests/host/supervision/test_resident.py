@@ -875,3 +875,61 @@ def test_an_idle_plugin_stays_for_topics_that_matter_and_goes_for_those_of_which
             assert supervisors["waits"].state is State.RUNNING
 
     run(main)
+
+
+DIES = """
+def cli_dispatch(params, m):
+    if params["argv"] == ["die"]:
+        os._exit(3)
+    reply(m, {"stdout": b64(repr(events).encode()), "stderr": "", "exit_code": 0})
+"""
+
+
+@requirement("ainb:host-subscriber-comes-back")
+def test_a_lazy_subscriber_comes_back_after_a_crash_and_hears_the_next_event(run: Run, tmp_path: Path) -> None:
+    bus = {"event_bus": True}
+    write_ainb_plugin(tmp_path, "deaf", DIES, namespaces=["deaf"])
+    write_ainb_plugin(
+        tmp_path, "hearing", DIES, namespaces=["hearing"], capabilities=bus, subscribes={"snapshots": ["t"]}
+    )
+
+    async def main() -> None:
+        async with hosting(tmp_path, grant_all=True) as watched:
+            for namespace in ("hearing", "deaf"):
+                assert await code_of(watched.host.run_cli(namespace, ["die"])) == Code.CRASHED
+
+            def states() -> dict[str, str]:
+                return {status.spec.id: status.state for status in watched.host.plugins()}
+
+            await until(lambda: states() == {"deaf": State.IDLE, "hearing": State.RUNNING})
+            watched.host.snapshots.publish("t", b"next")
+            assert (await watched.host.run_cli("hearing", [])).stdout == b"[('t', b'next')]"
+            assert watched.names().count("started") == 3
+
+    run(main)
+
+
+ODD_IDS = """
+def cli_dispatch(params, m):
+    for id in ("a", -1):
+        request(id, "host/snapshot/get", topic="t")
+    reply(m, {"stdout": "", "stderr": "", "exit_code": 0})
+"""
+
+
+@requirement("ainb:host-refused-ids")
+def test_requests_with_a_string_or_a_negative_id_are_refused_in_the_journal_and_counted(
+    run: Run, tmp_path: Path
+) -> None:
+    write_ainb_plugin(tmp_path, body=ODD_IDS, namespaces=["p"], capabilities={"event_bus": True})
+
+    async def main() -> None:
+        async with hosting(tmp_path, grant_all=True) as watched:
+            assert (await watched.host.run_cli("p", [])).exit_code == 0
+            await until(lambda: watched.status.counters.get("noise") == 2)
+            texts = [note.text for note in watched.host.journal.recent("p") if note.kind == "noise"]
+            refused = "is refused: an id of this contract is an unsigned integer"
+            heads = [text.partition(refused)[0] for text in texts]
+            assert heads == [f"'host/snapshot/get' with the id {id} " for id in ("'a'", "-1")]
+
+    run(main)

@@ -403,6 +403,63 @@ async def node(yard: Yard) -> dict[str, Any]:
     return found
 
 
+PROGRAMS = """
+import glob, json, os, subprocess, sys
+
+def runs(*argv):
+    try:
+        return subprocess.run(argv, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+loader = glob.glob("/lib*/ld-linux-*.so.*")[0]
+print(json.dumps({
+    "itself": runs(sys.executable, "-c", "import ssl, sqlite3, ctypes"),
+    "ls": runs("/bin/ls", "/"),
+    "through the loader": runs(loader, "/bin/ls", "/"),
+    "git": runs("git", "--version"),
+    "shell": runs("/bin/sh", "-c", ":"),
+    "git's helpers": os.path.exists("/usr/lib/git-core"),
+    "programs": sorted(os.listdir("/usr/bin"))[:10],
+}))
+"""
+"""What a fenced Python can run."""
+
+
+async def fence(yard: Yard) -> dict[str, Any]:
+    """The programs that plugins of several kinds see, fenced and not."""
+    script = yard.package / "programs.py"
+    script.write_text(PROGRAMS)
+    wrapper, shell = yard.package / "wrapper", yard.package / "shell"
+    wrapper.write_text(f"#!/bin/sh\n# Only this.\nexec python3 {script}\n")
+    shell.write_text(
+        "#!/bin/sh\necho it runs\nls / 2>/dev/null || echo no ls\nexec python3 -c 'print(1)' 2>/dev/null\n"
+    )
+    linked = yard.root / "linked"
+    linked.symlink_to(PYTHON)
+    for path in (wrapper, shell):
+        path.chmod(0o755)
+    fenced = yard.policy(fenced=True)
+    cases: dict[str, tuple[tuple[str, ...], Policy]] = {
+        "open": ((PYTHON, str(script)), yard.policy()),
+        "fenced": ((PYTHON, str(script)), fenced),
+        "granted": ((PYTHON, str(script)), yard.policy(fenced=True, run=(Path("/usr/bin/git"),))),
+        "granted a shell": ((PYTHON, str(script)), yard.policy(fenced=True, run=(Path("/bin/sh"),))),
+        "granted to read": ((PYTHON, str(script)), yard.policy(fenced=True, read=(Path("/bin/ls"),))),
+        "by env": (("/usr/bin/env", "python3", str(script)), fenced),
+        "by a wrapper": ((str(wrapper),), fenced),
+        "by a link": ((str(linked), str(script)), fenced),
+    }
+    found: dict[str, Any] = {}
+    for name, (argv, policy) in cases.items():
+        said, child = await yard.say(*argv, policy=policy)
+        found[name] = json.loads(said) if said else child.stderr.tail()
+    found["a shell script"] = (await yard.say(str(shell), policy=fenced))[0].splitlines()
+    listed = Sandbox().visible(Program((str(shell),), yard.package, ENV, "driver"), fenced)
+    found["listed"] = sorted(path for _, path in listed if "/bin/" in path)
+    return found
+
+
 async def crowd(yard: Yard, seconds: str, count: int) -> list[Child]:
     children = []
     for number in range(count):
@@ -438,6 +495,7 @@ async def main(task: str, seconds: str = "") -> None:
             "used": used,
             "node": node,
             "covers": covers,
+            "fence": fence,
         }
         print(json.dumps(await parts[task](yard)))
     finally:

@@ -8,12 +8,15 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugbay.process.sandbox import system
 from plugbay.process.sandbox.system import PLUGBAY, env_command, is_system, needed
 from plugbay.process.sandbox.users import as_user
+from tests.process.sandbox.drivers import IDENTITIES, report
+from tests.support.requirements import requirement
 
 
 def test_existing_programs_and_libraries_are_shown_read_only() -> None:
@@ -53,18 +56,18 @@ def test_only_existing_files_of_the_kernel_are_masked(monkeypatch: pytest.Monkey
 def test_who_has_the_machines_network_has_its_names_too() -> None:
     shown = {bind.path for bind in system.binds(own_network=False)}
     assert shown >= {path for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)}
-    assert "/etc/hosts" not in system.files("/tmp", own_network=False)
+    assert "/etc/hosts" not in system.files("/tmp", 1000, own_network=False)
 
 
 def test_the_files_that_exist_only_inside_name_no_user_of_this_machine() -> None:
-    files = system.files("/state", own_network=True)
+    files = system.files("/state", 1000, own_network=True)
     assert files["/etc/passwd"] == b"plugin:x:1000:1000::/state:/bin/sh\n"
     assert files["/etc/hosts"].startswith(b"127.0.0.1 localhost plugin\n")
 
 
 @pytest.mark.parametrize("home", ["/a:0:0::/", "/a\nroot:x:0:0::/:/bin/sh"])
 def test_no_path_adds_a_field_or_a_user(home: str) -> None:
-    assert system.files(home, own_network=True)["/etc/passwd"] == b"plugin:x:1000:1000::/:/bin/sh\n"
+    assert system.files(home, 1000, own_network=True)["/etc/passwd"] == b"plugin:x:1000:1000::/:/bin/sh\n"
 
 
 @pytest.mark.parametrize(
@@ -255,3 +258,76 @@ def test_the_real_env_runs_the_same_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\x1c", "\x85"])
 def test_only_the_blanks_of_env_divide_words(blank: str) -> None:
     assert env_command(f"-S -uNAME{blank}/opt/bin/tool python3") == "python3"
+
+
+# Fenced plugins, with real processes.
+
+BOTH = pytest.mark.parametrize("identity", IDENTITIES)
+
+
+def seen(identity: str, case: str) -> dict[str, Any]:
+    found = report(identity, "fence")[case]
+    assert isinstance(found, dict), found
+    return found
+
+
+def runs(identity: str, case: str) -> set[str]:
+    return {name for name, does in seen(identity, case).items() if does is True}
+
+
+@BOTH
+@requirement("kaged:exec-fence", "ainb:spawn-fence")
+def test_without_a_fence_every_program_runs(identity: str) -> None:
+    assert runs(identity, "open") == {"itself", "ls", "through the loader", "git", "shell", "git's helpers"}
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["fenced", "by env", "by a wrapper", "by a link"])
+@requirement("kaged:exec-fence", "ainb:spawn-fence")
+def test_behind_a_fence_a_plugin_runs_its_own_interpreter_only(identity: str, case: str) -> None:
+    assert runs(identity, case) == {"itself"} | ({"shell"} if case == "by a wrapper" else set())
+    assert all(name.startswith(("python3", "env", "sh", "dash")) for name in seen(identity, case)["programs"])
+
+
+@BOTH
+@requirement("kaged:exec-fence")
+def test_a_granted_program_runs_behind_the_fence_with_its_helpers(identity: str) -> None:
+    assert runs(identity, "granted") == {"itself", "git", "git's helpers"}
+    assert runs(identity, "granted a shell") == {"itself", "shell"}
+
+
+@BOTH
+@requirement("kaged:exec-fence")
+def test_a_program_that_may_be_read_may_be_run(identity: str) -> None:
+    """A limit of the fence: it hides files, and the kernel has no file that is shown and never executed."""
+    assert runs(identity, "granted to read") == {"itself", "ls", "through the loader"}
+
+
+@BOTH
+@requirement("kaged:exec-fence")
+def test_a_shell_script_has_its_shell_and_the_visible_programs_are_listed(identity: str) -> None:
+    assert report(identity, "fence")["a shell script"] == ["it runs", "no ls"]
+    assert [os.path.basename(path) for path in report(identity, "fence")["listed"]] == ["dash", "sh"]
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("#!/bin/sh\nexec python3 x.py\n", "python3"),
+        ("#!/bin/sh\n# why\n\n  exec node\n", "node"),
+        ("#!/bin/sh\nset -u\nexec python3 x.py\n", ""),
+        ("#!/bin/sh\nexec $PYTHON x.py\n", ""),
+        ("#!/bin/sh\nexec 2>&1\n", ""),
+        ("#!/bin/sh\necho exec git\n", ""),
+    ],
+)
+def test_a_script_becomes_the_program_of_its_first_command(tmp_path: Path, text: str, program: str) -> None:
+    (tmp_path / "script").write_text(text)
+    assert system._executed(str(tmp_path / "script")) == program
+
+
+@requirement("nexo:host-sandbox-user")
+def test_a_dropped_user_is_called_nobody() -> None:
+    files = system.files("/state", 65534, own_network=True)
+    assert files["/etc/passwd"] == b"nobody:x:65534:65534::/state:/bin/sh\n"
+    assert files["/etc/group"] == b"nogroup:x:65534:\n"

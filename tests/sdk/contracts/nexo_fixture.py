@@ -10,6 +10,7 @@ Half of it is async, half of it plain, so that the kit exercises both.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -33,7 +34,9 @@ def serve(config: dict[str, Any]) -> None:
     from plugbay.sdk import Plugin
 
     plugin = Plugin.from_manifest(
-        config["manifest"], server_version=config.get("server_version", "conformance-fixture-0")
+        config["manifest"],
+        server_version=config.get("server_version", "conformance-fixture-0"),
+        full_events="FULL_EVENTS" in os.environ,
     )
     verbs = config.get("tool_handlers", {})
     for name in config.get("declare_tools", []):

@@ -311,6 +311,32 @@ def test_an_action_takes_bytes_and_answers_with_bytes(everything: Framed) -> Non
     assert (missing["code"], "there is no action 'say'" in missing["message"]) == (-32602, True)
 
 
+@requirement("ainb:sdk-actions-as-commands")
+def test_an_action_is_also_reached_as_a_command_line(everything: Framed) -> None:
+    assert everything.run("upper", "be", "loud") == (b"BE LOUD", b"", 0)
+    assert everything.run("shape", "four") == (b'{"size":4}', b"", 0)
+    assert everything.run("shape") == (b"", b"", 0)
+    assert everything.run("upper", "--help") == (
+        "upper [TEXT…]: an action of a.p; TEXT is its data\n".encode(),
+        b"",
+        0,
+    )
+    assert everything.run("nothing")[2] == 2
+
+
+@requirement("ainb:sdk-refused-ids")
+@pytest.mark.parametrize(("id", "shown"), [("7", "'7'"), (-7, "-7"), (7.5, "7.5")])
+def test_a_request_with_another_id_than_an_unsigned_integer_is_refused_on_stderr(
+    tmp_path: Path, id: Any, shown: str
+) -> None:
+    with running_framed(tmp_path, EVERYTHING) as plugin:
+        plugin.greet()
+        plugin.send(id=id, method="plugin/render", params={"viewport": {"width": 1, "height": 1}})
+        refused = "is refused: an id of this contract is an unsigned integer"
+        assert plugin.stderr_line() == f"a.p: 'plugin/render' with the id {shown} {refused}\n"
+        assert plugin.run("say", "on") == (b"on", b"", 0)
+
+
 @requirement("ainb:sdk-errors")
 def test_an_answer_that_is_too_large_is_an_error_and_not_a_broken_stream(everything: Framed) -> None:
     assert invoke(everything, "huge")["code"] == -32603
@@ -335,7 +361,9 @@ TELLS = {
     "publish": lambda ctx: ctx.snapshots.publish("t", {"a": 1}),
     "chunked": lambda ctx: ctx.snapshots.publish_chunked("t", [1], version=1, encoding="json"),
     "log": lambda ctx: ctx.log.warn("careful", at=1),
-    "too_large": lambda ctx: ctx.snapshots.publish("t", bytes(13 << 20)),
+    "too_large": lambda ctx: ctx.snapshots.publish("t", bytes(12_500_001)),
+    "item_too_large": lambda ctx: ctx.snapshots.publish_chunked("t", ["x" * 12_500_001], version=1, encoding="json"),
+    "action_too_large": lambda ctx: ctx.actions.invoke("other.act", bytes(13 << 20)),
 }
 
 def outcome(ask):
@@ -478,7 +506,18 @@ def test_the_host_is_told_without_waiting(asking: Framed, way: str) -> None:
 @WAYS
 @requirement("ainb:sdk-errors")
 def test_what_is_too_large_for_a_frame_is_refused_before_it_is_sent(asking: Framed, way: str) -> None:
-    assert asking.run(way, "too_large")[0].startswith(b"frame_too_large None the message has")
+    assert asking.run(way, "action_too_large")[0].startswith(b"frame_too_large None the message has")
+
+
+@WAYS
+@requirement("ainb:sdk-snapshot-size")
+def test_a_snapshot_that_a_host_would_drop_is_refused_with_the_way_to_send_it(asking: Framed, way: str) -> None:
+    text = asking.run(way, "too_large")[0]
+    assert text.startswith(b"frame_too_large None the snapshot of t has 12,500,001 bytes; at most 12,500,000 fit")
+    assert b"publish_chunked" in text
+    id = asking.request("plugin/cli_dispatch", namespace=way, argv=["item_too_large"])
+    assert b'"is_final":false' in b64decode(asking.read()["params"]["payload"])
+    assert said(asking, id).startswith("frame_too_large None the snapshot of t has 12,5")
 
 
 @requirement("ainb:sdk-reader-free")

@@ -469,7 +469,7 @@ def test_a_handler_that_never_ends_does_not_keep_the_plugin(tmp_path: Path) -> N
         assert plugin.read() == BYE
         assert plugin.read()["result"] == {"status": "ok"}
         assert plugin.status() == 0
-        assert "p: 1 handlers did not finish within 0.03 s" in plugin.errors()  # kaged gives less time than nexo
+        assert "p: 1 handlers did not finish within 0.05 s" in plugin.errors()
 
 
 @requirement("kaged:sdk-eof")

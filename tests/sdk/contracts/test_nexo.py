@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from plugbay.sdk import Plugin
 from plugbay.sdk.contracts.nexo import declared_tools, default_manifest, nexo_id, nexo_tool_name, parse
 from tests.sdk.processes import PluginProcess, running
 from tests.support.patience import PATIENCE
@@ -434,6 +435,59 @@ def test_a_forgotten_await_loses_no_event(asking: PluginProcess) -> None:
     event = asking.read()["params"]["event"]
     assert sorted(event) == ["id", "payload", "session_id", "source", "timestamp", "topic"]
     assert asking.read()["result"] is None
+
+
+SHAPES = """
+plugin = Plugin("p", "1.0.0"{setting})
+
+@plugin.tool()
+def plain(ctx):
+    ctx.events.publish("t", 1)
+
+@plugin.tool()
+async def awaited(ctx):
+    await ctx.events.publish("t", 1)
+
+@plugin.tool()
+def outside():
+    plugin.host.events.publish("t", 1)
+
+@plugin.tool()
+def with_session(ctx):
+    ctx.events.publish("t", 1, session_id="01940000-0000-0000-0000-000000000099", full=False)
+
+@plugin.tool()
+def other(ctx):
+    ctx.events.publish("t", 1, full={other})
+"""
+MINIMAL = ["payload", "source", "topic"]
+FULL = ["id", "payload", "session_id", "source", "timestamp", "topic"]
+
+
+@requirement("nexo:sdk-event-shape")
+@pytest.mark.parametrize("full", [False, True])
+def test_the_shape_of_events_is_a_setting_of_the_plugin_and_a_session_is_never_lost(tmp_path: Path, full: bool) -> None:
+    setting = ", full_events=True" if full else ""
+    with running(tmp_path, SHAPES.format(setting=setting, other=not full)) as plugin:
+
+        def published(tool: str) -> Any:
+            plugin.request("tool.invoke", tool_name=f"p_{tool}")
+            event = plugin.read()["params"]["event"]
+            assert plugin.read()["result"] is None
+            return event
+
+        for tool in ("plain", "awaited", "outside"):
+            assert sorted(published(tool)) == (FULL if full else MINIMAL)
+        assert sorted(published("other")) == (MINIMAL if full else FULL)
+        event = published("with_session")
+        assert (sorted(event), event["session_id"]) == (FULL, "01940000-0000-0000-0000-000000000099")
+
+
+@requirement("nexo:sdk-event-shape")
+def test_a_plugin_from_a_manifest_has_the_setting_too() -> None:
+    text = '[plugin]\nid = "p"\nversion = "1.0.0"\n'
+    assert Plugin.from_manifest(text, full_events=True).full_events
+    assert not Plugin.from_manifest(text).full_events
 
 
 FIXTURE = Path(__file__).with_name("nexo_fixture.py")

@@ -83,7 +83,8 @@ def test_errors_are_those_that_a_host_reports(contract: str) -> None:
     plugin, _ = everything()
     with testing.host(plugin, contract) as host:
         own = failure_of(host, "put", {"what": "tea", "amount": -1})
-        assert (own.code, own.message, own.origin) == ("invalid_input", "less than nothing", "plugin")
+        assert (own.code, own.origin) == ("invalid_input", "plugin")
+        assert own.message.endswith("less than nothing")
         misfit = failure_of(host, "put", {"what": 1})
         assert misfit.code == "invalid_input" and "what" in misfit.message
         assert failure_of(host, "bug").code in ("plugin_error", "internal")

@@ -149,12 +149,23 @@ def test_capabilities_are_granted_and_revoked_and_kept(sqlite_url: str, tmp_path
             assert re.search(r"✓ tool\.execute Revoke", text_of(granted))
             assert re.search(r"files\.read new", text_of(granted)), "what is not decided yet is marked"
             assert 'grants = ["tool.execute"]' in (tmp_path / "plugbay.toml").read_text()
-            odd = await visitor.post("/plugins/p:grant", {"capability": "root"})
-            assert odd.status_code == 422 and "does not request root" in text_of(odd)
             revoked = await visitor.post("/plugins/p:revoke", {"capability": "tool.execute"})
             assert revoked.status_code == 303 and "grants = []" in (tmp_path / "plugbay.toml").read_text()
             again = await visitor.post("/plugins/p:revoke", {"capability": "tool.execute"})
             assert again.status_code == 422
+
+    run(main)
+
+
+def test_a_capability_that_a_manifest_does_not_request_is_not_granted(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    write_nexo_plugin(tmp_path / "plugins", "shop", tools=["t"])
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            odd = await visitor.post("/plugins/shop:grant", {"capability": "root"})
+            assert odd.status_code == 422 and "does not request root" in text_of(odd)
 
     run(main)
 

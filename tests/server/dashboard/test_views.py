@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.admin.logs import LogLine
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
@@ -34,7 +35,7 @@ from plugbay.server.dashboard.views import (
     lines_of_call,
     log_row,
 )
-from plugbay.server.domain.operator_plugins import LogLine, NumberedEvent
+from plugbay.server.domain.operator_plugins import NumberedEvent
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.calls import StoredCall
 from plugbay.store.pages import Page

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.host import Host
-from plugbay.host.journal import Journal
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, ConfigInvalid, Failure
 from plugbay.server.domain import operator_plugins as module
@@ -17,12 +16,9 @@ from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_plugins import (
     KEPT_EVENTS,
-    TAIL_BYTES,
     CallHistory,
     HostEvents,
-    LogLine,
     OperatorPlugins,
-    PluginLogs,
     change_grants,
 )
 from plugbay.server.domain.principal import OPERATOR
@@ -46,6 +42,7 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
     sqlite_url: str, tmp_path: Path, run: Run
 ) -> None:
     write_plugin(tmp_path / "plugins", "p", capabilities=["tool.execute"])
+    write_nexo_plugin(tmp_path / "plugins", "n", tools=["t"])
 
     async def main() -> None:
         host = Host.load(tmp_path / "plugins")
@@ -61,7 +58,7 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
             assert revoked["granted"] == []
             assert (await host.attempt("p/t", {})).failure is not None
             assert await code_of(hosted.revoke(OPERATOR, "p", ["tool.execute"])) == "plugin.not_granted"
-            assert await code_of(hosted.grant(OPERATOR, "p", ["root"])) == "plugin.not_requested"
+            assert await code_of(hosted.grant(OPERATOR, "n", ["root"])) == "plugin.not_requested"
             assert await code_of(hosted.grant(OPERATOR, "q", ["root"])) == "plugin.not_found"
             actions = [entry.action for entry in (await gateway.audit.page(OPERATOR, Page())).items]
             assert actions == ["plugin.revoke", "plugin.grant"]
@@ -71,14 +68,14 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
 
 def test_a_channel_carries_messages_as_soon_as_its_plugin_is_granted(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     body = "def channel_send_outbound(m):\n    reply(m, {'message_id': '1', 'sent_at_unix': 1})"
-    wants = '[plugin.requires]\nnexo_capabilities = ["mail"]\n'
+    wants = '[plugin.requires]\nnexo_capabilities = ["memory.recall"]\n'
     write_nexo_plugin(tmp_path / "plugins", "p", body, extends={"channels": ["post"]}, channels=["post"], more=wants)
 
     async def main() -> None:
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
             assert host.channels.kinds() == []
-            await gateway.operator_plugins.grant(OPERATOR, "p", ["mail"])
+            await gateway.operator_plugins.grant(OPERATOR, "p", ["memory.recall"])
             assert (await host.channels["post"].send({"kind": "text", "to": "a", "body": "b"}))["message_id"] == "1"
             (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
             await gateway.operator_plugins.reload_config()
@@ -187,50 +184,6 @@ def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid):
         change_grants(tmp_path / "other.toml", journal(tmp_path), "p", lambda _: [" spaces "])
     assert path.read_text() == "[host]\nlog_levle = 1\n" and not (tmp_path / "other.toml").exists()
-
-
-def test_remarks_lines_and_stderr_are_one_list(tmp_path: Path) -> None:
-    at = iter([10.5, 30.0])
-    journal = Journal(clock=lambda: next(at))
-    journal.note("p", "crashed", "exit 1")
-    journal.note("p", "log.info", "hello", level="info")
-    (tmp_path / "p.log").write_text("1970-01-01T00:00:20Z [7] to stderr\n1970-01-01T00:00:40Z not yet whole")
-    assert PluginLogs(journal, tmp_path).tail("p", 10) == [
-        LogLine("1970-01-01T00:00:10.500000Z", "host", "warn", "crashed: exit 1"),
-        LogLine("1970-01-01T00:00:20Z", "stderr", "info", "[7] to stderr"),
-        LogLine("1970-01-01T00:00:30.000000Z", "plugin", "info", "hello"),
-    ]
-    assert [line.text for line in PluginLogs(journal, tmp_path).tail("p", 1)] == ["hello"]
-    assert PluginLogs(journal, tmp_path).tail("p", 0) == []
-    assert PluginLogs(journal, None).tail("q", 10) == []
-
-
-def test_of_a_long_file_the_end_is_read_in_whole_lines(tmp_path: Path) -> None:
-    line = "1970-01-01T00:00:20Z " + "x" * 100 + "\n"
-    (tmp_path / "p.log").write_text(line * (2 * TAIL_BYTES // len(line)))
-    shown = PluginLogs(Journal(), tmp_path).tail("p", 1_000_000)
-    assert len(shown) in range(TAIL_BYTES // len(line) - 1, TAIL_BYTES // len(line) + 1)
-    assert {each.text for each in shown} == {"x" * 100}
-
-
-def test_a_follower_gets_new_events_only(tmp_path: Path, run: Run) -> None:
-    async def main() -> None:
-        journal, path = Journal(), tmp_path / "p.log"
-        journal.note("p", "old", "before")
-        path.write_text("1970-01-01T00:00:01Z before\n")
-        following = PluginLogs(journal, tmp_path).follow("p")
-        first = asyncio.ensure_future(anext(following))
-        await asyncio.sleep(0)
-        journal.note("p", "new", "a remark")
-        assert (await first).text == "new: a remark"
-        with path.open("a") as file:
-            file.write("1970-01-01T00:00:02Z a line\n")
-        assert (await anext(following)).text == "a line"
-        path.write_text("1970-01-01T00:00:03Z anew\n")
-        assert (await anext(following)).text == "anew"
-        await following.aclose()  # type: ignore[attr-defined]
-
-    run(main)
 
 
 def test_a_client_resumes_after_the_last_event_it_saw(run: Run) -> None:

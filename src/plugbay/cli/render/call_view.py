@@ -142,7 +142,7 @@ class HumanView:
     def show_warnings(self, found: Sequence[Found], grants: Iterable[str]) -> None:
         specs = [item.spec for item in found if item.spec]
         requested = {name for spec in specs for name in (*spec.capabilities, *spec.optional_capabilities)}
-        for name in grants:
+        for name in () if any(spec.requests_at_run_time for spec in specs) else grants:
             if name not in requested:
                 listed = ", ".join(sorted(requested)) or "none"
                 output.note(f"--grant {name} has no effect: no plugin requests it; requested capabilities: {listed}")

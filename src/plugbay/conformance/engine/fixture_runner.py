@@ -18,7 +18,7 @@ from plugbay.conformance.engine.plugin_runner import Schedule, run_in_own_loop
 from plugbay.conformance.engine.scenario import Fixture, Scenario, load_all
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
 from plugbay.conformance.engine.surface import Surface
-from plugbay.conformance.engine.trial import Verdict, build_finding, build_launch, failed, try_scenario
+from plugbay.conformance.engine.trial import Verdict, build_finding, build_launch, judge, try_scenario
 from plugbay.conformance.reports.report import AxisResult, Finding, OnAxis, Report, Status
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
@@ -77,7 +77,7 @@ async def _axis(
     if missing:
         words = f"the fixture has no capability {missing[0]!r}"
         return (
-            failed(build_finding(scenario, dialect.contract.title, words)) if strict else Verdict(Status.SKIPPED, words)
+            judge(build_finding(scenario, dialect.contract.title, words)) if strict else Verdict(Status.SKIPPED, words)
         )
     return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), dialect), spawner)
 

@@ -1,7 +1,7 @@
 """Builds the spec of a program without a manifest: greets it once and writes the manifest that its answer describes.
 
-Works only for contracts in which the answer to the greeting lists the exports. Errors in the answer are not reported
-here: the scenarios find them.
+Works only for contracts in which the answer to the greeting lists the exports. Rules that the program breaks are not
+reported here: the scenarios find them. Messages before the answer are skipped for the same reason.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from plugbay.conformance.engine import manifests
 from plugbay.conformance.engine.conversation import encode
 from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.plugin_runner import run_in_own_loop
-from plugbay.conformance.engine.subject import Ended, Frame, Subject
-from plugbay.conformance.engine.template import at
+from plugbay.conformance.engine.subject import Ended, Frame, Subject, Until
 from plugbay.conformance.engine.trial import build_launch
 from plugbay.conformance.reports.report import excerpt
 from plugbay.contracts.kaged import manifest as kaged_manifest
@@ -34,14 +33,19 @@ from plugbay.process.command import LaunchFailed
 ANSWER_SECONDS = 20.0
 """Time for the first answer: some programs are compiled first, and a scenario checks the real limit later."""
 
+MAX_MESSAGES = 100
+"""Messages that are read before the greeting fails for want of an answer."""
+
 NAME = "conformance"
 """The plugin name, for contracts whose greeting passes one."""
 
 
 class Greeting(NamedTuple):
-    """The greeting of a contract, and how an answer becomes a manifest."""
+    """The greeting of a contract, how its answer is recognised, and how an answer becomes a manifest."""
 
     greeting: Mapping[str, Any]
+    answer: Mapping[str, Any]
+    """The first message with these values, and without a method, is the answer."""
     manifest: Callable[[Mapping[str, Any], list[str]], str]
     """(its answer, its command) → the text."""
     parse: Callable[[str, Path, Mapping[str, str]], tuple[PluginSpec | None, list[Problem]]]
@@ -64,8 +68,10 @@ def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) ->
     answer = run_in_own_loop(_ask(PluginSpec(NAME, "0", contract, folder, command), way))
     try:
         spec, problems = way.parse(way.manifest(answer, list(command)), folder, {})
-    except (AttributeError, KeyError, TypeError) as error:
-        spec, problems = None, [Problem("invalid_value", "", f"no manifest can be made of it ({error!r})")]
+    except KeyError as error:
+        spec, problems = None, [Problem("missing_field", "", f"it has no {error.args[0]!r}")]
+    except (AttributeError, TypeError):
+        spec, problems = None, [Problem("invalid_value", "", "a field that describes the plugin has the wrong type")]
     if spec is None:
         said, words = excerpt(json.dumps(answer).encode()), "; ".join(map(str, problems))
         raise GreetingFailed(f"{command[0]} answered the greeting of {contract} with {said}: {words}")
@@ -73,7 +79,7 @@ def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) ->
 
 
 async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
-    """The first message of the program."""
+    """The answer of the program to the greeting."""
     dialect, spawner = load_dialect(program.contract), Spawner()
     assert dialect is not None
     try:
@@ -81,11 +87,10 @@ async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
         subject = Subject(child, dialect.framing())
         try:
             subject.send(subject.framing.wrap(encode(way.greeting)))
-            frame = await subject.next_frame(ANSWER_SECONDS)
+            return await _find_answer(program, way, subject)
         finally:
             await subject.close()
             await child.wait(program.timeouts.kill)
-        return _message(frame, program, subject)
     except LaunchFailed as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise GreetingFailed(f"{program.command[0]} cannot be started: {error.message}{hint}") from None
@@ -93,19 +98,22 @@ async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
         await spawner.close()
 
 
-def _message(frame: object, program: PluginSpec, subject: Subject) -> Mapping[str, Any]:
-    if isinstance(frame, Frame) and not frame.problem:
-        message: Mapping[str, Any] = frame.value
-        return message
-    if isinstance(frame, Frame):
-        words = f"wrote something that is {frame.problem}"
-    else:
-        words = (
-            "exited without an answer" if isinstance(frame, Ended) else f"did not answer within {ANSWER_SECONDS:g} s"
-        )
+async def _find_answer(program: PluginSpec, way: Greeting, subject: Subject) -> Mapping[str, Any]:
+    until, first = Until(ANSWER_SECONDS), ""
+    for _ in range(MAX_MESSAGES):
+        frame = await subject.next_frame(until.left())
+        if not isinstance(frame, Frame):
+            break
+        if not frame.problem and way.answer.items() <= frame.value.items() and "method" not in frame.value:
+            answer: Mapping[str, Any] = frame.value
+            return answer
+        first = first or f"wrote {excerpt(frame.line)}, which is {frame.problem or 'not the answer'}, and "
+    silence = "exited without an answer" if isinstance(frame, Ended) else f"did not answer within {ANSWER_SECONDS:g} s"
     last = next(iter(subject.child.stderr.tail(1)), "")
     stderr = f"; its last line on stderr: {last}" if last else ""
-    raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as a plugin of {program.contract}{stderr}")
+    raise GreetingFailed(
+        f"{program.command[0]} {first}{silence} when it was greeted as a plugin of {program.contract}{stderr}"
+    )
 
 
 def _rune(answer: Mapping[str, Any], command: list[str]) -> str:
@@ -122,7 +130,7 @@ def _rune(answer: Mapping[str, Any], command: list[str]) -> str:
 
 
 def _nexo(answer: Mapping[str, Any], command: list[str]) -> str:
-    said = at(answer, "result.manifest.plugin")
+    said = answer["result"]["manifest"]["plugin"]
     tools = [tool["name"] for tool in answer["result"].get("tools") or ()]
     plugin = {
         "id": said["id"],
@@ -156,9 +164,10 @@ def _kaged(answer: Mapping[str, Any], command: list[str]) -> str:
 
 
 GREETINGS = {
-    "rune": Greeting({"type": "handshake", "protocol_version": PROTOCOL}, _rune, rune_manifest.parse),
+    "rune": Greeting({"type": "handshake", "protocol_version": PROTOCOL}, {}, _rune, rune_manifest.parse),
     "nexo": Greeting(
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"nexo_version": NEXO_VERSION}},
+        {"id": 1},
         _nexo,
         nexo_manifest.parse,
     ),
@@ -175,6 +184,7 @@ GREETINGS = {
                 "projects": ["conformance"],
             },
         },
+        {"id": 1},
         _kaged,
         kaged_manifest.parse,
     ),

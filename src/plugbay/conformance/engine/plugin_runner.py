@@ -69,9 +69,11 @@ class Axes:
 def _merge_checks(axis: str, title: str, checks: list[AxisResult]) -> AxisResult:
     seconds = sum(check.seconds for check in checks)
     failed = [check for check in checks if check.status is Status.FAILED]
-    if failed:
-        found = tuple(replace(each, title=check.title) for check in failed for each in _findings(check))
-        return AxisResult(axis, title, Status.FAILED, "\n".join(each.words() for each in found), seconds, found)
+    advised = [check for check in checks if check.status is Status.ADVICE]
+    if failed or advised:
+        status = Status.FAILED if failed else Status.ADVICE
+        found = tuple(replace(each, title=check.title) for check in (*failed, *advised) for each in _findings(check))
+        return AxisResult(axis, title, status, "\n".join(each.words() for each in found), seconds, found)
     if any(check.status is Status.PASSED for check in checks):
         return AxisResult(axis, title, Status.PASSED, "", seconds)
     return AxisResult(axis, title, Status.SKIPPED, checks[0].detail, seconds)
@@ -84,6 +86,9 @@ def _findings(check: AxisResult) -> tuple[Finding, ...]:
 AT_ONCE = min(8, max(4, os.cpu_count() or 1))
 """Trials at a time: one per core, because starting a program keeps one busy. At least four, because trials mostly wait;
 at most eight, because a container may own only a part of the cores."""
+
+UNMET = (Status.FAILED, Status.ADVICE)
+"""Results that another trial at the same time may have caused."""
 
 Attempt = Callable[[Scenario, Mapping[str, AxisResult]], Awaitable[Verdict]]
 """Tries a scenario, given the results so far."""
@@ -104,7 +109,7 @@ class Schedule:
     async def run(self) -> tuple[AxisResult, ...]:
         """Every result, in the order of the scenarios. A result is reported when it and all before it are final."""
         await self._run_together()
-        if any(result.status is Status.FAILED for result in self._results.values()):
+        if any(result.status in UNMET for result in self._results.values()):
             await self._run_alone()
         self._report(len(self._scenarios))
         return tuple(self._results[scenario.id] for scenario in self._scenarios)
@@ -143,7 +148,7 @@ class Schedule:
         """Try again, alone, what failed beside others. A failure that ran alone is final, and so is a pass."""
         for position, scenario in enumerate(self._scenarios):
             status, crowded = self._results[scenario.id].status, scenario.id in self._overlapped
-            if status is Status.SKIPPED or (status is Status.FAILED and crowded):
+            if status is Status.SKIPPED or (status in UNMET and crowded):
                 await self._try(scenario)
             self._report(position + 1)
 
@@ -232,17 +237,19 @@ _scenarios = cache(load_all)
 """Cached: reading the scenarios of a contract takes 20 ms, a tenth of a run of one check."""
 
 
-def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: Iterable[str] | None = None) -> Report:
+def run_conformance(
+    spec: PluginSpec, on_axis: OnAxis | None = None, *, only: Iterable[str] | None = None, strict: bool = False
+) -> Report:
     """Try the rules of the plugin's contract on it: all, or only these axes and what they need.
 
-    Blocks, in an event loop of its own.
+    When `strict`, advice that is not followed counts as failed. Blocks, in an event loop of its own.
     """
     dialect = load_dialect(spec.contract)
     if dialect is None:
         raise PlugbayError(f"there are no conformance scenarios for {spec.contract!r} yet")
     scenarios = _scenarios(spec.contract)
     chosen = scenarios if only is None else _choose(scenarios, only)
-    return run_in_own_loop(_run(spec, dialect, chosen, on_axis))
+    return run_in_own_loop(_run(spec, dialect, chosen, on_axis, strict))
 
 
 def run_in_own_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -296,11 +303,13 @@ def _choose(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
     return [scenario for scenario in scenarios if scenario.id in wanted]
 
 
-async def _run(spec: PluginSpec, dialect: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
+async def _run(
+    spec: PluginSpec, dialect: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None, strict: bool
+) -> Report:
     spawner = Spawner()
     try:
         surface = await _surface(spec, dialect, spawner)
-        return await _try_all(surface, spawner, scenarios, on_axis)
+        return await _try_all(surface, spawner, scenarios, on_axis, strict)
     finally:
         await spawner.close()
 
@@ -313,13 +322,15 @@ async def _surface(spec: PluginSpec, dialect: Dialect, spawner: Spawner) -> Surf
     return Surface(known, dialect, facts=facts)
 
 
-async def _try_all(surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
+async def _try_all(
+    surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None, strict: bool
+) -> Report:
 
     async def attempt(scenario: Scenario, earlier: Mapping[str, AxisResult]) -> Verdict:
         nonlocal surface
         verdict = await _axis(scenario, surface, spawner, earlier)
         surface = _learn(surface, scenario, verdict)
-        return verdict
+        return verdict._replace(status=Status.FAILED) if strict and verdict.status is Status.ADVICE else verdict
 
     titles = surface.dialect.axes
     axes = Axes(titles, [scenario.id for scenario in scenarios], on_axis)

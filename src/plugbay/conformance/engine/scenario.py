@@ -414,6 +414,11 @@ Each = Literal[
 """The kinds that a scenario can be repeated for; `question`: every request that the plugin can answer."""
 
 
+Level = Literal["rule", "advice"]
+"""`rule`: the contract's text says so, and a plugin that breaks it fails. `advice`: the text does not say so; a finding
+is shown, cites no clause and fails nothing."""
+
+
 class Fixture(Strict):
     """How the program of an SDK's fixture is set up for a scenario."""
 
@@ -428,7 +433,8 @@ class _File(Strict):
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+){2,}$")]
     title: Text
     clause: Text
-    section: Text
+    level: Level = "rule"
+    section: Text | None = None
     after: list[str] = []
     needs: list[Need] = []
     environment: Literal["usual", "manifest"] = "usual"
@@ -449,9 +455,9 @@ class Scenario:
     id: str
     title: str
     clause: str
-    """The rule of the contract, in words; a failure quotes it."""
+    """The rule or the advice in words; a finding quotes it."""
     section: str
-    """The part of the contract's text that it is from, as the text calls it."""
+    """The part of the contract's text that a rule is from, as the text calls it; empty for advice."""
     steps: tuple[Step, ...]
     """The steps for each target and each case: a turn."""
     after: tuple[str, ...] = ()
@@ -471,6 +477,7 @@ class Scenario:
     learn: Mapping[str, str] = field(default_factory=dict)
     """Kind of export → where the last line of the conversation describes the exports of that kind."""
     fixture: Fixture | None = None
+    level: Level = "rule"
 
 
 class ScenarioInvalid(PlugbayError):
@@ -487,12 +494,8 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
     scenarios: list[Scenario] = []
     for path in sorted((folder / contract).glob("*.json")):
         scenario = load(path)
-        known = [earlier.id for earlier in scenarios]
-        problems = [
-            Problem("unknown_axis", "after", f"{name!r} is no axis of an earlier file")
-            for name in scenario.after
-            if name not in known
-        ]
+        known = {earlier.id: earlier for earlier in scenarios}
+        problems = [problem for name in scenario.after if (problem := _check_predecessor(scenario, name, known))]
         if scenario.id in known:
             problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file too"))
         prefix = f"{contract.replace('/', '.')}."
@@ -502,6 +505,14 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
             raise ScenarioInvalid(str(path), problems)
         scenarios.append(scenario)
     return scenarios
+
+
+def _check_predecessor(scenario: Scenario, name: str, known: Mapping[str, Scenario]) -> Problem | None:
+    if name not in known:
+        return Problem("unknown_axis", "after", f"{name!r} is no axis of an earlier file")
+    if scenario.level == "rule" and known[name].level == "advice":
+        return Problem("invalid_value", "after", f"{name!r} is advice, and no rule depends on advice")
+    return None
 
 
 def load(path: Path) -> Scenario:
@@ -520,14 +531,14 @@ def parse(text: str, source: str = "scenario") -> Scenario:
     file, problems = validate(_File, document)
     opening, opening_problems = _opening(document)
     steps, step_problems = _steps(document)
-    problems += [*opening_problems, *step_problems]
+    problems += [*opening_problems, *step_problems, *(_section_problems(file) if file is not None else ())]
     if file is None or problems:
         raise ScenarioInvalid(source, problems)
     return Scenario(
         id=file.id,
         title=file.title,
         clause=file.clause,
-        section=file.section,
+        section=file.section or "",
         steps=tuple(steps),
         after=tuple(file.after),
         needs=tuple(file.needs),
@@ -539,7 +550,16 @@ def parse(text: str, source: str = "scenario") -> Scenario:
         skip_when=file.skip_when,
         learn=dict(file.learn),
         fixture=file.fixture,
+        level=file.level,
     )
+
+
+def _section_problems(file: _File) -> list[Problem]:
+    if file.level == "rule" and file.section is None:
+        return [Problem("missing_field", "section", "a rule needs the section of the text that it is from")]
+    if file.level == "advice" and file.section is not None:
+        return [Problem("invalid_value", "section", "advice is not in the text, so it cites no section")]
+    return []
 
 
 def _opening(document: Document) -> tuple[list[Step], list[Problem]]:

@@ -100,8 +100,10 @@ class Verdict(NamedTuple):
     """One for each target that broke the rule."""
 
 
-def failed(*findings: Finding) -> Verdict:
-    return Verdict(Status.FAILED, "\n".join(found.words() for found in findings), findings=findings)
+def judge(*findings: Finding) -> Verdict:
+    """The verdict on a scenario with these findings: all are advice, or none is."""
+    status = Status.ADVICE if findings[0].is_advice else Status.FAILED
+    return Verdict(status, "\n".join(found.words() for found in findings), findings=findings)
 
 
 class Turn(NamedTuple):
@@ -136,7 +138,7 @@ async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -
         turns = [turn for turn in turns if turn.target != broke]
         enough = process.is_hopeless or len(findings) == ENOUGH
     if findings:
-        return failed(*findings[:-1], _add_untried_targets(findings[-1], turns))
+        return judge(*findings[:-1], _add_untried_targets(findings[-1], turns))
     skipped = len(untried) == every if scenario.skip_when == "all" else bool(untried)
     return Verdict(Status.SKIPPED, untried[0]) if skipped and untried else Verdict(Status.PASSED, "", last)
 
@@ -239,7 +241,9 @@ def build_launch(spec: PluginSpec, environment: str = "usual", place: Path | Non
 
 def build_finding(scenario: Scenario, text: str, what: str) -> Finding:
     """A finding that names the rule, without evidence yet; `text` is the title of the contract."""
-    return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
+    is_advice = scenario.level == "advice"
+    clause = "" if is_advice else f"{text}, {scenario.section}"
+    return Finding(what, rule=scenario.clause, clause=clause, check=scenario.id, is_advice=is_advice)
 
 
 def _add_evidence(

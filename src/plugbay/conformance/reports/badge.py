@@ -36,7 +36,7 @@ def badge(report: Report) -> str:
 def _verdict(report: Report) -> tuple[str, str]:
     if report.failed:
         return f"breaks {report.failed} of {report.passed + report.failed} rules", BAD
-    return ("conforms", GOOD) if report.passed else ("not tried", NEUTRAL)
+    return ("conforms", GOOD) if report.passed or report.advice else ("not tried", NEUTRAL)
 
 
 def _text(text: str, x: int, width: int) -> str:

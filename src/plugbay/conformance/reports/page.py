@@ -29,10 +29,11 @@ FRAME_LINES = 80
 TALK_BYTES = 600
 """Of each message before a failure."""
 
-WORDS = {Status.PASSED: "passed", Status.FAILED: "failed", Status.SKIPPED: "skipped"}
+WORDS = {status: str(status) for status in Status}
 MARKS = {
     Status.PASSED: '<path d="M3.5 8.5l3 3 6-7"/>',
     Status.FAILED: '<path d="M4 4l8 8M12 4l-8 8"/>',
+    Status.ADVICE: '<path d="M8 3.5v5.5M8 12v.5"/>',
     Status.SKIPPED: '<path d="M4 8h8"/>',
 }
 
@@ -69,7 +70,8 @@ def page(report: Report, about: About) -> str:
         f"<title>{title}</title>",
         f"<style>{STYLE.read_text('utf-8')}</style></head><body><main>",
         _header(report, about),
-        _broken(report, about),
+        _cards(report, about, Status.FAILED, "broken", "What is broken"),
+        _cards(report, about, Status.ADVICE, "advice", "Advice"),
         _every_rule(report),
         _footer(about),
         "</main></body></html>",
@@ -79,16 +81,16 @@ def page(report: Report, about: About) -> str:
 
 def verdict(report: Report) -> str:
     """The report in a few words: `conforms to rune`."""
-    tried = report.passed + report.failed
+    tried = report.passed + report.failed + report.advice
     if report.failed:
-        return f"breaks {report.failed} of {tried} rules of {_safe(report.contract)}"
+        return f"breaks {report.failed} of {report.passed + report.failed} rules of {_safe(report.contract)}"
     return f"conforms to {_safe(report.contract)}" if tried else f"was not held to {_safe(report.contract)}"
 
 
 def _header(report: Report, about: About) -> str:
     kind = "bad" if report.failed else "good"
     status = Status.FAILED if report.failed else Status.PASSED
-    counts = [(status, getattr(report, WORDS[status])) for status in (Status.PASSED, Status.FAILED, Status.SKIPPED)]
+    counts = [(each, getattr(report, WORDS[each])) for each in Status if each is not Status.ADVICE or report.advice]
     told = ", ".join(f"{number} {WORDS[each]}" for each, number in counts)
     bar = "".join(f'<i class="{WORDS[each]}" style="flex:{number}"></i>' for each, number in counts if number)
     facts = [
@@ -106,19 +108,19 @@ def _header(report: Report, about: About) -> str:
     )
 
 
-# What is broken.
+# Findings.
 
 
-def _broken(report: Report, about: About) -> str:
-    failed = [axis for axis in report.axes if axis.status is Status.FAILED]
-    if not failed:
+def _cards(report: Report, about: About, status: Status, id: str, title: str) -> str:
+    axes = [axis for axis in report.axes if axis.status is status]
+    if not axes:
         return ""
-    cards = "\n".join(_card(axis, anchor, found, about) for axis in failed for anchor, found in _findings(axis))
-    return f'<section aria-labelledby="broken"><h2 id="broken">What is broken</h2>\n{cards}</section>'
+    cards = "\n".join(_card(axis, anchor, found, about) for axis in axes for anchor, found in _findings(axis))
+    return f'<section aria-labelledby="{id}"><h2 id="{id}">{title}</h2>\n{cards}</section>'
 
 
 def _findings(axis: AxisResult) -> list[tuple[str, Finding]]:
-    """The findings of a failed axis, each with the anchor of its card; an axis without findings gives its detail."""
+    """The findings of an axis, each with the anchor of its card; an axis without findings gives its detail."""
     number: Counter[str] = Counter()
     named: list[tuple[str, Finding]] = []
     for found in axis.findings or (Finding(axis.detail),):
@@ -132,7 +134,7 @@ def _card(axis: AxisResult, anchor: str, found: Finding, about: About) -> str:
     wanted = f"It {found.title or axis.title}" if found.title else _capital(axis.title)
     again = about.again("--only", found.check or axis.id)
     parts = [
-        f"<h3>{_mark(Status.FAILED)}<span>{_safe(wanted)}</span></h3>",
+        f"<h3>{_mark(Status.ADVICE if found.is_advice else Status.FAILED)}<span>{_safe(wanted)}</span></h3>",
         f'<p class="id"><code>{_safe(found.check or axis.id)}</code></p>',
         f'<p class="what">{_lines(found.what)}</p>',
         _rule(found),
@@ -141,20 +143,23 @@ def _card(axis: AxisResult, anchor: str, found: Finding, about: About) -> str:
         _talk(found),
         f'<p class="label">Reproduce</p><pre class="command"><code>{_safe(again)}</code></pre>',
     ]
-    return f'<article id="{_safe(anchor)}">{"".join(parts)}</article>'
+    kind = ' class="advice"' if found.is_advice else ""
+    return f'<article id="{_safe(anchor)}"{kind}>{"".join(parts)}</article>'
 
 
 def _rule(found: Finding) -> str:
     if not found.rule:
         return ""
     cite = f"<cite>{_safe(found.clause)}</cite>" if found.clause else ""
-    return f'<p class="label">The rule</p><blockquote><p>{_safe(_capital(found.rule))}.</p>{cite}</blockquote>'
+    label = "Advice, not in the contract's text" if found.is_advice else "The rule"
+    return f'<p class="label">{label}</p><blockquote><p>{_safe(_capital(found.rule))}.</p>{cite}</blockquote>'
 
 
 def _frame(found: Finding) -> str:
     if found.frame is None:
         return ""
-    return f'<p class="label">The message that broke it</p><pre class="frame"><code>{pretty(found.frame)}</code></pre>'
+    label = "The message" if found.is_advice else "The message that broke it"
+    return f'<p class="label">{label}</p><pre class="frame"><code>{pretty(found.frame)}</code></pre>'
 
 
 def _facts(found: Finding) -> str:
@@ -199,7 +204,7 @@ def _row(axis: AxisResult) -> str:
     status = WORDS[axis.status]
     why = f'<span class="why">{_safe(axis.detail)}</span>' if axis.status is Status.SKIPPED else ""
     links = ", ".join(f'<a href="#{_safe(anchor)}">what happened</a>' for anchor, _ in _findings(axis))
-    more = f'<span class="why">{links}</span>' if axis.status is Status.FAILED else why
+    more = f'<span class="why">{links}</span>' if axis.status in (Status.FAILED, Status.ADVICE) else why
     name = _safe(axis.id.rpartition(".")[2])
     return (
         f'<li class="{status}">{_mark(axis.status)}<span class="off">{status}: </span>'

@@ -22,24 +22,26 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 EXCERPT = 400
 """Bytes of a frame that the words for a finding show."""
 
-LABELS = ("check", "rule", "clause", "step", "case", "sent", "line", "exit", "stderr", "hint")
+LABELS = ("check", "rule", "advice", "clause", "step", "case", "sent", "line", "exit", "stderr", "hint")
 """Labels of the lines with details about a failure, in order."""
 
 
 class Status(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
+    ADVICE = "advice"
+    """No rule is broken, but the plugin does not follow advice, which is not in the contract's text."""
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule: what was wrong, the rule and its place in the contract, and what shows it."""
+    """One broken rule, or advice that is not followed: what was wrong, the rule and its clause, and what shows it."""
 
     what: str
     rule: str = ""
     clause: str = ""
-    """Which part of which text the rule is from."""
+    """Which part of which text the rule is from; empty for advice."""
     check: str = ""
     """The id of the check that found it."""
     title: str = ""
@@ -53,6 +55,8 @@ class Finding:
     exit: str = ""
     stderr: tuple[str, ...] = ()
     hint: str = ""
+    is_advice: bool = False
+    """Whether `rule` is advice, which is not in the contract's text."""
 
     @property
     def sent(self) -> bytes | None:
@@ -65,7 +69,7 @@ class Finding:
 
     def _labelled(self) -> Iterator[tuple[str, str]]:
         yield "check", f"{self.check.rpartition('.')[2]}, it {self.title}" if self.title else ""
-        yield "rule", self.rule
+        yield "advice" if self.is_advice else "rule", self.rule
         yield "clause", self.clause
         yield "step", self.step
         yield "case", self.case
@@ -126,6 +130,10 @@ class Report:
         return self._count(Status.FAILED)
 
     @property
+    def advice(self) -> int:
+        return self._count(Status.ADVICE)
+
+    @property
     def skipped(self) -> int:
         return self._count(Status.SKIPPED)
 
@@ -145,6 +153,7 @@ class Report:
             "contract": self.contract,
             "passed": self.passed,
             "failed": self.failed,
+            "advice": self.advice,
             "skipped": self.skipped,
             "axes": [axis.to_json() for axis in self.axes],
         }
@@ -154,9 +163,11 @@ class Report:
         suite = ET.Element("testsuite", self._suite_attributes())
         for axis in self.axes:
             case = ET.SubElement(suite, "testcase", _case_attributes(self.contract, axis))
-            if axis.status is not Status.PASSED:
+            detail = _xml_text(axis.detail)
+            if axis.status is Status.ADVICE:  # JUnit has no warnings: the case passes, and its output has the advice
+                ET.SubElement(case, "system-out").text = detail
+            elif axis.status is not Status.PASSED:
                 kind = "failure" if axis.status is Status.FAILED else "skipped"
-                detail = _xml_text(axis.detail)
                 ET.SubElement(case, kind, message=detail.partition("\n")[0]).text = detail
         root = ET.Element("testsuites")
         root.append(suite)

@@ -143,7 +143,8 @@ class AinbMachine(RpcMachine):
         if self.role == Role.HOST and version != "2.0":
             return "it does not say that it is JSON-RPC 2.0"
         if not (id is None or (type(id) is int and id >= 0)):
-            return "its id is not an unsigned integer"
+            shown, what = f"{id!r:.40}", f"{method!r:.80}" if isinstance(method, str) else "an answer"
+            return f"{what} with the id {shown} is refused: an id of this contract is an unsigned integer"
         if method is None:
             return "it has neither a method nor an id" if id is None else ""
         return "" if isinstance(method, str) else "its method is not a string"

@@ -181,12 +181,13 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         eager=eager,
         idle_seconds=float(lifecycle.idle_reap_secs) or None,
         exit_is_failure=True,
-        respawn=eager,
+        respawn=eager or bool(manifest.subscribes.snapshots),  # a delivery starts nothing, so it must run to hear
         restart=RESTART,
         snapshots=_distinct(manifest.subscribes.snapshots),
         latest_state=_distinct(manifest.subscribes.latest_state),
-        sandbox=SandboxRequest(),
+        sandbox=SandboxRequest(fenced=True),
         access=capabilities.access(plugin.name, requested),
+        gates=capabilities.access(plugin.name, capabilities.READ_FOLDERS),
         settings=build_settings(manifest.config),
         commands=_distinct(manifest.provides.commands),
     )

@@ -6,7 +6,8 @@ values a knob lets through is said in `model.knobs`; this asks it about the knob
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from plugbay.model.knobs import broken_rule, shown
 from plugbay.model.spec import Knob
 
 BINDING = "config."
-"""The prefix of `binds_to`; a single field of `config_schema` follows."""
+"""The prefix of `binds_to` in published manifests; a single field of `config_schema` follows, or stands alone."""
 
 COMMON_KEYS = ("type", "label", "description", "binds_to", "default")
 
@@ -38,7 +39,7 @@ OWN_KEYS: dict[str, tuple[str, ...]] = {
 """The keys of each type beside the common ones."""
 
 NEEDED_KEYS = {"range": ("min", "max"), "int_range": ("min", "max"), "enum": ("values",)}
-"""The keys that a control needs to be drawn. The contract requires none of them; the published plugin has them all."""
+"""The keys that a control needs to be drawn. Where a knob lacks one, the field it turns may have the same bound."""
 
 
 def check(draft: Draft) -> None:
@@ -51,17 +52,59 @@ def check(draft: Draft) -> None:
             draft.error("invalid_value", path, "a knob needs a name")
         if not isinstance(raw, dict):
             continue
-        _keys(draft, path, raw)
         field = _binding(draft, path, raw.get("binds_to"))
+        bounds = schema_bounds(raw.get("type"), draft.table("config_schema", "properties").get(field or ""))
+        _keys(draft, path, raw, bounds)
         if field is not None and bound.setdefault(field, name) != name:
             draft.warn("knobs_overlap", (*path, "binds_to"), f"{bound[field]!r} turns {field!r} too")
         entry = _entry(raw)
         if entry is not None:
-            _sense(draft, path, entry, validator if field is not None else None)
+            _sense(draft, path, _completed(entry, bounds), validator if field is not None else None)
 
 
-def knob(name: str, entry: KnobEntry) -> Knob:
-    """The knob of an entry that has no problem."""
+def knob(name: str, entry: KnobEntry, config_schema: Mapping[str, Any]) -> Knob:
+    """The knob of an entry that has no problem, with bounds of the schema where it has none of its own."""
+    field = config_schema.get("properties", {}).get(entry.binds_to.removeprefix(BINDING))
+    return _knob(name, _completed(entry, schema_bounds(entry.type, field)))
+
+
+def schema_bounds(type: Any, field: Any) -> dict[str, Any]:
+    """The bounds that the schema of a field has for a knob of this type, under the knob's keys."""
+    if not isinstance(field, dict):
+        return {}
+    if type == "enum":
+        values = field.get("enum")
+        usable = (
+            isinstance(values, list) and values and all(isinstance(item, str | bool | int | float) for item in values)
+        )
+        return {"values": values} if usable else {}
+    if type not in ("range", "int_range"):
+        return {}
+    whole = type == "int_range"
+    low = _bound(field.get("minimum"), field.get("exclusiveMinimum"), max, 1, whole)
+    high = _bound(field.get("maximum"), field.get("exclusiveMaximum"), min, -1, whole)
+    return {key: value for key, value in (("min", low), ("max", high)) if value is not None}
+
+
+def _bound(inclusive: Any, exclusive: Any, narrower: Callable[[list[Any]], Any], inward: int, whole: bool) -> Any:
+    """The narrower of two bounds; of whole numbers the first one inside it."""
+    known = [
+        bound for bound in (inclusive, exclusive) if isinstance(bound, int | float) and not isinstance(bound, bool)
+    ]
+    if not known:
+        return None
+    bound = narrower(known)
+    if not whole:
+        return bound
+    rounded = math.ceil(bound) if inward > 0 else math.floor(bound)
+    return rounded + inward if bound == exclusive and rounded == bound else rounded
+
+
+def _completed(entry: KnobEntry, bounds: Mapping[str, Any]) -> KnobEntry:
+    return entry.model_copy(update={key: value for key, value in bounds.items() if getattr(entry, key) is None})
+
+
+def _knob(name: str, entry: KnobEntry) -> Knob:
     return Knob(
         name=name,
         type=entry.type,
@@ -81,14 +124,15 @@ def _entry(raw: dict[str, Any]) -> KnobEntry | None:
         return None
 
 
-def _keys(draft: Draft, path: KeyPath, raw: dict[str, Any]) -> None:
+def _keys(draft: Draft, path: KeyPath, raw: dict[str, Any], bounds: Mapping[str, Any]) -> None:
     type = raw.get("type")
     if not isinstance(type, str) or type not in OWN_KEYS:
         return
     draft.warn_of_unknown(path, raw, (*COMMON_KEYS, *OWN_KEYS[type]))
     for key in NEEDED_KEYS.get(type, ()):
-        if key not in raw:
-            draft.error("missing_field", (*path, key), f"a knob of type {type} needs it")
+        if key not in raw and key not in bounds:
+            text = f"a knob of type {type} needs it, and config_schema has no such bound for its field"
+            draft.error("missing_field", (*path, key), text)
 
 
 def _binding(draft: Draft, path: KeyPath, binds_to: Any) -> str | None:
@@ -97,8 +141,8 @@ def _binding(draft: Draft, path: KeyPath, binds_to: Any) -> str | None:
         return None
     field = binds_to.removeprefix(BINDING)
     fields = draft.table("config_schema", "properties")
-    if not binds_to.startswith(BINDING):
-        text = f"{binds_to!r} must be '{BINDING}<field>'; knobs turn nothing but the project's config"
+    if "." in binds_to and not binds_to.startswith(BINDING):
+        text = f"{binds_to!r} must be '{BINDING}<field>' or '<field>'; knobs turn nothing but the project's config"
     elif field not in fields:
         text = f"{field!r} is no field of config_schema{suggestion(field, fields)}"
     else:
@@ -112,7 +156,7 @@ def _sense(draft: Draft, path: KeyPath, entry: KnobEntry, validator: Any) -> Non
     faults = [*_bounds(entry), *_labels(entry)]
     for key, text in faults:
         draft.error("knob_bounds", (*path, key), text)
-    made = knob(str(path[-1]), entry)
+    made = _knob(str(path[-1]), entry)
     default = entry.default
     broken = broken_rule(made, default) if default is not None and not faults else None
     refusal = _refusal(validator, made.binds_to, default) if default is not None else None

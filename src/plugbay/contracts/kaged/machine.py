@@ -191,8 +191,8 @@ class KagedMachine(RpcMachine):
     # PLUGIN: what a host asks and tells.
 
     def _take_host_request(self, id: Any, name: str, params: Any) -> list[Event]:
-        """A request of the host; one whose id is no number is answered with 0."""
-        id = id if type(id) in _NUMBERS else NO_ID
+        """A request of the host; one whose id is neither a number nor a string is answered with 0."""
+        id = id if type(id) in (*_NUMBERS, str) else NO_ID
         if name == INITIALIZE:
             return self._answer_greeting(id, params)
         if name == SHUTDOWN:

@@ -25,7 +25,7 @@ from plugbay.contracts.document import Document, KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.kaged import knobs
 from plugbay.contracts.kaged.calls import CONTEXT
-from plugbay.contracts.kaged.messages import API_VERSION, HEALTH_CHECK, topic, wire_name
+from plugbay.contracts.kaged.messages import API_VERSION, HEALTH_CHECK, MAX_NOTIFICATIONS, topic, wire_name
 from plugbay.contracts.kaged.sections import Manifest, Tool
 from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.validation import validate
@@ -56,12 +56,10 @@ PRIMARY_HOOKS = frozenset({"on_session_start", "on_session_idle"})
 """Hooks about a session, which only the primary agent has; the others are fired for every agent."""
 HANDSHAKE, CALL = 10.0, 30.0
 """Seconds to greet, and to answer a tool or a method. The contract names neither."""
-ANSWER_SHARE = 0.6
-"""Of `shutdown_timeout_sec`, for the answer to `shutdown`."""
+TERM_SECONDS = 2.0
+"""From SIGTERM to SIGKILL, for a plugin that still runs after its `shutdown_timeout_sec`."""
 HEALTH_PATIENCE = 5.0
 """Seconds a plugin has to answer a health check, by the contract."""
-PUBLISH_RATE = 100.0
-"""Notifications per second, by the contract."""
 RESTART = RestartPolicy(
     first_delay=1.0, factor=2.0, longest_delay=60.0, jitter=0.1, failures=5, window=300.0, healthy_after=60.0
 )
@@ -108,14 +106,14 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         lifetime=Lifetime.RESIDENT,
         exports=_exports(manifest),
         capabilities=capabilities,
-        timeouts=_timeouts(manifest.shutdown_timeout_sec),
+        timeouts=timeouts(manifest.shutdown_timeout_sec),
         patience={"RunHook": float(manifest.hook_timeout_sec), "CheckHealth": HEALTH_PATIENCE},
         eager=True,
         respawn=True,
         restart=RESTART,
         publishes=tuple(topic(manifest.name, name) for name in _distinct(manifest.notifications)),
-        publish_rate=PUBLISH_RATE,
-        sandbox=SandboxRequest(),
+        publish_rate=MAX_NOTIFICATIONS,
+        sandbox=SandboxRequest(fenced=True),
         access=_access(capabilities),
         settings=_settings(manifest),
         health_interval=float(manifest.health_interval_sec),
@@ -125,7 +123,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
 
 
 def _exports(manifest: Manifest) -> tuple[Export, ...]:
-    """A tool has its bare name; a compactor has none of its own, so it has its plugin's."""
+    """A tool has its bare name, and its registered one as an alias; a compactor has no name, so it has its plugin's."""
     tools = [
         Export(
             "tool",
@@ -133,6 +131,7 @@ def _exports(manifest: Manifest) -> tuple[Export, ...]:
             tool.description,
             # None accepts anything: a schema that cannot be enforced has been warned about.
             None if parameters_problem(tool.parameters_schema) else tool.parameters_schema,
+            alias=wire_name(manifest.name, tool.name),
         )
         for tool in manifest.tools
     ]
@@ -151,17 +150,16 @@ def _access(capabilities: Iterable[str]) -> tuple[Access, ...]:
     return tuple(replace(access, capability=text) for text, access in parsed if isinstance(access, Access))
 
 
-def _timeouts(shutdown: int) -> Timeouts:
-    """The time to leave is one budget: most of it for the answer, the rest for closed stdin and then for SIGTERM."""
-    answer, each = shutdown * ANSWER_SHARE, shutdown * (1 - ANSWER_SHARE) / 2
-    return Timeouts(handshake=HANDSHAKE, call=CALL, farewell=answer, teardown=each, term=each)
+def timeouts(shutdown: int) -> Timeouts:
+    """The plugin has all of the time, for its answer and its exit together; only then comes SIGTERM."""
+    return Timeouts(handshake=HANDSHAKE, call=CALL, farewell=float(shutdown), teardown=0.0, term=TERM_SECONDS)
 
 
 def _settings(manifest: Manifest) -> SettingsSpec:
     return SettingsSpec(
         config_schema=manifest.config_schema,
         secrets_schema=manifest.system_config_schema,
-        knobs=tuple(knobs.knob(name, entry) for name, entry in manifest.knobs.items()),
+        knobs=tuple(knobs.knob(name, entry, manifest.config_schema or {}) for name, entry in manifest.knobs.items()),
     )
 
 

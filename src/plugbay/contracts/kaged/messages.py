@@ -35,8 +35,12 @@ HEALTH_CHECK, PING = "health.check", "ping"
 HOOK = "kaged.hook."
 """The prefix of a hook's name on the wire."""
 NO_ID = 0
-"""The id of an answer to what had none that could be read, or one that is no number."""
+"""The id of an answer to a message without a readable id, or with one that is neither a number nor a string."""
 STATUS_OK = {"status": "ok"}
+MAX_NOTIFICATIONS = 100
+"""Notifications of a plugin in a second, by the contract."""
+SHUTDOWN_SECONDS = 5
+"""`shutdown_timeout_sec` of a manifest that does not set it."""
 
 
 class Identity(Value):

@@ -144,7 +144,8 @@ class Greeting:
     def _refuse_versions(self, supported: list[Any]) -> Failure:
         theirs = [version for version in supported if isinstance(version, str)]
         ours = [*MODERN_REVISIONS, *REVISIONS]
-        what = f"the server speaks {', '.join(theirs) or 'no revision'} of MCP; this host speaks {', '.join(ours)}"
+        spoken = f"speaks {', '.join(theirs)}" if theirs else "names no revision"
+        what = f"the server {spoken} of MCP; this host speaks {', '.join(ours)}"
         return Failure(Code.PROTOCOL_VERSION_MISMATCH, what, detail={"supported": theirs, "expected": ours})
 
     def take_result(self, result: Any) -> Welcome | Failure | None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> NexoMachine:
     tools = tuple(export.name for export in spec.exports if export.kind == "tool")
-    return NexoMachine(Role.HOST, codec, plugin_id=spec.id, tools=tools)
+    version = spec.host_version or NEXO_VERSION
+    return NexoMachine(Role.HOST, codec, plugin_id=spec.id, tools=tools, nexo_version=version)
 
 
 def _read_frame(speaker: str, frame: dict[str, Any]) -> Turn:

@@ -2,7 +2,7 @@
 
 Owns the bands: -334xx tools, -330xx channels, -331xx models, -333xx vectors, and JSON-RPC's own. The number on the wire
 survives in `detail["plugin_code"]`, its name in the contract in `detail["kind"]`, and what `error.data` may carry for
-it beside them.
+it beside them. Messages begin with the contract's words for the number: operators search logs for them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def from_wire(op: type, method: str, error: Any) -> Failure:
     _complete(detail, op, method, message)
     return Failure(
         _our_code(op, number, meaning),
-        message,
+        _name_error(detail, message),
         origin=Origin.HOST if op in _HOST_SERVICES else Origin.PLUGIN,
         detail=detail,
         retryable=meaning.retryable,
@@ -161,7 +161,35 @@ def _complete(detail: dict[str, Any], op: type, method: str, message: str) -> No
         case "unsupported_feature":
             detail.setdefault("feature", message)
         case "method_not_found" if op in _CHANNELS:
-            detail["feature"] = method
+            detail.update(kind="unsupported_feature", feature=method)
+
+
+_WORDS = {
+    **{kind: kind.replace("_", " ") for kind in (meaning.kind for meaning in MEANINGS.values())},
+    **{kind: kind.removeprefix("tool_").replace("_", " ") for kind in ("tool_argument_invalid", "tool_unavailable")},
+    "tool_denied": "denied",
+}
+"""The contract's words for an error, by kind."""
+
+_UNNAMED_KINDS = frozenset({"", "tool_execution_failed", *(MEANINGS[code].kind for code in MEANINGS if code > -33000)})
+"""Kinds that say no more than the message of the plugin: an exception of a tool, and JSON-RPC's own errors."""
+
+
+def _name_error(detail: dict[str, Any], message: str) -> str:
+    """The message of an error with the contract's words for it in front: `rate limited; retry after 60s: slow down`."""
+    kind = str(detail.get("kind", ""))
+    if kind in _UNNAMED_KINDS:
+        return message
+    words = named = _WORDS[kind]
+    wait = _retry_after_ms(detail)
+    if wait is not None:
+        named = f"{words}; retry after {wait // 1000 if wait % 1000 == 0 else wait / 1000}s"
+    elif kind == "dimension_mismatch" and {"expected", "got"} <= detail.keys():
+        named = f"{words}: expected {detail['expected']!s:.20}, got {detail['got']!s:.20}"
+    spoken = message.strip().lower()
+    if named in spoken:
+        return message
+    return named if spoken == words else f"{named}: {message}"
 
 
 def _our_code(op: type, number: int | None, meaning: _Meaning) -> str:
@@ -217,6 +245,6 @@ def _datum(failure: Failure, key: str) -> Any:
 
 def tool_not_offered(tool: str, offered: Iterable[str]) -> Failure:
     """The host's own verdict on a tool that the manifest declares and the child did not bring."""
-    what = f"the plugin does not offer {tool!r}; it offers {', '.join(offered) or 'no tools'}"
+    what = f"tool not found: the plugin does not offer {tool!r}; it offers {', '.join(offered) or 'no tools'}"
     detail = {"plugin_code": TOOL_NOT_FOUND, "kind": MEANINGS[TOOL_NOT_FOUND].kind}
     return Failure(Code.TOOL_NOT_EXPOSED, what, detail=detail)

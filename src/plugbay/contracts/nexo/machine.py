@@ -15,13 +15,16 @@ from plugbay.contracts.rpc import (
     OVER,
     READY,
     RpcMachine,
+    answered_id,
+    last_line,
     noise,
     plain_chunk,
     transitions,
 )
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.model.events import CallFinished, CallProgress, Noise, Notified, Ready
+from plugbay.model.events import CallFinished, CallProgress, Notified, Ready
 from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown
+from plugbay.model.text import printable
 from plugbay.wire.json_gate import Malformed, gate
 from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Unencodable
@@ -95,8 +98,8 @@ class NexoMachine(RpcMachine):
         return encode(body)
 
     def _take_unfinished(self) -> list[Event]:
-        """The last line may lack its line feed."""
-        return self.receive(b"\n")
+        """The last line may lack its line feed; half a message answers nothing."""
+        return self.receive(last_line(self._lines, self.codec) + b"\n")
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
@@ -107,13 +110,16 @@ class NexoMachine(RpcMachine):
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 why = f"dropped a line longer than the maximum of {self._max_read:,} bytes"
-                events.append(Noise(line.head, why))
+                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, why)
                 continue
             try:
                 message = self._decode(line, plain)
             except Malformed as error:
                 if line:
-                    events.append(Noise(line[:HEAD_BYTES], f"malformed line: {error}"))
+                    head = line[:HEAD_BYTES]
+                    events += self._skip_unreadable(head, Code.MALFORMED_RESPONSE, f"malformed line: {error}")
+                if self.state in OVER:
+                    break
                 continue
             id = message.id
             answers = message.method is ABSENT and message.error is ABSENT and message.result is not ABSENT
@@ -125,6 +131,21 @@ class NexoMachine(RpcMachine):
             if self.state in OVER:
                 break
         return events
+
+    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
+        """A line that cannot be read is noise; a call that it certainly answers fails at once."""
+        id = answered_id(head)
+        origin = Origin.PLUGIN if self.role == Role.HOST else Origin.HOST
+        if id == GREETING_ID and not self._greeted and self._may("hello"):
+            what = f"the answer to {INITIALIZE} cannot be used: {why}"
+            return noise(head, why) + self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=origin))
+        asked = None if id is None else self._outstanding.pop(id, None)
+        if id is None or asked is None:
+            return noise(head, why)
+        self._streams.discard(id)
+        what = f"the answer to {asked.name} cannot be used: {why}"
+        failure = Failure(code, what, origin=origin, detail={"line": printable(head)})
+        return [*noise(head, why), CallFinished(id - self._offset, None, failure)]
 
     def _take(self, message: Any, line: bytes) -> list[Event]:
         """Classify a frame: with a method it is a request or a notification; else, with a number, an answer."""

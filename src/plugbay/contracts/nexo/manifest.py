@@ -19,7 +19,7 @@ from pathlib import Path
 from plugbay.contracts.document import Document, KeyPath, parse_toml
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo import sandbox
-from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.nexo.messages import CONTRACT_VERSION, NEXO_VERSION
 from plugbay.contracts.nexo.sections import LATER_SECTIONS, Extends, Manifest, Plugin, Supervisor, is_section
 from plugbay.contracts.nexo.versions import Requirement, version_problem
 from plugbay.contracts.validation import unknown_keys, validate
@@ -28,7 +28,9 @@ from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, Sand
 
 FILE_NAME = "nexo-plugin.toml"
 OPTIONAL_CAPABILITIES = ("memory.recall", "llm.complete")
-"""Services any plugin may ask for without having requested them."""
+"""Services any plugin may ask for without having requested them: the capabilities that a grant opens."""
+BROKER = "broker"
+"""A capability that every plugin has: its topics follow from its channels."""
 LONGEST_BACKOFF = 60.0
 LONGEST_PROBATION = 600.0
 """Seconds: respawns are never further apart, and a run this long always forgets earlier crashes."""
@@ -51,16 +53,18 @@ def parse(text: str, root: Path, environ: Mapping[str, str]) -> tuple[PluginSpec
         return None, [document]
     manifest, problems = validate(Manifest, _known(document))
     draft = Draft(document, "plugin")
-    check_rules(draft, NEXO_VERSION, environ)
+    version, unusable_version = read_version(environ)
+    check_rules(draft, version, environ)
     check_topics(draft)
     sandbox.check(draft, environ)
     problems += _ignored(document, draft)
     timeouts, seconds, unusable = read_timeouts(environ)
-    problems = [*sorted([*problems, *draft.problems], key=lambda problem: problem.line or 0), *unusable]
+    problems = sorted([*problems, *draft.problems], key=lambda problem: problem.line or 0)
+    problems += [*unusable_version, *unusable]
     if manifest is None or any(problem.severity == "error" for problem in problems):
         return None, problems
     confined = sandbox.request(manifest.plugin.sandbox, environ)
-    return _spec(manifest.plugin, root, timeouts, seconds, confined), problems
+    return _spec(manifest.plugin, root, version, timeouts, seconds, confined), problems
 
 
 def _known(document: Document) -> Document:
@@ -92,7 +96,12 @@ def _ignored(document: Document, draft: Draft) -> list[Problem]:
 
 
 def _spec(
-    plugin: Plugin, root: Path, timeouts: Timeouts, seconds: dict[str, float], confined: SandboxRequest | None
+    plugin: Plugin,
+    root: Path,
+    nexo_version: str,
+    timeouts: Timeouts,
+    seconds: dict[str, float],
+    confined: SandboxRequest | None,
 ) -> PluginSpec:
     entrypoint, supervisor = plugin.entrypoint, plugin.supervisor
     return PluginSpec(
@@ -107,7 +116,7 @@ def _spec(
         env_inherit=USUAL_VARIABLES,
         lifetime=Lifetime.RESIDENT,
         exports=_exports(plugin.extends),
-        capabilities=_distinct(name.strip() for name in plugin.requires.nexo_capabilities if name.strip()),
+        capabilities=_distinct(_gated(plugin.requires.nexo_capabilities)),
         optional_capabilities=OPTIONAL_CAPABILITIES,
         timeouts=timeouts,
         patience=seconds,
@@ -118,6 +127,7 @@ def _spec(
         subscribes=subscribes(plugin),
         publishes=publishes(plugin),
         sandbox=confined,
+        host_version=nexo_version,
     )
 
 
@@ -142,6 +152,11 @@ def _restart(supervisor: Supervisor) -> RestartPolicy:
     )
 
 
+def _gated(names: Iterable[str]) -> Iterable[str]:
+    """The capabilities that a grant opens; a request for any other would wait for a grant that changes nothing."""
+    return (name.strip() for name in names if name.strip() in OPTIONAL_CAPABILITIES)
+
+
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
@@ -149,7 +164,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 EXTENDS_SECTIONS = ("channels", "llm_providers", "memory_backends", "hooks", "tools")
 """The registries a plugin may add to, in the order they are looked at."""
 HOOK_POINTS = ("before_message", "after_message", "before_tool_call", "after_tool_call")
-"""The moments a host fires hooks at; a hook by any other name waits for ever."""
+"""The moments at which every nexo host fires hooks; a hook of any other name is called if the application fires it."""
 USUAL_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 RESERVED_ENV = "NEXO_"
@@ -171,6 +186,7 @@ def check_rules(draft: Draft, nexo_version: str, environ: Mapping[str, str]) -> 
     _identity(draft)
     _versions(draft, nexo_version)
     _requires(draft, environ)
+    _unknown_capabilities(draft)
     _entrypoint(draft)
     _channels(draft)
     _extends(draft)
@@ -216,6 +232,7 @@ def _versions(draft: Draft, nexo_version: str) -> None:
     problem = version_problem(version) if version is not None else None
     if problem:
         draft.error("version_invalid", ("version",), problem)
+    _contract_version(draft)
     required = draft.text("min_nexo_version")
     if required is None:
         return
@@ -225,8 +242,24 @@ def _versions(draft: Draft, nexo_version: str) -> None:
         draft.error("version_invalid", ("min_nexo_version",), str(error))
         return
     if not fits:
-        text = f"needs nexo {required}, this host is nexo {nexo_version}"
+        text = f"needs nexo {required}, this host is nexo {nexo_version}; {VERSION}=… presents another version"
         draft.error("min_nexo_version_mismatch", ("min_nexo_version",), text)
+
+
+def _contract_version(draft: Draft) -> None:
+    """The version of the contract that the plugin targets; a plugin of another major version is refused."""
+    targeted = draft.text("contract_version")
+    if targeted is None:
+        return
+    problem = version_problem(targeted)
+    if problem:
+        draft.error("version_invalid", ("contract_version",), problem)
+    elif not Requirement(f"^{CONTRACT_VERSION.partition('.')[0]}").admits(targeted):
+        text = f"targets contract {targeted}, this host has {CONTRACT_VERSION}"
+        draft.error("contract_version_mismatch", ("contract_version",), text)
+    elif not Requirement(f"<={CONTRACT_VERSION}").admits(targeted):
+        text = f"targets contract {targeted}; this host has {CONTRACT_VERSION}, without the additions since"
+        draft.warn("contract_version_newer", ("contract_version",), text)
 
 
 def _requires(draft: Draft, environ: Mapping[str, str]) -> None:
@@ -236,6 +269,15 @@ def _requires(draft: Draft, environ: Mapping[str, str]) -> None:
         if name not in given and name not in USUAL_VARIABLES:
             how = f"inherit_env = [{name!r}]" if name in environ else f"env = {{ {name} = … }}"
             draft.warn("required_env", path, f"needs the variable {name}; give it with {how} in plugbay.toml")
+
+
+def _unknown_capabilities(draft: Draft) -> None:
+    for path, name in draft.texts("requires", "nexo_capabilities"):
+        if name.strip() not in ("", BROKER, *OPTIONAL_CAPABILITIES):
+            text = (
+                f"{name!r} is no capability here, so it is not asked for; there are {', '.join(OPTIONAL_CAPABILITIES)}"
+            )
+            draft.warn("unknown_capability", path, text)
 
 
 def _entrypoint(draft: Draft) -> None:
@@ -299,7 +341,8 @@ def _extension(draft: Draft, path: KeyPath, name: str) -> bool:
 def _hooks(draft: Draft) -> None:
     for path, name in draft.texts("extends", "hooks"):
         if name not in HOOK_POINTS and name_problem(name) is None:
-            draft.warn("unknown_hook_point", path, f"never fires; the hook points are {', '.join(HOOK_POINTS)}")
+            text = f"no hook point of nexo ({', '.join(HOOK_POINTS)}): called only when the application fires {name!r}"
+            draft.warn("unknown_hook_point", path, text)
 
 
 def _namespace(draft: Draft, path: KeyPath, name: str) -> bool:
@@ -399,7 +442,19 @@ PATIENCE: dict[str, dict[str, float]] = {
     "NEXO_PLUGIN_MEMORY_TIMEOUT_MS": {"UpsertVectors": 30.0, "DeleteVectors": 30.0, "SearchVectors": 10.0},
 }
 """The variable that overrides, and the seconds of each operation it overrides."""
+VERSION = "NEXO_VERSION"
+"""The variable with the nexo version that this host presents to plugins, instead of `messages.NEXO_VERSION`."""
 _MILLISECONDS = re.compile(r"\+?[0-9]{1,20}")
+
+
+def read_version(environ: Mapping[str, str]) -> tuple[str, list[Problem]]:
+    """The nexo version that this host presents, and a warning when the operator's is none."""
+    text = environ.get(VERSION, NEXO_VERSION)
+    problem = version_problem(text)
+    if problem is None:
+        return text, []
+    words = f"{problem}, so {NEXO_VERSION} is used"
+    return NEXO_VERSION, [Problem("version_invalid", VERSION, words, severity="warning")]
 
 
 def read_timeouts(environ: Mapping[str, str]) -> tuple[Timeouts, dict[str, float], list[Problem]]:

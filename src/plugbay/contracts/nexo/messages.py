@@ -247,7 +247,7 @@ def _check_chat(result: Any) -> str | None:
     if not (_is_int(usage, "prompt_tokens") and _is_int(usage, "completion_tokens")):
         return "usage must hold prompt_tokens and completion_tokens (integers)"
     if not _is_finish_reason(result.get("finish_reason")):
-        return "finish_reason must hold kind: stop, tool_use, length, or other with its reason"
+        return "finish_reason must hold kind (stop, tool_use, length or other), and reason (a string) if it has one"
     cached = result.get("cache_usage")
     return None if cached is None or isinstance(cached, dict) else "cache_usage must be an object"
 
@@ -267,7 +267,7 @@ def _is_content(content: Any) -> bool:
 
 def _is_finish_reason(reason: Any) -> bool:
     kind = reason.get("kind") if isinstance(reason, dict) else None
-    return kind in ("stop", "tool_use", "length") or (kind == "other" and isinstance(reason.get("reason"), str))
+    return kind in ("stop", "tool_use", "length", "other") and isinstance(reason.get("reason", ""), str | None)
 
 
 def _is_int(value: Any, key: str) -> bool:

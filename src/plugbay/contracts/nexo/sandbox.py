@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from plugbay.contracts.document import KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Sandbox
-from plugbay.model.spec import STATE_DIR, SandboxRequest
+from plugbay.model.spec import NOBODY, STATE_DIR, SandboxRequest
 
 REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
 """Set by an operator to forbid unconfined plugins."""
@@ -53,7 +53,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
         for where, path in draft.texts("sandbox", key):
             _report(draft, where, _path_violation(path, environ, writable=writable))
     if draft.value("sandbox", "drop_user") is False:
-        text = "a confined plugin never has the rights of the host's user; they are dropped anyway"
+        text = "it keeps its user number; the rights of the host's user are dropped anyway"
         draft.warn("sandbox_user_dropped", ("sandbox", "drop_user"), text)
     command = draft.text("entrypoint", "command") or ""
     if command.startswith("/"):
@@ -63,7 +63,7 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
 
 
 def request(section: Sandbox, environ: Mapping[str, str]) -> SandboxRequest | None:
-    """The policy of a section without problems. `drop_user` has no effect: no plugin has its host's user."""
+    """The policy of a section without problems. `drop_user` chooses the user number inside, never the rights."""
     if not section.enabled:
         return None
     return SandboxRequest(
@@ -72,6 +72,7 @@ def request(section: Sandbox, environ: Mapping[str, str]) -> SandboxRequest | No
         host_network=section.network == "host",
         never=DENIED,
         insists=environ.get(REQUIRE) in _TRUTHY,
+        user=NOBODY if section.drop_user else None,
     )
 
 

@@ -208,6 +208,7 @@ class Plugin(_Section):
     name: str
     description: str
     min_nexo_version: str
+    contract_version: str | None = None
     enabled_by_default: bool = False
     requires: Requires = Requires()
     entrypoint: Entrypoint = Entrypoint()

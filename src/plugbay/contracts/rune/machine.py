@@ -112,8 +112,9 @@ class RuneMachine(Machine):
         return events
 
     def _take(self, line: bytes | TooLong) -> list[Event]:
-        if self.state == ANSWERED:
-            return [Noise(line if isinstance(line, bytes) else line.head, "output after the answer")]
+        if self.state == ANSWERED or (self.role == Role.PLUGIN and self.state == CALLING):
+            why = "output after the answer" if self.role == Role.HOST else "input after the request"
+            return [Noise(line if isinstance(line, bytes) else line.head, why)]
         if isinstance(line, TooLong):
             limit = messages.MAX_PLUGIN_LINE if self.role == Role.HOST else messages.MAX_HOST_LINE
             return self._fault(errors.malformed(f"a line is longer than {limit:,} bytes", line.head, limit=limit))
@@ -151,12 +152,11 @@ class RuneMachine(Machine):
             return parsed
         manifest_version, identity = parsed
         if message.type != "handshake":
-            return errors.handshake_failed(f"the first message has type {message.type!r}, not 'handshake'")
+            return errors.handshake_failed(f"the first message {_with_type(message.type)}, not type 'handshake'")
         if manifest_version.strip() != messages.PROTOCOL:
-            return Failure(
-                Code.PROTOCOL_VERSION_MISMATCH,
-                f"the plugin speaks {manifest_version or 'no version'!r}, this host {messages.PROTOCOL!r}",
-            )
+            spoken = f"speaks {manifest_version!r}" if manifest_version else "names no protocol_version in its manifest"
+            text = f"the plugin {spoken}, this host speaks {messages.PROTOCOL!r}"
+            return Failure(Code.PROTOCOL_VERSION_MISMATCH, text)
         if not identity.plugin_id.strip():
             return errors.handshake_failed("plugin_id is blank")
         if not identity.plugin_version.strip():
@@ -185,7 +185,7 @@ class RuneMachine(Machine):
 
     def _read_greeting(self, message: Any, line: bytes) -> list[Event]:
         if message.type != "handshake":
-            return self._fault(errors.handshake_failed(f"the host opened with type {message.type!r}"))
+            return self._fault(errors.handshake_failed(f"the first message of the host {_with_type(message.type)}"))
         assert self.identity is not None
         self._say(messages.handshake_reply(self.codec, self.identity))
         self._step("hello")
@@ -204,16 +204,12 @@ class RuneMachine(Machine):
         given = {} if message.input is ABSENT else message.input
         return [CallArrived(message.request_id, InvokeTool(message.tool_name, given, context))]
 
-    def _read_second_request(self, message: Any, line: bytes) -> list[Event]:
-        return self._fault(errors.malformed("the host sent a second message before the answer", line))
-
     _READERS: ClassVar[dict[tuple[str, str], Callable[[RuneMachine, Any, bytes], list[Event]]]] = {
         (Role.HOST, GREETING): _read_hello,
         (Role.HOST, READY): _read_early,
         (Role.HOST, CALLING): _read_response,
         (Role.PLUGIN, GREETING): _read_greeting,
         (Role.PLUGIN, READY): _read_request,
-        (Role.PLUGIN, CALLING): _read_second_request,
     }
 
     # What we do.
@@ -304,6 +300,10 @@ def _parse_manifest(message: Any, line: bytes) -> tuple[str, messages.Identity] 
     return version, messages.Identity(plugin_id, plugin_version, tools, capabilities)
 
 
+def _with_type(type: Any) -> str:
+    return "has no type" if type is ABSENT else f"has type {type!r}"
+
+
 def _is_text_list(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
@@ -312,13 +312,17 @@ def _response_problem(message: Any, request_id: str) -> str | None:
     """The first problem of a response, in the published order; None when it is valid."""
     error = None if message.error in (ABSENT, None) else message.error
     if message.type != "response":
-        return f"type {message.type!r} where a response was expected"
+        return f"a message that {_with_type(message.type)} where a response was expected"
+    if message.request_id is ABSENT:
+        return f"the response has no request_id; the request has {request_id!r}"
     if message.request_id != request_id:
         return f"request_id {message.request_id!r} is not the one that was asked ({request_id!r})"
     if message.metadata not in (ABSENT, None) and not isinstance(message.metadata, dict):
         return "metadata is not an object"
     if message.status == "ok":
         return None if error is None else "status ok together with an error"
+    if message.status is ABSENT:
+        return "the response has no status"
     if message.status != "error":
         return f"status {message.status!r} is neither 'ok' nor 'error'"
     if not isinstance(error, dict) or not isinstance(error.get("code") or "", str):
@@ -345,9 +349,7 @@ def _capability_problem(granted: tuple[str, ...], identity: messages.Identity) -
             what = "declared twice" if name in seen else "blank or padded"
             return Failure(Code.CAPABILITY_NOT_DECLARED, f"capability {name!r} is {what} in the handshake")
         if name not in granted:
-            hint = (
-                f"if its manifest requests it: --grant {name}, or grants in plugbay.toml; else its author adds it there"
-            )
+            hint = f"--grant {name} grants it for this run, grants in plugbay.toml for good"
             text = f"the plugin wants {name!r}, which was not granted"
             return Failure(Code.CAPABILITY_NOT_ALLOWED, text, detail={"hint": hint})
         seen.add(name)

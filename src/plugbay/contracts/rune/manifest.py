@@ -195,6 +195,7 @@ def _spec(manifest: _Manifest, root: Path) -> PluginSpec:
         cancelled_is_timeout=True,
         exports=tuple(_export(tool) for tool in manifest.tools),
         capabilities=tuple(_names(manifest.capabilities)),
+        requests_at_run_time=True,
         timeouts=TIMEOUTS,
     )
 

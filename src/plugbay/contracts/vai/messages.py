@@ -174,7 +174,11 @@ def check_greeting(plugin: Any, package_id: str, version: str) -> dict[str, Any]
     got = {name: plugin.get(name) for name in expected}
     if got != expected:
         said = {name: f"{value:.200}" if isinstance(value, str) else None for name, value in got.items()}
-        what = f"it says it is {said['package_id']} {said['version']}, but {package_id} {version} is installed"
+        missing = [name for name, value in said.items() if value is None]
+        claims = (
+            f"names no {' and no '.join(missing)}" if missing else f"says it is {' '.join(map(str, said.values()))}"
+        )
+        what = f"it {claims}, but {package_id} {version} is installed"
         return _unwelcome(IDENTITY_MISMATCH, what, expected=expected, got=said)
     return {**expected, "warnings": []}
 

@@ -70,6 +70,7 @@ def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
         "ready": status.ready,
         "requested": list(status.spec.capabilities),
         "granted": list(status.granted),
+        "missing": list(status.missing),
         "disabled": list(status.disabled),
         "sandbox": status.confinement.to_json(),
         "limits": status.limits,

@@ -1,7 +1,7 @@
 """Decides whether a plugin may start and whether a call of it is allowed. Pure.
 
-Deny by default: effective = requested ∩ granted. A manifest only requests; the operator grants. Requests of plugins are
-checked in `model.gate`.
+Deny by default: effective = requested ∩ granted. A manifest only requests; the operator grants. A handshake may request
+more (rune): such a plugin has every grant that is its own. Requests of plugins are checked in `model.gate`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class Decision:
     enabled: bool = True
     grants: frozenset[str] | None = None
     """None: undecided, so a plugin that requests capabilities is pending."""
+    for_others: frozenset[str] = frozenset()
+    """Grants that are for the plugins whose manifests request them."""
     grant_all: bool = False
     """Grant everything requested; for one-off runs from a terminal."""
     approved: bool = True
@@ -28,7 +30,12 @@ class Decision:
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
     """The effective capabilities of the plugin: the requested ones in their order, then the optional ones."""
-    return grant(spec, None if decision.grant_all else decision.grants or ())
+    if decision.grant_all:
+        return grant(spec, None)
+    granted = decision.grants or frozenset()
+    if spec.requests_at_run_time:  # any name may be its own, except those that others request
+        granted -= decision.for_others.difference(spec.capabilities)
+    return grant(spec, granted)
 
 
 def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
@@ -39,12 +46,23 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
         text = "pending: what it offers has to be approved before it may run"
         hint = f"plugbay mcp approve {spec.id} shows what it offers and asks; --grant-all approves it for this run"
         return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, hint)
-    undecided = decision.grants is None and not decision.grant_all
-    wanted = tuple(name for name in spec.capabilities if name not in renounced(spec)) if undecided else ()
+    wanted = missing(spec, decision)
     if wanted:
         text = f"pending: it requests {', '.join(wanted)}, which is not granted yet"
         return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, how_to_grant(spec, wanted))
     return None
+
+
+def missing(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
+    """The requested capabilities about which the operator has not decided; the plugin waits for them."""
+    if decision.grants is not None or decision.grant_all:
+        return ()
+    return tuple(name for name in spec.capabilities if name not in renounced(spec))
+
+
+def is_pending(spec: PluginSpec, decision: Decision) -> bool:
+    """Whether the plugin may not run before the operator grants or approves something."""
+    return decision.enabled and admit(spec, decision) is not None
 
 
 def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure | None:

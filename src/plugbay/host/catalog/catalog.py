@@ -87,6 +87,7 @@ class Catalog:
     """
 
     def __init__(self, specs: Iterable[PluginSpec]) -> None:
+        self._named: dict[str, Entry]
         self._by_plugin: dict[str, list[Entry]] = {spec.id: _entries(spec) for spec in specs}
         """By plugin."""
         self._disabled: dict[str, dict[str, Failure]] = {}
@@ -104,8 +105,16 @@ class Catalog:
         self._index_names()
 
     def _index_names(self) -> None:
-        self._named = {short: self._full[names[0]] for short, names in self._short.items() if len(names) == 1}
-        """By every unambiguous name: the one lookup of nearly every call."""
+        self._named = {}
+        """By every unambiguous name: the one lookup of nearly every call. An alias gives way to any name."""
+        for entry in self._all.values():
+            if entry.export.alias:
+                self._named[entry.export.alias] = self._named[full_name(entry.spec.id, entry.export.alias)] = entry
+        for short, names in self._short.items():
+            if len(names) == 1:
+                self._named[short] = self._full[names[0]]
+            else:
+                self._named.pop(short, None)
         self._named |= self._full
 
     def _add(self, entry: Entry) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugbay.contracts.mcp.offers import FACT, address
-from plugbay.host.services.llm.chat import ChatRequest
+from plugbay.host.services.llm.chat import REQUEST_SCHEMA, ChatRequest
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     CallMethod,
@@ -65,23 +65,7 @@ INPUTS: dict[str, Any] = {
         "then": {"required": ["message"]},
         "additionalProperties": False,
     },
-    "llm_provider": {
-        "type": "object",
-        "required": ["model", "messages"],
-        "properties": {
-            "model": _TEXT,
-            "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role"]}},
-            "max_tokens": {"type": "integer", "minimum": 1},
-            "temperature": {"type": "number"},
-            "system_prompt": {"type": ["string", "null"]},
-            "tools": {"type": "array"},
-            "tool_choice": {"type": "object"},
-            "stop_sequences": {"type": "array", "items": {"type": "string"}},
-            "system_blocks": {"type": "array"},
-            "cache_tools": {"type": "boolean"},
-        },
-        "additionalProperties": False,
-    },
+    "llm_provider": REQUEST_SCHEMA,
     "vector_backend": {
         "type": "object",
         "required": ["action", "collection"],

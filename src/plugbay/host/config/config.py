@@ -253,7 +253,7 @@ class AgentConfig(BaseModel):
 
 
 class MemoryConfig(BaseModel):
-    """Long-term memory; without it, requests for memory fail as unavailable."""
+    """Long-term memory; without it, the memory is a file in the state folder, searched by words."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -391,7 +391,7 @@ def _resolve(path: Path, named: str) -> str:
     if named == IN_MEMORY:
         return named
     try:
-        return str(path.parent / Path(named).expanduser())
+        return str(path.parent.absolute() / Path(named).expanduser())
     except RuntimeError:
         text = f"{named!r} begins with the home of a user that this machine does not have"
         raise ConfigInvalid(str(path), [Problem("invalid_value", "", text)]) from None

@@ -140,7 +140,9 @@ def _plan(
     spec: PluginSpec, request: SandboxRequest, granted: tuple[Access, ...], operator: Operator, places: Places
 ) -> Confinement:
     protected = places.protected
-    paths = Paths(places.home, request.never, protected, spec.root, places.user)
+    # A grant without a target is for every program.
+    fenced = request.fenced and not any(item.kind == "run" and not item.target for item in granted)
+    paths = Paths(places.home, request.never, protected, spec.root, places.user, fenced=fenced)
     state = _state(spec, request, paths, places)
     paths.add_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
     written = [path for path in request.write if not path.startswith(STATE_DIR)]
@@ -153,11 +155,13 @@ def _plan(
         read=tuple(paths.read),
         write=tuple(path for path in paths.write if state is None or not path.is_relative_to(state)),
         run=tuple(paths.run),
+        fenced=fenced,
         state=state,
         network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
         limits=operator.own.limits.over(operator.limits.over(operator.common.limits.over(Limits()))),
         hidden=protected.paths,
         own=protected.own,
+        user=request.user,
     )
     has_scratch = any(item.kind == "scratch" for item in granted)
     covered = _missing_cover_targets(protected, (spec.root, *policy.read, *policy.write), policy.write)
@@ -334,6 +338,8 @@ class Paths:
     user: int | None = None
     """The user id of the plugin; None: that of the host."""
     homes: tuple[str, ...] = field(default_factory=lambda: home_folders(os.environ))
+    fenced: bool = False
+    """Whether programs of the system are hidden too, unless they are allowed."""
     read: dict[Path, None] = field(default_factory=dict)
     write: dict[Path, None] = field(default_factory=dict)
     run: dict[Path, None] = field(default_factory=dict)
@@ -357,13 +363,13 @@ class Paths:
             self.read |= {Path(folder): None for folder in self._plugin_folders_in(path)}
 
     def add_run(self, named: Iterable[str], search_path: str) -> None:
-        """Allow programs, by path or by a name on the search path. System programs are always allowed."""
+        """Allow programs, by path or by a name on the search path."""
         for name in filter(None, named):
             found = name if "/" in name else shutil.which(name, path=search_path)
             path = self._absolute(found or name)
             if found is None or not self._exists(path, "run"):
                 self.notes += [f"it may run {name}, and there is no such program"] if found is None else []
-            elif not is_system(str(path)):
+            elif self.fenced or not is_system(str(path)):
                 self.run[self._allowed(path)] = None
 
     def add_optional_read(self, path: Path) -> None:

@@ -19,7 +19,7 @@ from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.snapshots import Snapshot, Snapshots, SnapshotSubscription
 from plugbay.host.inbound.questions import Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
-from plugbay.host.limits import TokenBucket
+from plugbay.host.limits import SlidingWindow, TokenBucket
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.files import Files, Outside
@@ -113,10 +113,11 @@ class Services:
     def _listener_failed(self, error: Exception) -> None:
         self.journal.note("host", "listener_failed", repr(error))
 
-    def publish_event(self, topic: str, source: str, payload: dict[str, Any]) -> None:
-        """Publish an event of the host itself on the bus."""
-        event = BusEvent(id=new_uuid(), timestamp=utc_now(), topic=topic, source=source, payload=payload)
+    def publish_event(self, topic: str, source: str, payload: Any, session_id: str | None = None) -> BusEvent:
+        """Publish an event of the host itself on the bus; returns the event."""
+        event = BusEvent(new_uuid(), utc_now(), topic, source, payload, session_id)
         self.bus.publish(event)
+        return event
 
 
 class InboundHandler:
@@ -139,7 +140,7 @@ class InboundHandler:
         self._gate = Gate(spec, granted)
         self._services = services
         self._redactor = redactor or Redactor(None)
-        self._bucket = None if spec.publish_rate is None else TokenBucket(spec.publish_rate, spec.publish_rate)
+        self._published = None if spec.publish_rate is None else SlidingWindow(spec.publish_rate)
         self._link: Link | None = None
         self._subscription: Subscription | None = None
         self._snapshots = SnapshotAccess(spec, self._gate, services.snapshots)
@@ -150,6 +151,8 @@ class InboundHandler:
         """The newest exports of the plugin that `Services.offered` has not got yet."""
         self._offer_timer: asyncio.TimerHandle | None = None
         self._log = LogWriter(log_level, self._note)
+        self.on_published: Callable[[], object] | None = None
+        """Called after each snapshot that the plugin has published."""
         self._reading = asyncio.Semaphore(LARGE_AT_ONCE)
         self._fetching = asyncio.Semaphore(LARGE_AT_ONCE)
 
@@ -206,8 +209,8 @@ class InboundHandler:
 
     def handle_notification(self, op: Operation) -> None:
         match op:
-            case Publish() if self._bucket is not None and not self._bucket.take(time.monotonic()):
-                self._note("publish_dropped", f"more than {self._spec.publish_rate:g} a second")
+            case Publish() if self._published is not None and not self._published.take(time.monotonic()):
+                self._note("publish_dropped", f"more than {self._spec.publish_rate} a second")
             case Publish():
                 refusal = self._gate.refuse(op) or self._publish(op)
                 if refusal is not None:
@@ -258,6 +261,8 @@ class InboundHandler:
             return Failure(Code.INVALID_INPUT, f"not an event: {event}")
         refusal = refuse_event_size(memoryview(event.raw()).nbytes)
         if refusal is None:
+            if event.session_id is None and op.event.get("session_id") is not None:
+                self._note("session_dropped", f"the session_id of an event to {op.topic} is no UUID")
             self._services.bus.publish(event)
         return refusal
 
@@ -268,6 +273,8 @@ class InboundHandler:
         refusal = self._gate.refuse(op) or self._snapshots.publish(op.topic, op.data)
         if refusal is not None:
             self._note("publish_refused", refusal.message)
+        elif self.on_published is not None:
+            self.on_published()
 
     def _read_snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
         if isinstance(op, SubscribeSnapshot):

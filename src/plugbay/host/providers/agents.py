@@ -6,7 +6,7 @@ Owns which plugins belong to which agent, and their order. The meaning of respon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plugbay.host.calls.calls import Calls
@@ -23,12 +23,25 @@ from plugbay.model.spec import Export, PluginSpec
 PRIMARY = "primary"
 """The default agent."""
 
+HOOK_FAILED = "hook_failed"
+"""The counter of a plugin's failed hooks, and of responses with parts that are ignored."""
+
 
 class Agents:
     """Every agent of one host; an agent that is not configured has every plugin."""
 
-    def __init__(self, settings: Mapping[str, AgentConfig], specs: Mapping[str, PluginSpec], calls: Calls) -> None:
-        """Raises `ConfigInvalid` for an invalid agent, such as one with two compactors."""
+    def __init__(
+        self,
+        settings: Mapping[str, AgentConfig],
+        specs: Mapping[str, PluginSpec],
+        calls: Calls,
+        note: Callable[[str, str, str], object],
+    ) -> None:
+        """`note(plugin_id, kind, text)` adds to the journal.
+
+        Raises `ConfigInvalid` for an invalid agent, such as one with two compactors.
+        """
+        self._note = note
         self._settings = settings
         self._specs = specs
         self._calls = calls
@@ -52,7 +65,7 @@ class Agents:
     async def fire(
         self, agent: str, hook: str, event: Mapping[str, Any], context: Mapping[str, Any], timeout: float | None
     ) -> HookOutcome:
-        """Call every plugin of the agent that handles `hook`; a plugin that fails is skipped."""
+        """Call every plugin of the agent that handles `hook`; a plugin that fails is skipped, and that is noted."""
         exports = {spec.id: _export(spec, hook) for spec in self.attached(agent)}
         handlers = {
             plugin_id: bool(export.facts.get("advisory"))
@@ -65,7 +78,10 @@ class Agents:
             answer = await ask(plugin_id, hook, event)
             return _only_inject(answer) if handlers[plugin_id] else answer
 
-        return await hooks.fire(hook, event, list(handlers), ask_handler)
+        outcome = await hooks.fire(hook, event, list(handlers), ask_handler)
+        for plugin_id, failure in outcome.skipped:
+            self._note(plugin_id, HOOK_FAILED, f"{hook}: {failure.code}: {failure.message}")
+        return outcome
 
     async def compact(
         self, agent: str, messages: Sequence[Mapping[str, Any]], trigger: str, context: Mapping[str, Any]

@@ -21,9 +21,6 @@ from plugbay.model.operations import (
     Chat,
     DeleteVectors,
     SearchVectors,
-    SendOutbound,
-    StartChannel,
-    StopChannel,
     UpsertVectors,
 )
 
@@ -95,18 +92,22 @@ class PluginChannel(_Backend):
     """A message channel of a plugin."""
 
     async def start(self, instance: str | None = None) -> None:
-        await self._call(StartChannel(self._name, instance))
+        await self._use("start", instance=instance)
 
     async def stop(self) -> None:
-        await self._call(StopChannel(self._name))
+        await self._use("stop")
 
     async def send(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """`{"message_id", "sent_at_unix"}` for a message of kind text, media or custom; else `TypeError`."""
         if not isinstance(message, Mapping):
             shape = '{"kind": "text", "to": "ada", "body": "tea?"}'
             raise TypeError(f"a message for the channel {self._name} is an object such as {shape}, not {message!r:.60}")
-        answer = await self._call(SendOutbound(self._name, dict(message)))
-        return dict(answer)
+        return dict(await self._use("send", message=dict(message)))
+
+    async def _use(self, action: str, **fields: Any) -> Any:
+        """The same call as `host.call(kind, {"action": …})`, so its input is held to the same schema."""
+        request = CallRequest(self._full_name, {"action": action, **fields}, "channel")
+        return (await self._calls.run(request)).value_or_raise()
 
 
 class Channels(Registry[PluginChannel]):

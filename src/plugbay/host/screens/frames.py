@@ -7,9 +7,10 @@ terminal, so none of them can move the cursor, change the direction of text or b
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -67,6 +68,24 @@ class Frame:
         """The text of each row, without the blanks at its end."""
         return [self._line(y) for y in range(self.height)]
 
+    def to_json(self) -> dict[str, Any]:
+        """The public JSON shape; cells that are not listed are blank."""
+        places = sorted(self.cells, key=lambda place: place[::-1])
+        return {
+            "width": self.width,
+            "height": self.height,
+            "lines": self.lines(),
+            "cells": [{"x": x, "y": y, **self.cells[x, y]._asdict()} for x, y in places],
+            "redraw": self.redraw,
+            "captures_text": self.captures_text,
+        }
+
+    @classmethod
+    def from_json(cls, shape: Mapping[str, Any]) -> Frame:
+        """The frame of `to_json`, as another plugbay sent it."""
+        cells = {(cell["x"], cell["y"]): _from_json(cell) for cell in shape["cells"]}
+        return cls(shape["width"], shape["height"], cells, shape["redraw"], shape["captures_text"])
+
     def _line(self, y: int) -> str:
         symbols, x = [], 0
         while x < self.width:
@@ -74,6 +93,11 @@ class Frame:
             symbols.append(cell.symbol if cell else BLANK)
             x += cell_width(symbols[-1])
         return "".join(symbols).rstrip(BLANK)
+
+
+def _from_json(cell: Mapping[str, Any]) -> Cell:
+    fg, bg = (None if colour is None else tuple(colour) for colour in (cell["fg"], cell["bg"]))
+    return Cell(clean(cell["symbol"]), fg, bg, cell["modifier"])
 
 
 _U8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]

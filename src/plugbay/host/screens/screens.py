@@ -21,6 +21,7 @@ from plugbay.host.catalog.catalog import Entry
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.screens import frames
 from plugbay.host.screens.frames import MAX_CELLS, Cell, Frame
+from plugbay.host.screens.keys import key_name
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -38,6 +39,12 @@ MAX_REDRAWS = 600
 REDRAW_SECONDS = 5.0
 """Seconds between further redraws, until the plugin stops requesting them or there is input. Also the delay after a
 render that timed out."""
+
+SETTLING_FRAMES = 20
+"""Maximum number of frames until the plugin requests no redraw; the contract's own test suite uses the same."""
+
+FRAME_SECONDS = 1 / 30
+"""Time between two frames, as on a terminal."""
 
 NEEDS_LATER_ABI = frozenset({"insert"})
 """Keys of a later version of the contract; plugins of this version cannot decode them."""
@@ -134,6 +141,23 @@ class Screens:
         view.record(frame, self._clock())
         if isinstance(frame, Failure):
             raise CallFailed(frame.with_detail(entry.spec.id), result.record.call_id)
+        return frame
+
+    async def draw(
+        self, name: str, width: int, height: int, keys: Sequence[Mapping[str, Any]] = (), timeout: float | None = None
+    ) -> Frame:
+        """Press the keys, then render until the plugin requests no redraw or `SETTLING_FRAMES` are reached."""
+        frame = await self.render(name, width, height, timeout=timeout)
+        for key in keys:
+            if not self.press(name, key):
+                text = f"the key {key_name(key)} was not delivered: the plugin has exited, or does not accept this key"
+                raise CallFailed(Failure(Code.UNAVAILABLE, text, plugin=self._find(name).spec.id))
+            frame = await self.render(name, width, height, timeout=timeout)
+        for _ in range(SETTLING_FRAMES):
+            if not self.dirty(name):
+                break
+            await asyncio.sleep(FRAME_SECONDS)
+            frame = await self.render(name, width, height, timeout=timeout)
         return frame
 
     async def _start(self, entry: Entry) -> None:
@@ -267,7 +291,7 @@ class CommandLines:
 
     async def run(self, name: str, argv: Sequence[str], timeout: float | None = None) -> CliOutput:
         """Run a command line of a plugin; raises `CallFailed` when it does not exit by itself."""
-        refusal = _encoding_problem(argv)
+        refusal = encoding_problem(argv)
         if refusal is not None:
             raise CallFailed(refusal)
         words = list(argv)
@@ -285,7 +309,7 @@ class CommandLines:
         return CliOutput(answer.stdout, answer.stderr, answer.exit_code)
 
 
-def _encoding_problem(argv: Sequence[str]) -> Failure | None:
+def encoding_problem(argv: Sequence[str]) -> Failure | None:
     """Why an argument cannot be sent: a shell passes any bytes, a message holds text."""
     for place, word in enumerate(argv, start=1):
         try:

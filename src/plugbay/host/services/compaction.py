@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.services.hooks import MAX_INJECTION, Ask, call_hook
+from plugbay.host.services.hooks import MAX_INJECTION, Ask, call_hook, failures_json, injections_json
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import PluginSpec
 
@@ -73,6 +73,17 @@ class CompactionOutcome:
     """Text that plugins add to the conversation: (plugin, text), in the order of the calls."""
     failures: tuple[tuple[str, Failure], ...] = ()
     """Plugins that failed, or whose response has invalid parts."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The public shape."""
+        return {
+            "messages": list(self.messages),
+            "removed": list(self.removed),
+            "compacted_by": self.compacted_by,
+            "built_in_because": self.built_in_because,
+            "injections": injections_json(self.injections),
+            "failures": failures_json(self.failures),
+        }
 
 
 def plan_for(agent: str, plugins: Iterable[PluginSpec]) -> CompactionPlan | Failure:

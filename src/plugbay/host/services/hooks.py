@@ -56,6 +56,30 @@ class HookOutcome:
     injections: tuple[tuple[str, str], ...] = ()
     """Text that plugins add to the conversation: (plugin, text), in the order of the calls."""
 
+    def to_json(self) -> dict[str, Any]:
+        """The public shape."""
+        return {
+            "event": dict(self.event),
+            "blocked": self.blocked,
+            "blocked_by": self.blocked_by,
+            "reason": self.reason,
+            "decision": self.decision,
+            "transformed_body": self.transformed_body,
+            "do_not_reply_again": self.do_not_reply_again,
+            "injections": injections_json(self.injections),
+            "skipped": failures_json(self.skipped),
+        }
+
+
+def injections_json(injections: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """The public shape of texts for the conversation."""
+    return [{"plugin": plugin_id, "text": text} for plugin_id, text in injections]
+
+
+def failures_json(failures: Sequence[tuple[str, Failure]]) -> list[dict[str, Any]]:
+    """The public shape of the plugins that were skipped."""
+    return [{"plugin": plugin_id, "failure": failure.to_json()} for plugin_id, failure in failures]
+
 
 def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object) -> HookOutcome:
     """The outcome after one more response. Null changes nothing; an invalid field is skipped and reported."""
@@ -75,8 +99,10 @@ def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object
         decision=answer.get("decision", outcome.decision),
         do_not_reply_again=outcome.do_not_reply_again or answer.get("do_not_reply_again", False),
     )
-    if (answer.get("abort") or decision == BLOCK) and not hook_name.startswith(AFTER):
-        return replace(outcome, blocked=True, blocked_by=plugin_id, reason=answer.get("reason"), decision=BLOCK)
+    if answer.get("abort") or decision == BLOCK:
+        if not hook_name.startswith(AFTER):
+            return replace(outcome, blocked=True, blocked_by=plugin_id, reason=answer.get("reason"), decision=BLOCK)
+        outcome = _skip(outcome, plugin_id, _too_late(plugin_id, hook_name, answer))
     return _change(outcome, plugin_id, answer)
 
 
@@ -151,6 +177,15 @@ def _fits(event: Mapping[str, Any]) -> bool:
 
 def _skip(outcome: HookOutcome, plugin_id: str, failure: Failure) -> HookOutcome:
     return replace(outcome, skipped=(*outcome.skipped, (plugin_id, failure)))
+
+
+def _too_late(plugin_id: str, hook_name: str, answer: Mapping[str, Any]) -> Failure:
+    """A block of something that has happened already."""
+    field = "abort" if answer.get("abort") else "decision"
+    text = f"{hook_name} cannot be blocked, it is about the past: {field} is ignored"
+    if answer.get("reason"):
+        text += f" (its reason: {answer['reason']:.200})"
+    return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN, plugin=plugin_id, detail={"fields": [field]})
 
 
 def _malformed(plugin_id: str, fields: list[str]) -> Failure:

@@ -7,6 +7,7 @@ never the memory.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,10 @@ from plugbay.host.services.vectors import (
     VectorRegistry,
 )
 from plugbay.host.stamps import new_uuid, utc_now
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
+
+MEMORY_FILE = "memory.db"
+"""Below the state folder: the memory of a host whose plugbay.toml names no other file."""
 
 MAX_CONTENT = 65_536
 """Bytes of one entry. A memory is a fact or a note; a document belongs in a file."""
@@ -124,18 +128,44 @@ class LongTermMemory:
         self,
         path: Path | str,
         *,
+        on_demand: bool = False,
         new_id: Callable[[], str] = new_uuid,
         now: Callable[[], str] = utc_now,
     ) -> None:
+        """`on_demand`: the file is opened, and made, by the first use after `open`."""
+        self.path = path
         self._database = Database(path, SCHEMA)
+        self._on_demand = on_demand
+        self._opening: asyncio.Lock | None = None
+        """While a file that opens on demand is not open yet."""
         self._new_id = new_id
         self._now = now
 
     async def open(self) -> None:
-        await self._database.open()
+        if self._on_demand:
+            self._opening = asyncio.Lock()
+        else:
+            await self._database.open()
 
     async def close(self) -> None:
+        self._opening = None
         await self._database.close()
+
+    async def _opened(self) -> Database:
+        """The database, opened now if this is its first use."""
+        opening = self._opening
+        if opening is not None:
+            async with opening:
+                if self._opening is opening:
+                    await self._open_now()
+        return self._database
+
+    async def _open_now(self) -> None:
+        try:
+            await self._database.open()
+        except PlugbayError as error:
+            raise CallFailed(Failure(Code.UNAVAILABLE, str(error), origin=Origin.SYSTEM)) from None
+        self._opening = None
 
     async def __aenter__(self) -> LongTermMemory:
         await self.open()
@@ -163,7 +193,7 @@ class LongTermMemory:
             connection.execute(_ADD, _row(entry))
             return entry
 
-        return await self._database.write(add)
+        return await (await self._opened()).write(add)
 
     async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
         """The entries of this agent that match `query`, best first; for a blank query the newest, newest first."""
@@ -178,7 +208,7 @@ class LongTermMemory:
             rows = connection.execute(_BEST, (expression, agent_id, limit)) if expression else ()
             return _fit(map(_entry, rows))
 
-        return await self._database.run(look_up)
+        return await (await self._opened()).run(look_up)
 
     async def entries(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry]:
         """This agent's entries with these ids, in that order; an id it has no entry for is left out."""
@@ -187,7 +217,7 @@ class LongTermMemory:
             rows = (connection.execute(_ONE, (memory_id, agent_id)).fetchone() for memory_id in ids[:MAX_LIMIT])
             return _fit(_entry(row) for row in rows if row is not None)
 
-        return await self._database.run(look_up)
+        return await (await self._opened()).run(look_up)
 
     async def forget(self, memory_id: str) -> bool:
         """Remove an entry for good; False when there is none with this id."""
@@ -195,7 +225,18 @@ class LongTermMemory:
         def remove(connection: sqlite3.Connection) -> bool:
             return connection.execute("DELETE FROM memories WHERE id = ?", (memory_id,)).rowcount == 1
 
-        return await self._database.write(remove)
+        return await (await self._opened()).write(remove)
+
+    async def clear(self, agent_id: str) -> list[str]:
+        """Remove every entry of this agent for good; returns their ids."""
+        _check_name("the agent's id", agent_id)
+
+        def remove(connection: sqlite3.Connection) -> list[str]:
+            ids = [row[0] for row in connection.execute("SELECT id FROM memories WHERE agent_id = ?", (agent_id,))]
+            connection.execute("DELETE FROM memories WHERE agent_id = ?", (agent_id,))
+            return ids
+
+        return await (await self._opened()).write(remove)
 
 
 def match_expression(query: str) -> str:
@@ -282,10 +323,10 @@ class VectorRecall:
         # A store that mixes up its collections must not make agents see each other's memories.
         return [match for match in matches if match.metadata.get("agent_id", agent_id) == agent_id]
 
-    async def forget(self, agent_id: str, memory_id: str) -> bool:
-        """Remove an entry from the store; False when it is not there."""
+    async def forget(self, agent_id: str, *memory_ids: str) -> bool:
+        """Remove entries from the store; False when none of them is there."""
         try:
-            return await self._store().delete(_collection(agent_id), [memory_id]) > 0
+            return await self._store().delete(_collection(agent_id), list(memory_ids)) > 0
         except CallFailed as error:
             if _is_missing_collection(error.failure):
                 return False
@@ -318,6 +359,8 @@ class AgentMemory:
     ) -> None:
         """`degraded` is called with the failure when the vector store could not be used."""
         self._text = text
+        self.path = text.path
+        """The file; `:memory:` for one that ends with the host."""
         self._vectors = vectors
         self._degraded = degraded
 
@@ -364,3 +407,14 @@ class AgentMemory:
             except CallFailed as error:
                 self._degraded(error.failure)
         return await self._text.forget(memory_id)
+
+    async def clear(self, agent_id: str) -> int:
+        """Remove every entry of one agent; returns their number."""
+        ids = await self._text.clear(agent_id)
+        if self._vectors is not None:
+            try:
+                for begin in range(0, len(ids), MAX_LIMIT):
+                    await self._vectors.forget(agent_id, *ids[begin : begin + MAX_LIMIT])
+            except CallFailed as error:
+                self._degraded(error.failure)
+        return len(ids)

@@ -36,6 +36,11 @@ class Registry(Generic[T]):
         entry = self._entries.get(name)
         return None if entry is None else entry[0]
 
+    def owner(self, name: str) -> str | None:
+        """The owner of this name; None when it is free."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry[1]
+
     def __iter__(self) -> Iterator[str]:
         """The names, sorted."""
         return iter(sorted(self._entries))

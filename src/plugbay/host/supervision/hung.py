@@ -33,7 +33,7 @@ class Rule:
     call: float = 30.0
     """Its call timeout. A caller with a shorter deadline gives up earlier, which is no sign of a hung plugin."""
     interval: float | None = None
-    """Interval of probes of an idle plugin; None: probes are sent only after a timeout."""
+    """Interval of probes; None: probes are sent only after a timeout."""
     answer: float = 5.0
     """Time for an idle plugin to answer a probe."""
 
@@ -131,7 +131,7 @@ def _by_probes(rule: Rule, facts: Facts) -> str | CheckAgain:
         return f"{len(missed)} probes in a row were not answered, the first in {facts.now - missed[0]:.3g} s"
     overdue = next((call for call in facts.timed_out if call.at >= facts.heard), None)
     if overdue is None:
-        return _idle(rule, facts)
+        return _at_interval(rule, facts)
     since = next((sent for sent in facts.missed if sent >= overdue.at), None)
     if since is None:
         return CheckAgain(facts.now + min(rule.patience, CHECK_SECONDS), probe=True)
@@ -140,10 +140,10 @@ def _by_probes(rule: Rule, facts: Facts) -> str | CheckAgain:
     return f"{overdue}, and a probe after that not within {facts.now - since:.3g} s"
 
 
-def _idle(rule: Rule, facts: Facts) -> CheckAgain:
-    """Probe an idle plugin at its interval, but never before the time for the last answer is over."""
+def _at_interval(rule: Rule, facts: Facts) -> CheckAgain:
+    """Probe at the interval, also a busy plugin, but never before the time for the last answer is over."""
     waits_until = facts.missed[-1] + rule.answer if facts.missed else facts.now
-    if rule.interval is None or facts.working_since is not None:
+    if rule.interval is None:
         return _check_again(facts, waits_until)
     due = max(facts.asked + rule.interval, waits_until)
     if facts.now >= due:

@@ -218,6 +218,10 @@ class Instance:
         """Whether it waits for events that may come at any time, so it is not idle even without calls."""
         return self._handler.keeps_alive
 
+    def on_published(self, callback: Callable[[], object]) -> None:
+        """Call `callback` after each snapshot that it has published."""
+        self._handler.on_published = callback
+
     def is_alive(self) -> bool:
         """Whether it can take a call: neither link nor process has ended, even if the end was not processed yet."""
         return self.link.fault is None and not self.child.has_ended()

@@ -233,6 +233,8 @@ class ResidentSupervisor:
         if self._spec.idle_seconds is not None:
             now = asyncio.get_running_loop().time
             self._idle = IdleWatch(self._runtime.deadlines, now, self._spec.idle_seconds, self._needed, self._reap)
+            if self._spec.eager:  # a publisher: no use would start it again, and its subscribers would miss it
+                instance.on_published(self._idle.touch)
         self._publish("started", pid=instance.child.pid, generation=self.generation)
         if self._failures and self._spec.respawn:
             self._publish("respawned", attempt=len(self._failures), total_uptime_ms=round(self._uptime * 1000))

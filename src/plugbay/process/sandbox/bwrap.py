@@ -79,11 +79,11 @@ def _words(plan: Plan) -> list[str]:
         words += ["--setenv", name, value]
     for bind in plan.system:
         words += _bind(bind)
-    for target, path in plan.links:
+    words += ["--size", str(plan.tmp), "--tmpfs", "/tmp"]
+    for target, path in plan.links:  # after /tmp, in which a program may lie
         words += ["--symlink", target, path]
     for fd, path in plan.files:  # on the root itself, which is made read-only at the end: a mount costs ten times more
         words += ["--perms", "0444", "--file", str(fd), path]
-    words += ["--size", str(plan.tmp), "--tmpfs", "/tmp"]
     mounts: list[Bind | str] = [*plan.hidden, *plan.binds]
     for mount in sorted(mounts, key=_depth):
         words += ["--tmpfs", mount] if isinstance(mount, str) else _bind(mount)

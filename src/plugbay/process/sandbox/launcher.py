@@ -23,6 +23,7 @@ from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_W
 from pathlib import Path
 
 from plugbay.model.protected import is_within, protecting
+from plugbay.model.spec import SANDBOX_USER
 from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import bwrap, mounts, seccomp, system, users
@@ -118,14 +119,16 @@ class Sandbox:
             mounts.enter(kept=self.cgroups.bases)
             users.drop_privileges()
         _make_state(policy.state, uid)
-        view = self._view(jail.keep, program, policy, uid)
+        fence = _fence(program, policy)
+        view = self._view(jail.keep, program, policy, uid, fence)
         jail.guarded = view.guarded
         with users.as_user(uid):
             copied = [(jail.hand_over(jail.keep(fd)), path) for fd, path in system.copied()]
         own_network = policy.network.reach is not Reach.HOST
         code = seccomp.program(network=policy.network.reach is not Reach.NONE)
         home = TMP if policy.state is None else str(policy.state)
-        files = system.files(home, own_network=own_network)
+        user = policy.user if policy.user is not None else os.geteuid() if uid is None else uid
+        files = system.files(home, user, own_network=own_network)
         # From here on this thread does not see /tmp, where plugbay itself may be: everything has been read.
         places = self._places(jail, [source for source, _ in view.shown], uid)
         binds = [
@@ -134,15 +137,15 @@ class Sandbox:
         # A device, which a bind without devices does not open.
         binds += [bwrap.Bind(os.devnull, name) for name in view.unreadable]
         plan = bwrap.Plan(
-            uid=users.INSIDE,
+            uid=user,
             seccomp=_memory_file(jail, "filter", code),
             status=jail.reports.status,
             block=jail.reports.block,
             cwd=str(program.cwd),
             tmp=policy.limits.tmp,
             env=program.env,
-            system=system.binds(own_network=own_network),
-            links=system.links(),
+            system=system.binds(own_network=own_network) if fence is None else fence.binds,
+            links=system.links() if fence is None else fence.links,
             files=(*copied, *((_memory_file(jail, "file", content), path) for path, content in files.items())),
             binds=tuple(binds),
             hidden=view.empty,
@@ -171,32 +174,35 @@ class Sandbox:
             there = [path for path in policy.write if os.path.lexists(path)]
             state = policy.state if policy.state is not None and os.path.lexists(policy.state) else None
             made = [path for path in (*policy.write, policy.state) if path not in (*there, state, None)]
+            fence = _fence(program, policy)
             view = self._view(
                 keep,
                 program,
                 replace(policy, write=tuple(there), state=state),
                 users.uid_of(program.label, self.settings),
+                fence,
             )
         own_network = policy.network.reach is not Reach.HOST
-        seen = [(READ, bind.path) for bind in system.binds(own_network=own_network)]
-        seen += [(LINK, path) for _, path in system.links()]
+        binds = system.binds(own_network=own_network) if fence is None else fence.binds
+        seen = [(READ, bind.path) for bind in binds]
+        seen += [(LINK, path) for _, path in (system.links() if fence is None else fence.links)]
         seen += [(COPY, path) for path in system.COPIED if os.access(path, os.R_OK)]
-        seen += [(MADE, path) for path in system.files(TMP, own_network=own_network)]
+        seen += [(MADE, path) for path in system.files(TMP, SANDBOX_USER, own_network=own_network)]
         seen += [(MADE, path) for path in (TMP, "/proc", "/dev")]
         seen += [(WRITE if source.writable else READ, name) for source, name in view.shown]
         seen += [(WRITE, str(path)) for path in made]
         seen += [(EMPTY, path) for path in view.empty]
         return [*seen, *((UNREADABLE, path) for path in (*view.unreadable, *system.masked()))]
 
-    def _view(self, keep: Keep, program: Program, policy: Policy, uid: int | None) -> View:
+    def _view(self, keep: Keep, program: Program, policy: Policy, uid: int | None, fence: system.Fence | None) -> View:
         """Open all sources and find the paths to cover. Raises SandboxUnavailable or OSError."""
-        sources = list(self._sources(keep, program, policy))
+        sources = list(self._sources(keep, program, policy, fence))
         with users.as_user(uid):
             for source in sources:
                 _check_rights(source, policy, uid)
             return covering(keep, sources, policy.hidden)
 
-    def _sources(self, keep: Keep, program: Program, policy: Policy) -> Iterator[Source]:
+    def _sources(self, keep: Keep, program: Program, policy: Policy, fence: system.Fence | None) -> Iterator[Source]:
         """The sources of the policy and the program. A source within another one is left out."""
         hidden, state = set(policy.hidden), () if policy.state is None else (policy.state,)
         own = [*map(os.path.realpath, (policy.package, *state)), *policy.own]
@@ -208,12 +214,17 @@ class Sandbox:
         yield from ruled
         shown: list[str] = []
         named = dict.fromkeys(map(str, (policy.package, *policy.read, *self.settings.read)))
-        needed = dict.fromkeys(system.needed(program.argv, program.env))
-        for run in policy.run:
-            needed |= dict.fromkeys(system.needed((str(run),), program.env))
+        if fence is not None:
+            named = dict.fromkeys(map(system.place, named))
+            needed = dict.fromkeys(fence.needed)
+        else:
+            needed = dict.fromkeys(system.needed(program.argv, program.env))
+            for run in policy.run:
+                needed |= dict.fromkeys(system.needed((str(run),), program.env))
         for path in (*named, *needed):
             clean = normalised(path)
-            if not system.is_system(path) and not any(is_within(clean, other) for other in shown):
+            visible = system.is_system(path) if fence is None else fence.shows(clean)
+            if not visible and not any(is_within(clean, other) for other in shown):
                 source = self._open(keep, path, links=path in needed)
                 if path in named:
                     _check_links(source, ruled)
@@ -225,6 +236,14 @@ class Sandbox:
         source = open_source(path, self._homes, writable=writable, links=links)
         keep(source.fd)
         return source
+
+
+def _fence(program: Program, policy: Policy) -> system.Fence | None:
+    """The programs and libraries of a fenced plugin; None: all programs of the system."""
+    if not policy.fenced:
+        return None
+    commands = [program.argv, *((str(run),) for run in policy.run)]
+    return system.fence(commands, program.env, own_network=policy.network.reach is not Reach.HOST)
 
 
 def tool(name: str) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from plugbay.model.spec import SANDBOX_USER
 from plugbay.process.limits import FILE_SIZE, OPEN_FILES
 
 MIB = 1024 * 1024
@@ -108,7 +109,10 @@ class Policy:
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     run: tuple[Path, ...] = ()
-    """Programs outside the system's folders that are made visible; they may do no more than the plugin itself."""
+    """Programs that are made visible; they may do no more than the plugin itself. Without `fenced` all programs of the
+    system are visible anyway."""
+    fenced: bool = False
+    """Of all programs only the plugin's own and those of `run` are visible."""
     state: Path | None = None
     """The plugin's own folder for its data: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
@@ -117,6 +121,8 @@ class Policy:
     """Folders and files, without links, that are never shown, and covered inside shown folders."""
     own: tuple[str, ...] = ()
     """Paths, without links, that are shown although they lie in a hidden folder, beside the package and the state."""
+    user: int | None = SANDBOX_USER
+    """User and group number inside; None: the number outside."""
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""
@@ -124,6 +130,7 @@ class Policy:
             "read": [str(path) for path in self.read],
             "write": [str(path) for path in self.write],
             "run": [str(path) for path in self.run],
+            "fenced": self.fenced,
             "state": None if self.state is None else str(self.state),
             "network": {
                 "reach": self.network.reach.value,

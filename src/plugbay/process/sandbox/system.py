@@ -8,6 +8,9 @@ runtime.
 The argument of `env` in a script's first line is read as `env` does: all of it is one word, unless `-S` splits it;
 options and their arguments come first, then variables, then the command. An argument that cannot be read for certain
 shows nothing: the argument of an option must never be taken for a program.
+
+A fenced plugin sees libraries and data of the system, and of its programs only those that `fence` is given: the
+plugin's own and the granted ones. No rule may show a whole folder of programs such as /usr/bin.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from plugbay.model.spec import NOBODY
 from plugbay.process.diagnose import Kind, facts, shebang
 from plugbay.process.sandbox.bwrap import HOSTNAME, Bind
-from plugbay.process.sandbox.users import INSIDE
 
 TOP = tuple("/bin /sbin /lib /lib32 /lib64 /libx32".split())
 """Links into /usr on most machines, folders on some."""
@@ -53,8 +57,11 @@ def is_system(path: str) -> bool:
 def binds(*, own_network: bool) -> tuple[Bind, ...]:
     """The folders and files of the machine that are there, all read-only."""
     folders = [top for top in TOP if os.path.isdir(top) and not os.path.islink(top)]
-    others = [path for path in (*FOLDERS, *(() if own_network else HOST_NETWORK)) if os.path.exists(path)]
-    return tuple(Bind(path, path) for path in ("/usr", *folders, *others))
+    return tuple(Bind(path, path) for path in ("/usr", *folders, *_settings(own_network)))
+
+
+def _settings(own_network: bool) -> list[str]:
+    return [path for path in (*FOLDERS, *(() if own_network else HOST_NETWORK)) if os.path.exists(path)]
 
 
 def copied() -> Iterator[tuple[int, str]]:
@@ -74,13 +81,14 @@ def masked() -> tuple[str, ...]:
     return tuple(path for path in MASKED if os.path.exists(path))
 
 
-def files(home: str, *, own_network: bool) -> dict[str, bytes]:
-    """Path and content of the files that exist only inside."""
+def files(home: str, user: int, *, own_network: bool) -> dict[str, bytes]:
+    """Path and content of the files that exist only inside; `user` is the user number inside."""
     # A colon or a line end would begin another field or another user.
     safe = "/" if set(home) & set(":\n\r") else home
+    name, group = ("nobody", "nogroup") if user == NOBODY else (HOSTNAME, HOSTNAME)
     made = {
-        "/etc/passwd": f"{HOSTNAME}:x:{INSIDE}:{INSIDE}::{safe}:/bin/sh\n",
-        "/etc/group": f"{HOSTNAME}:x:{INSIDE}:\n",
+        "/etc/passwd": f"{name}:x:{user}:{user}::{safe}:/bin/sh\n",
+        "/etc/group": f"{group}:x:{user}:\n",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     }
     if own_network:
@@ -166,6 +174,165 @@ def _hops(path: str) -> Iterator[str]:
         if not os.path.islink(path):
             return
         path = os.path.join(os.path.dirname(path), os.readlink(path))
+
+
+# Fenced plugins.
+
+LIBRARIES = tuple("/usr/lib /usr/lib32 /usr/lib64 /usr/libx32 /usr/local/lib /usr/local/lib64".split())
+DATA = ("/usr/share", "/usr/local/share")
+HELPERS = "/usr/libexec"
+"""Programs that other programs start; each package has a folder there."""
+PREFIXES = ("/", "/usr", "/usr/local")
+"""Prefixes that many programs share, so the libraries of one program are found by its name."""
+LIBRARY_DATA = frozenset("locale ssl os-release".split())
+"""Entries of /usr/lib that any program may read."""
+SHELLS = frozenset("sh bash dash ash ksh zsh".split())
+SCRIPT_BYTES = 4096
+_MULTIARCH = re.compile(r"[a-z0-9_]+-linux-[a-z0-9]+")
+_FLAT = re.compile(r"(ld-|ld64|libc\.so|libc-)")
+"""The loader and the C library: a folder that has one of them has all libraries side by side."""
+_EXEC = re.compile(r"exec[ \t]+([A-Za-z0-9_./+-]+)(?:[ \t]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The files of the machine for a plugin that sees only some programs."""
+
+    binds: tuple[Bind, ...]
+    links: tuple[tuple[str, str], ...]
+    """Where each link leads, and its path."""
+    needed: tuple[str, ...]
+    """Paths outside the system's folders, to open as sources."""
+
+    def shows(self, path: str) -> bool:
+        """Whether the binds have this path."""
+        return any(path == bind.path or path.startswith(f"{bind.path}/") for bind in self.binds)
+
+
+def fence(commands: Iterable[Sequence[str]], env: Mapping[str, str], *, own_network: bool) -> Fence:
+    """The libraries and data of the system, and the programs that these commands run."""
+    search_path = env.get("PATH", "")
+    programs = dict.fromkeys(path for argv in commands for path in _own_programs(argv, search_path))
+    shown = dict.fromkeys(_libraries())
+    if any(os.path.realpath(program) == os.path.realpath(sys.executable) for program in programs):
+        programs[sys.executable] = None
+        shown |= dict.fromkeys(_host_libraries())
+    for program in programs:
+        for at in _places(program):
+            shown |= dict.fromkeys((at, *_beside(at)))
+    existing = sorted((path for path in shown if os.path.exists(path)), key=lambda path: path.count("/"))
+    targets = [(os.readlink(path), path) for path in existing if _is_link(path)]
+    others = [path for path in existing if not _is_link(path)]
+    system = _outermost([*filter(is_system, others), *_settings(own_network)])
+    made = Fence(tuple(Bind(path, path) for path in system), (), tuple(path for path in others if not is_system(path)))
+    inside = tuple((target, path) for target, path in targets if not made.shows(path))
+    return Fence(made.binds, (*links(), *inside), made.needed)
+
+
+def _is_link(path: str) -> bool:
+    """Whether a path becomes a link inside too; one behind a linked folder is shown as a file or folder there."""
+    folder = os.path.dirname(path)
+    return os.path.islink(path) and folder == os.path.realpath(folder)
+
+
+def place(path: str) -> str:
+    """A path behind one of the links at the top of the tree, such as /bin, as the path that this link leads to."""
+    for top in TOP:
+        if path.startswith(f"{top}/") and os.path.islink(top):
+            return os.path.join(os.path.realpath(top), path[len(top) + 1 :])
+    return os.path.normpath(path)
+
+
+def _own_programs(argv: Sequence[str], search_path: str) -> Iterator[str]:
+    """The programs of one command: its interpreter too, and the program that `env` or a script of `exec` becomes."""
+    found = list(_programs(argv[0], search_path))
+    if os.path.basename(argv[0]) == "env":
+        found += _in_path(_command(argv[1:]), search_path)
+    if any(os.path.basename(path) in SHELLS for path in found[1:]):
+        found += [part for path in _in_path(_executed(argv[0]), search_path) for part in _programs(path, search_path)]
+    yield from found
+
+
+def _executed(script: str) -> str:
+    """The program that a shell script becomes with its first command; empty if that command is no plain `exec`."""
+    try:
+        with open(script, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip() for line in file.read(SCRIPT_BYTES).splitlines()]
+    except OSError:
+        return ""
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    found = _EXEC.match(first)
+    return found[1] if found else ""
+
+
+def _places(program: str) -> Iterator[str]:
+    """The path of a program, and the target of each link on the way, as paths inside."""
+    path = place(program)
+    for _ in range(LINKS):
+        yield path
+        if not os.path.islink(path):
+            return
+        path = place(os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path)))
+
+
+def _beside(program: str) -> Iterator[str]:
+    """The libraries that belong to a program."""
+    folder = os.path.dirname(program)
+    if os.path.basename(folder) not in ("bin", "sbin"):
+        return
+    prefix = os.path.dirname(folder)
+    if prefix in PREFIXES:
+        yield from _named_after(os.path.basename(program))
+    elif is_system(prefix):
+        yield prefix
+    else:
+        yield from (os.path.join(prefix, name) for name in PREFIX_PARTS if name != "bin")
+
+
+def _named_after(program: str) -> Iterator[str]:
+    """The library folders with the name of a program: /usr/lib/python3.11 of python3, /usr/lib/git-core of git."""
+    stem = re.match(r"[a-z]+", program)
+    if stem is None:
+        return
+    for folder in (*LIBRARIES, HELPERS):
+        names = os.listdir(folder) if os.path.isdir(folder) and not os.path.islink(folder) else []
+        yield from (os.path.join(folder, name) for name in names if re.match(rf"{stem[0]}(?![a-z])", name))
+
+
+def _libraries() -> Iterator[str]:
+    """The loader, shared libraries and data. Folders of single programs among the libraries are left out."""
+    tops = [top for top in TOP if top.startswith("/lib") and os.path.isdir(top) and not os.path.islink(top)]
+    for folder in (*LIBRARIES, *tops):
+        if os.path.islink(folder):
+            yield folder
+        if os.path.islink(folder) or not os.path.isdir(folder):
+            continue
+        names = os.listdir(folder)
+        if any(_FLAT.match(name) for name in names):
+            yield folder
+            continue
+        for name in names:
+            if _MULTIARCH.fullmatch(name) or name in LIBRARY_DATA or ".so" in name:
+                yield os.path.join(folder, name)
+    yield from DATA
+
+
+def _host_libraries() -> Iterator[str]:
+    """The libraries of the running Python, with plugbay, without the programs beside it."""
+    prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
+    for prefix in prefixes:
+        if not is_system(prefix):
+            yield from (os.path.join(prefix, name) for name in PREFIX_PARTS if name != "bin")
+    yield PLUGBAY
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """These paths without those that lie within another one."""
+    kept: list[str] = []
+    for path in paths:
+        if not any(path == other or path.startswith(f"{other}/") for other in kept):
+            kept.append(path)
+    return kept
 
 
 BARE = frozenset("i0v")

@@ -25,9 +25,6 @@ from pathlib import Path
 from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.policy import SandboxSettings
 
-INSIDE = 1000
-"""The user number inside. Not 65534, which is shown as the owner of all foreign files."""
-
 AT_EACCESS, AT_EMPTY_PATH = 0x200, 0x1000
 SYS_FACCESSAT2 = 439
 """The same number on every machine; since Linux 5.8."""

@@ -100,7 +100,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Serve an ainb host; `first` was read already."""
     dispatcher = AinbDispatcher(plugin)
     name = ainb_name(plugin.id)
-    namespaces = (*plugin.clis, *tool_namespaces(plugin))
+    namespaces = tuple(cli_namespaces(plugin))
     identity = Identity(name, plugin.version, ainb_manifest_object(plugin), dispatcher.serves(), namespaces)
     machine = AinbMachine(Role.PLUGIN, PictureCodec(codec), identity=identity)
     machine.greet()
@@ -112,7 +112,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         if EVENT_BUS in hello["granted"]:
             _subscribe(connection, subscribed_topics(plugin))
 
-    if plugin.clis:
+    if plugin.clis or plugin.actions:
         from plugbay.sdk.screens.command_lines import route
 
         route()
@@ -218,13 +218,19 @@ class AinbDispatcher:
         return Drawing(screen, op.width, op.height)
 
     def _dispatch(self, op: DispatchCli) -> Task:
-        """One of the author's command lines, or the one of the tools."""
-        command = self._plugin.clis.get(op.namespace)
-        if command is None:
-            return tool_command_task(self._plugin.tools, op.argv)
-        from plugbay.sdk.screens.command_lines import CliTask
+        """One of the author's command lines, an action, or the command line of the tools."""
+        command, action = self._plugin.clis.get(op.namespace), self._plugin.actions.get(op.namespace)
+        if command is not None:
+            from plugbay.sdk.screens.command_lines import CliTask
 
-        return CliTask(command, list(op.argv))
+            return CliTask(command, list(op.argv))
+        if action is None:
+            return tool_command_task(self._plugin.tools, op.argv)
+        if list(op.argv) == ["--help"]:
+            return _output_task(f"{op.namespace} [TEXT…]: an action of {self._plugin.id}; TEXT is its data\n", DONE)
+        from plugbay.sdk.screens.command_lines import ActionCliTask
+
+        return ActionCliTask(action, " ".join(op.argv).encode())
 
     def _action(self, op: InvokeAction) -> Task | Failure:
         action = self._plugin.actions.get(op.action)
@@ -317,6 +323,11 @@ def ainb_name(id: str) -> str:
     return "".join("-" if char in "/\\" or not char.isprintable() else char for char in id).lstrip(".")
 
 
+def cli_namespaces(plugin: Plugin) -> list[str]:
+    """Every command line. Actions are among them: hosts look for the plugin of an action by such a name."""
+    return list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)]))
+
+
 def tool_namespaces(plugin: Plugin) -> list[str]:
     """The command line for all tools, unless its name is taken."""
     name = "-".join(ainb_name(plugin.id).split()).lstrip("-")
@@ -353,8 +364,7 @@ def ainb_manifest_object(plugin: Plugin) -> dict[str, Any]:
         "provides": _said(
             screens=list(plugin.screens),
             commands=list(plugin.commands),
-            # Hosts look for the plugin of an action by a command line of that name.
-            cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)])),
+            cli_namespaces=cli_namespaces(plugin),
             snapshots=list(plugin.topics),
         ),
         "subscribes": _said(snapshots=subscribed_topics(plugin), latest_state=list(plugin.latest)),

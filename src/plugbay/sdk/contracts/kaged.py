@@ -7,9 +7,12 @@ in the resident loop.
 
 from __future__ import annotations
 
+from _thread import allocate_lock
+from time import monotonic, sleep
+
 from plugbay.contracts.base import Role
 from plugbay.contracts.kaged.machine import KagedMachine
-from plugbay.contracts.kaged.messages import Identity, topic
+from plugbay.contracts.kaged.messages import MAX_NOTIFICATIONS, SHUTDOWN_SECONDS, Identity, topic
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import Publish, RunHook
 from plugbay.sdk.context import Context, Settings
@@ -18,12 +21,13 @@ from plugbay.sdk.io.detect import kaged_name
 from plugbay.sdk.results import inject
 from plugbay.sdk.runtime.connection import BlockingClient, Connection
 from plugbay.sdk.runtime.dispatch import Dispatcher, Task, hook_answer
-from plugbay.sdk.runtime.resident import Resident
+from plugbay.sdk.runtime.resident import LAST_SECONDS, Resident
 from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
 from plugbay.sdk.types.handlers import Handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn, Protocol
 
@@ -49,11 +53,15 @@ if TYPE_CHECKING:
         def capabilities(self) -> tuple[str, ...]: ...
         @property
         def notifications(self) -> Sequence[str]: ...
+        @property
+        def shutdown_seconds(self) -> int | None: ...
+else:
+    from _collections import deque  # without the rest of `collections`, which is 2 ms of start-up
 
 
-SHUTDOWN_SHARE = 0.6
-"""Share of the resident loop's shutdown times: 3 s in all. Hosts wait 5 s unless the manifest has another value, and
-ours expects the answer within 3 s."""
+WINDOW_SECONDS = 1.1
+"""In so many seconds the SDK sends the notifications that the contract allows in one. A host counts when it reads, so
+two that were sent a second apart may arrive closer together."""
 
 UNSUPPORTED = BROKERED | MODELS | PEOPLE
 """Operations that kaged hosts do not support."""
@@ -81,7 +89,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         plugin.shutdown_handlers,
         settings=settings,
         greeted=greeted,
-        pace=SHUTDOWN_SHARE,
+        pace=(plugin.shutdown_seconds or SHUTDOWN_SECONDS) / LAST_SECONDS,
     )
     wire.attend(resident)
     resident.run(first)
@@ -101,18 +109,39 @@ def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
 
 
 class KagedConnection(Connection):
-    """Sends declared notifications only, and failures with kaged's codes."""
+    """Sends declared notifications only and no more than the contract allows, and failures with kaged's codes."""
 
-    __slots__ = ("_identity",)
+    __slots__ = ("_identity", "_sent", "_turn")
 
     def __init__(self, machine: KagedMachine, wire: Wire, identity: Identity) -> None:
         super().__init__(machine, wire, UNSUPPORTED)
         self._identity = identity
+        self._sent: deque[float] = deque(maxlen=MAX_NOTIFICATIONS)
+        """When the last notifications were sent, by the monotonic clock; used by the holder of `_turn`."""
+        self._turn = allocate_lock()
 
     def tell(self, op: HostOp) -> None:
-        if isinstance(op, Publish):
-            self._refuse_undeclared(op.topic.removeprefix(topic(self._identity.name, "")))
-        super().tell(op)
+        if not isinstance(op, Publish):
+            super().tell(op)
+            return
+        self._refuse_undeclared(op.topic.removeprefix(topic(self._identity.name, "")))
+        if not self._turn.acquire(blocking=False):
+            self.release_reader()
+            self._turn.acquire()
+        try:
+            self._wait_for_rate()
+            super().tell(op)
+        finally:
+            self._turn.release()
+
+    def _wait_for_rate(self) -> None:
+        """A host drops notifications that come too fast, so wait here."""
+        sent = self._sent
+        rest = sent[0] + WINDOW_SECONDS - monotonic() if len(sent) == MAX_NOTIFICATIONS else 0.0
+        if rest > 0:
+            self.release_reader()
+            sleep(rest)
+        sent.append(monotonic())
 
     def _refuse_undeclared(self, name: str) -> None:
         """A host silently drops undeclared notifications, so raise here."""

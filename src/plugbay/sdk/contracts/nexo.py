@@ -9,7 +9,7 @@ from __future__ import annotations
 from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import Identity
-from plugbay.sdk.context import Context
+from plugbay.sdk.context import Context, Settings
 from plugbay.sdk.runtime.connection import BlockingClient, Connection
 from plugbay.sdk.runtime.dispatch import Dispatcher
 from plugbay.sdk.runtime.resident import Resident
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         def server_version(self) -> str | None: ...
         @property
         def manifest(self) -> dict[str, Any] | None: ...
+        @property
+        def full_events(self) -> bool: ...
 
 
 def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
@@ -49,8 +51,9 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     machine = NexoMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
     connection = Connection(machine, wire, unsupported=STORAGE | BROKERED | PEOPLE)
-    plugin.connect(Context(BlockingClient(connection), id))
-    resident = Resident(connection, dispatcher, id, plugin.ready_handlers, plugin.shutdown_handlers)
+    settings = Settings(full_events=plugin.full_events)
+    plugin.connect(Context(BlockingClient(connection), id, settings=settings))
+    resident = Resident(connection, dispatcher, id, plugin.ready_handlers, plugin.shutdown_handlers, settings=settings)
     wire.attend(resident)
     resident.run(first)
 

@@ -13,6 +13,7 @@ from plugbay.model.values import Value
 from plugbay.sdk.errors import failure_of
 from plugbay.sdk.io.stdio import exit_copy
 from plugbay.sdk.runtime.dispatch import Task
+from plugbay.sdk.services.brokered import as_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ class CliTask(Task):
 
     __slots__ = ("_outputs",)
 
-    def __init__(self, handler: Command, argv: list[str]) -> None:
-        super().__init__(handler, argv, concurrent=handler.concurrent)
+    def __init__(self, handler: Command, given: Any) -> None:
+        """`given`: the argument of the handler, for a command line its words."""
+        super().__init__(handler, given, concurrent=handler.concurrent)
         self._outputs = {"stdout": Output(), "stderr": Output()}
 
     def call(self, context: MakeContext, send: Send) -> Any:
@@ -161,6 +163,18 @@ class CliTask(Task):
         text = error.code if isinstance(error, SystemExit) else failure_of(error).message
         self._outputs["stderr"].write(f"{text}\n")
         return 1
+
+
+class ActionCliTask(CliTask):
+    """An action that was invoked as a command line: its words are the data, its result is the output."""
+
+    __slots__ = ()
+
+    def _taken(self, value: Any) -> int:
+        if isinstance(value, _Raised):
+            raise value.error
+        self._outputs["stdout"].write(as_bytes(value))
+        return 0
 
 
 class _Raised:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from _collections_abc import Mapping
 
+from plugbay.model.errors import Code
 from plugbay.model.operations import (
     FetchUrl,
     GetSnapshot,
@@ -20,8 +21,10 @@ from plugbay.model.operations import (
     ReadFolder,
     SubscribeSnapshot,
 )
+from plugbay.model.sizes import MAX_PAYLOAD
 from plugbay.model.values import Value
 from plugbay.sdk.declarations import seconds
+from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.services.host_client import SERVICE_SECONDS
 from plugbay.wire.strict_json import stdlib_codec
 
@@ -179,9 +182,10 @@ class Snapshots:
     def publish(self, topic: str, value: Any) -> Any:
         """Publish bytes, a text or a JSON value under a topic; it replaces the last value.
 
-        The host does not answer: without a grant of the event bus it silently drops the snapshot.
+        The host does not answer: without a grant of the event bus it silently drops the snapshot. A value that does not
+        fit one message raises `ServiceError` (`frame_too_large`); `publish_chunked` is for those.
         """
-        return self._client.tell(PublishSnapshot(topic, as_bytes(value)))
+        return self._client.tell(_publish(topic, as_bytes(value)))
 
     def publish_chunked(
         self,
@@ -214,7 +218,7 @@ class Snapshots:
         )
         told: Any = None
         for piece in pieces:
-            told = self._client.tell(PublishSnapshot(topic, piece))
+            told = self._client.tell(_publish(topic, piece))
         return told
 
     def get(self, topic: str, timeout: float = SERVICE_SECONDS) -> Any:
@@ -231,6 +235,15 @@ class Snapshots:
         Starts with the next publish; use `get` for the current value. `@plugin.on_snapshot` handlers are called.
         """
         return self._client.ask(SubscribeSnapshot(topic), lambda _: None, timeout)
+
+
+def _publish(topic: str, data: bytes) -> PublishSnapshot:
+    """The publish; raises `ServiceError` for data that a host would drop without a word."""
+    if len(data) > MAX_PAYLOAD:
+        text = f"the snapshot of {topic} has {len(data):,} bytes; at most {MAX_PAYLOAD:,} fit one message"
+        hint = "ctx.snapshots.publish_chunked sends a longer list in pieces; one item must fit a piece"
+        raise ServiceError(Code.FRAME_TOO_LARGE, f"{text}; {hint}")
+    return PublishSnapshot(topic, data)
 
 
 def as_bytes(value: Any) -> bytes:

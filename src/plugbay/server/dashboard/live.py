@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from plugbay.host.admin.logs import LogLine
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
@@ -30,7 +31,6 @@ from plugbay.server.dashboard.views import (
 )
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.operator_plugins import LogLine
 from plugbay.store.pages import Page
 
 POLL_SECONDS = 0.4

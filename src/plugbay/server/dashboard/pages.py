@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from plugbay.host.admin.logs import MAX_TAIL
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.model.topics import subject_problem
 from plugbay.server.api.caller import LONGEST_TOKEN, TheGateway, admit, bearer_token, needs
@@ -72,7 +73,7 @@ from plugbay.server.dashboard.views import (
 )
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import GatewayError, invalid, not_found, unauthenticated
-from plugbay.server.domain.operator_plugins import ALL_TOPICS, MAX_TAIL
+from plugbay.server.domain.operator_plugins import ALL_TOPICS
 from plugbay.server.domain.principal import HOST
 from plugbay.store.pages import Page
 

@@ -13,25 +13,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plugbay.host.admin.logs import LogLine
 from plugbay.host.admin.operating import Inspection
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
 from plugbay.host.request import CallResult
 from plugbay.model.errors import Code, Failure, Outcome
-from plugbay.model.lifecycle import State
+from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.loader import PluginSnapshot
 from plugbay.server.dashboard.text import as_json, count, moment, size, time_of_day
-from plugbay.server.domain.operator_plugins import LogLine, NumberedEvent
+from plugbay.server.domain.operator_plugins import NumberedEvent
 from plugbay.store.calls import StoredCall
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
 """Tones: broken, needs the operator, active, idle, off."""
 
-PENDING, DISABLED, BLOCKED = "pending", "disabled", "blocked"
-"""States beyond the host's: not decided, disabled, cannot be confined."""
+DISABLED, BLOCKED = "disabled", "blocked"
+"""States beyond the host's: disabled, cannot be confined."""
 
 TONES = {
     State.QUARANTINED: BAD,

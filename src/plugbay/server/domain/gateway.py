@@ -18,6 +18,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Protocol
 
+from plugbay.host.admin.channels import ChannelStarter
+from plugbay.host.admin.logs import PluginLogs
 from plugbay.host.host import Host
 from plugbay.host.records import TOKEN_PREFIX
 from plugbay.host.services.llm.registry import LlmRegistry
@@ -33,7 +35,8 @@ from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins, PluginLogs
+from plugbay.server.domain.operator_memory import OperatorMemory
+from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
@@ -128,6 +131,7 @@ class Gateway:
         self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
         # The operator's plugins.
+        self.operator_memory = OperatorMemory(host, database, self.audit)
         self.operator_plugins = OperatorPlugins(
             host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL
         )
@@ -205,6 +209,7 @@ class Gateway:
         self.tasks.start("keeping of answers", self.idempotency.run)
         self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
+        self.tasks.start("channels", ChannelStarter(self.host).run)
         self.tasks.start("removal of old records", self.retention.run)
         await asyncio.to_thread(self.releases.sweep)
         for area in self._areas:

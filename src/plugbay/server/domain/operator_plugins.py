@@ -1,5 +1,5 @@
-"""`OperatorPlugins`: operations on the plugins in the operator's folders; `PluginLogs`, `HostEvents` and `CallHistory`:
-their log lines, events and calls.
+"""`OperatorPlugins`: operations on the plugins in the operator's folders; `HostEvents` and `CallHistory`: their events
+and calls.
 
 Checks and audits each operation. A grant is written to plugbay.toml before it takes effect. The file is validated first
 and rewritten in place with its comments: sandboxes have a mount over it, and lose it when another file takes the name.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -29,16 +28,13 @@ from plugbay.host.config.config import Config
 from plugbay.host.disk.durable import rewrite
 from plugbay.host.events.bus import BusEvent
 from plugbay.host.host import Host
-from plugbay.host.journal import OWN_LINE, Journal, Note
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, ConfigInvalid
 from plugbay.model.topics import matches
-from plugbay.process.stderr import log_name
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Poller
-from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, unavailable, unprocessable
 from plugbay.server.domain.ids import new_id
 from plugbay.server.domain.meters import Meters
@@ -129,7 +125,7 @@ class OperatorPlugins:
         spec = status.spec
         possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _grant_names(whole)}
         unknown = [name for name in wanted if name not in possible]
-        if unknown:
+        if unknown and not spec.requests_at_run_time:
             requested = ", ".join(spec.capabilities) or "nothing"
             text = f"{plugin_id} does not request {', '.join(unknown)}; it requests {requested}"
             raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
@@ -248,109 +244,6 @@ def _grant_names(capability: str) -> tuple[str, str]:
     return capability, capability.partition("=")[0]
 
 
-MAX_TAIL = 1000
-"""Maximum number of past lines."""
-
-TAIL_BYTES = 256 << 10
-"""Bytes read from the end of a stderr file."""
-
-LOG_POLL_SECONDS = 0.25
-"""Seconds between polls of journal and stderr file."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of one plugin."""
-
-    at: str
-    """RFC 3339, UTC."""
-    source: str
-    """`host`, `plugin` or `stderr`."""
-    level: str
-    text: str
-
-
-class PluginLogs:
-    """The lines of all plugins of one host."""
-
-    def __init__(self, journal: Journal, log_dir: Path | None) -> None:
-        self._journal = journal
-        self._log_dir = log_dir
-
-    def tail(self, plugin_id: str, count: int) -> list[LogLine]:
-        """The last lines, oldest first."""
-        file = self._file(plugin_id)
-        begin = max(0, file.size() - TAIL_BYTES)
-        written = file.more(begin)[1 if begin else 0 :]  # the first may be the end of a line
-        lines = sorted([*map(_note_line, self._journal.recent(plugin_id)), *written], key=lambda line: line.at)
-        return lines[-count:] if count else []
-
-    async def follow(self, plugin_id: str) -> AsyncIterator[LogLine]:
-        """Lines from now on."""
-        file = self._file(plugin_id)
-        file.at = file.size()
-        notes = self._journal.recent(plugin_id)
-        last = notes[-1] if notes else None
-        while True:
-            notes = self._journal.recent(plugin_id)
-            fresh = notes if last is None else _notes_after(notes, last)
-            last = notes[-1] if notes else last
-            for line in sorted([*map(_note_line, fresh), *file.more(file.at)], key=lambda line: line.at):
-                yield line
-            await asyncio.sleep(LOG_POLL_SECONDS)
-
-    def _file(self, plugin_id: str) -> _StderrFile:
-        return _StderrFile(None if self._log_dir is None else self._log_dir / log_name(plugin_id))
-
-
-class _StderrFile:
-    """The stderr file of a plugin. It may be missing or truncated."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.at = 0
-
-    def size(self) -> int:
-        try:
-            return 0 if self._path is None else os.stat(self._path).st_size
-        except OSError:
-            return 0
-
-    def more(self, at: int) -> list[LogLine]:
-        """Complete lines from offset `at`; updates the offset."""
-        size = self.size()
-        if self._path is None or size == at:
-            return []
-        at = 0 if size < at else at  # truncated
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(at)
-                data = file.read(TAIL_BYTES)
-        except OSError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self.at = at + len(whole)
-        return [_stderr_line(line) for line in whole.decode("utf-8", "replace").splitlines()]
-
-
-def _notes_after(notes: list[Note], last: Note) -> list[Note]:
-    """Notes newer than this one, which may have been evicted."""
-    return [note for note in notes if note.at > last.at]
-
-
-def _note_line(note: Note) -> LogLine:
-    return LogLine(stamp(note.at), "plugin" if note.kind.startswith(OWN_LINE) else "host", note.level, _note_text(note))
-
-
-def _note_text(note: Note) -> str:
-    return note.text if note.kind.startswith(OWN_LINE) else f"{note.kind}: {note.text}"
-
-
-def _stderr_line(line: str) -> LogLine:
-    at, _, text = line.partition(" ")
-    return LogLine(at, "stderr", "info", text)
-
-
 KEPT_EVENTS = 2_000
 """Events kept for clients that resume."""
 
@@ -404,9 +297,11 @@ class HostEvents:
         seen = 0 if after is None else self._number(after)
         return [event for number, event in self._kept if number > seen and matches(topic, event.topic)]
 
-    async def follow(self, topic: str = ALL_TOPICS, after: str | None = None) -> AsyncIterator[NumberedEvent]:
-        """Matching events after this id, then new ones."""
-        seen = self._count if after is None else self._number(after)
+    def follow(self, topic: str = ALL_TOPICS, after: str | None = None) -> AsyncIterator[NumberedEvent]:
+        """Matching events after this id, then new ones; without an id, every event from this call on."""
+        return self._follow(topic, self._count if after is None else self._number(after))
+
+    async def _follow(self, topic: str, seen: int) -> AsyncIterator[NumberedEvent]:
         while True:
             fresh = [(number, event) for number, event in self._kept if number > seen]
             for number, event in fresh:

@@ -18,7 +18,9 @@ from tests.support.clocks import TurnedClock
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
+from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
 
 
 def test_plugins_are_shown_and_handled(sqlite_url: str, tmp_path: Path, run: Run) -> None:
@@ -44,10 +46,22 @@ def test_plugins_are_shown_and_handled(sqlite_url: str, tmp_path: Path, run: Run
                 missing = await client.get(path)
                 assert (missing.status_code, code(missing)) == (404, "plugin.not_found")
             assert (await client.post("/api/v1/plugins/acme/q:stop")).status_code == 404
-            odd = await client.post("/api/v1/plugins/p:grant", json={"capabilities": ["root"]})
-            assert (odd.status_code, code(odd)) == (422, "plugin.not_requested")
             lines = (await client.get("/api/v1/plugins/p/logs", params={"tail": 5})).json()["lines"]
             assert isinstance(lines, list)
+
+    run(main)
+
+
+def test_a_capability_that_a_manifest_does_not_request_is_not_granted(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    write_nexo_plugin(tmp_path / "plugins", "n", tools=["t"])
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway, client_of(gateway) as client:
+            odd = await client.post("/api/v1/plugins/n:grant", json={"capabilities": ["root"]})
+            assert (odd.status_code, code(odd)) == (422, "plugin.not_requested")
 
     run(main)
 
@@ -157,5 +171,67 @@ def test_only_the_operator_of_all_orgs_prunes_records(sqlite_url: str, tmp_path:
             async with client_of(gateway) as client:
                 odd = await client.post("/api/v1/records:prune", json={"dry": True})
                 assert odd.status_code in (400, 422)
+
+    run(main)
+
+
+@requirement("host:events-publish", "host:events-watch")
+def test_an_event_is_published_and_streamed(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    session = "8c7d1f0e-3b5a-4b1e-9a53-0d0c2f6f7a11"
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            followed = gateway.host_events.follow("orders.>")
+            body = {"topic": "orders.created", "payload": {"id": 7}, "session_id": session}
+            published = (await client.post("/api/v1/events", json=body)).json()
+            assert (published["source"], published["session_id"]) == ("operator", session)
+            assert published["subscribers"] == []
+            seen = await anext(followed)
+            assert seen.data == {key: value for key, value in published.items() if key != "subscribers"}
+            for wrong, status in (
+                ({"topic": "a..b"}, 400),
+                ({"topic": "a.>"}, 400),
+                ({"topic": ""}, 400),
+                ({"topic": "a", "session_id": "s1"}, 400),
+                ({"topic": "a", "source": "p"}, 400),
+                ({"topic": "a", "payload": "x" * (1 << 20)}, 413),
+            ):
+                assert (await client.post("/api/v1/events", json=wrong)).status_code == status, str(wrong)[:60]
+            await make_org(gateway)
+            async with client_of(gateway, await make_key(gateway, "org_1", "admin")) as tenant:
+                assert (await tenant.post("/api/v1/events", json=body)).status_code == 403
+
+    run(main)
+
+
+@requirement("host:memory-operate")
+def test_the_memory_of_an_agent_is_filled_searched_and_cleared(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        host = Host([], state_dir=tmp_path / "state")
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway, client_of(gateway) as client:
+            body = {"agent_id": "demo", "content": "Ada drinks tea.", "tags": ["people"], "memory_type": "fact"}
+            added = (await client.post("/api/v1/memories", json=body)).json()
+            assert (added["agent_id"], added["tags"], added["memory_type"]) == ("demo", ["people"], "fact")
+            await client.post("/api/v1/memories", json={"agent_id": "demo", "content": "Ben plays chess."})
+            found = await client.get("/api/v1/memories", params={"agent_id": "demo", "query": "tea"})
+            assert found.json() == {"entries": [added]}
+            newest = (await client.get("/api/v1/memories", params={"agent_id": "demo", "limit": 1})).json()["entries"]
+            assert [entry["content"] for entry in newest] == ["Ben plays chess."]
+            other = await client.delete(f"/api/v1/memories/{added['id']}", params={"agent_id": "other"})
+            assert (other.status_code, code(other)) == (404, "memory.not_found"), "another agent has no such entry"
+            gone = await client.delete(f"/api/v1/memories/{added['id']}", params={"agent_id": "demo"})
+            assert gone.json() == {"removed": 1}
+            cleared = await client.delete("/api/v1/memories", params={"agent_id": "demo"})
+            assert cleared.json() == {"removed": 1}
+            actions = [entry["action"] for entry in (await client.get("/v1/audit")).json()["items"]]
+            assert {"memory.add", "memory.forget", "memory.clear"} <= set(actions)
+            for wrong in ({"agent_id": "", "content": "x"}, {"agent_id": "a", "content": "x" * 65_537}):
+                assert (await client.post("/api/v1/memories", json=wrong)).status_code == 400
+            assert (await client.delete("/api/v1/memories")).status_code == 400, "an agent has to be named"
+            assert (await client.get("/api/v1/memories", params={"agent_id": "a", "limit": 1001})).status_code == 400
+            await make_org(gateway)
+            async with client_of(gateway, await make_key(gateway, "org_1", "admin")) as tenant:
+                assert (await tenant.get("/api/v1/memories", params={"agent_id": "demo"})).status_code == 403
+                assert (await tenant.delete("/api/v1/memories", params={"agent_id": "demo"})).status_code == 403
 
     run(main)

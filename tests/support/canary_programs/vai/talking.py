@@ -77,6 +77,18 @@ def counts_characters() -> None:
     child.framed = characters
 
 
+def knows_ascii_only() -> None:
+    body = child.body
+
+    def read() -> bytes | None:
+        data: bytes | None = body()
+        if data is not None and b'"hello"' in data and not data.isascii():
+            os._exit(1)
+        return data
+
+    child.body = read
+
+
 def counts_characters_of_refusals() -> None:
     def refuse(message: Message, code: str, words: str) -> None:
         error = {"code": f"protocol.{code}", "message": words}
@@ -120,7 +132,7 @@ def expects_one_at_a_time() -> None:
         data = sys.stdin.buffer.read(max(0, size))
         os.set_blocking(0, False)
         more: Any = sys.stdin.buffer
-        waiting = size >= 0 and b'"id":"req_52"' in more.peek(1)
+        waiting = size >= 0 and b'"id":"req_300"' in more.peek(1)
         os.set_blocking(0, True)
         return os._exit(1) if waiting else data if size >= 0 else None
 

@@ -224,6 +224,15 @@ def fails_with_its_secret() -> None:
     SERVES["tool.invoke"] = tool
 
 
+def refuses_with_its_secret() -> None:
+    refuse = child.refuse
+
+    def tell_all(message: Message, code: str, words: str = "no") -> None:
+        refuse(message, code, f"{words} {message.get('body', {}).get('secrets')}")
+
+    child.refuse = tell_all
+
+
 def logs_its_secret() -> None:
     def change(message: Message, outcome: Message) -> Message:
         print("signed in with", message["body"]["secrets"], file=sys.stderr, flush=True)

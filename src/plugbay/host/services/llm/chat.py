@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeGuard
 
+from plugbay.contracts.schemas import compile_schema
 from plugbay.model.errors import Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
@@ -40,7 +42,31 @@ MAX_STREAM_CHARS = 8 << 20
 MAX_STREAM_CHUNKS = 200_000
 """Pieces of one stream. A model sends about one per token, and the longest replies have 128 Ki tokens."""
 
+REQUEST_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["model", "messages"],
+    "properties": {
+        "model": {"type": "string", "minLength": 1},
+        "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role"]}},
+        "max_tokens": {"type": "integer", "minimum": 1},
+        "temperature": {"type": "number"},
+        "system_prompt": {"type": ["string", "null"]},
+        "tools": {"type": "array"},
+        "tool_choice": {"type": "object"},
+        "stop_sequences": {"type": "array", "items": {"type": "string"}},
+        "system_blocks": {"type": "array"},
+        "cache_tools": {"type": "boolean"},
+    },
+    "additionalProperties": False,
+}
+"""The JSON form of a `ChatRequest`, as callers write it."""
+
 _CODEC = MsgspecCodec()
+
+
+@cache
+def _request_validator() -> Any:
+    return compile_schema(REQUEST_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +83,16 @@ class ChatRequest:
     stop_sequences: Sequence[str] = ()
     system_blocks: Sequence[Mapping[str, Any]] = ()
     cache_tools: bool = False
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ChatRequest | str:
+        """The request that a caller wrote as a plain object, or why it is invalid."""
+        written = dict(value)
+        try:
+            first = next(iter(_request_validator().iter_errors(written)), None)
+        except ValueError as error:
+            return f"it is no JSON: {error}"
+        return cls(**written) if first is None else "/".join([*map(str, first.instance_path), first.message])
 
     def to_json(self) -> dict[str, Any]:
         """The `request` object of `llm.chat`: six keys always, the other four unless empty."""

@@ -6,7 +6,7 @@ exactly once. Permissions are checked elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, runtime_checkable
 
@@ -64,13 +64,17 @@ class LlmRegistry(Registry[LlmProvider]):
             if isinstance(provider, Closable):
                 await provider.close()
 
-    async def chat(self, provider: str, request: ChatRequest, timeout: float | None = None) -> ChatReply:
-        """One whole reply; raises `CallFailed`."""
-        return await self._get(provider).chat(request, timeout)
+    async def chat(
+        self, provider: str, request: ChatRequest | Mapping[str, Any], timeout: float | None = None
+    ) -> ChatReply:
+        """One whole reply to a `ChatRequest`, or to a dict with its fields; raises `CallFailed`."""
+        return await self._get(provider).chat(_read_request(request), timeout)
 
-    def stream(self, provider: str, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
+    def stream(
+        self, provider: str, request: ChatRequest | Mapping[str, Any], timeout: float | None = None
+    ) -> AsyncGenerator[Chunk, None]:
         """The chunks of a reply as they come, the one `end` last; raises `CallFailed`, at the first chunk or later."""
-        return self._chunks(provider, request, timeout, Assembly())
+        return self._chunks(provider, _read_request(request), timeout, Assembly())
 
     async def complete(self, op: CompleteChat, progress: Callable[[str], None]) -> dict[str, Any] | Failure:
         """Chat for a plugin: `{content, finish_reason, usage, tool_calls}`.
@@ -143,6 +147,19 @@ class LlmRegistry(Registry[LlmProvider]):
                 detail={"known": self.names()},
             )
         )
+
+
+def _read_request(request: object) -> ChatRequest:
+    """The request of an application; raises `CallFailed` for an invalid dict and `TypeError` for another type."""
+    if isinstance(request, ChatRequest):
+        return request
+    if not isinstance(request, Mapping):
+        shape = '{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
+        raise TypeError(f"a chat takes a plugbay.ChatRequest, or a dict such as {shape}, not {request!r:.60}")
+    read = ChatRequest.from_json(request)
+    if isinstance(read, str):
+        raise CallFailed(Failure(Code.INVALID_INPUT, f"the request of a chat is invalid: {read}"))
+    return read
 
 
 def _result(reply: ChatReply, content: str | None) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Routes of the operator's plugins: list, operate, grant, approve, call; their logs, events and calls; pruning.
+"""Routes of the operator's plugins: list, operate, grant, approve, call; their logs, events and calls; the
+memory of agents; pruning.
 
 Under `/api/v1`, which belongs to plugbay; `/v1` follows vai. Plugin ids may contain slashes.
 """
@@ -7,25 +8,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import Header, Path, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints
 from starlette.responses import Response
 
+from plugbay.host.admin.logs import MAX_TAIL
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.ports import CallRecord
+from plugbay.host.providers.agents import PRIMARY
 from plugbay.host.request import CallResult
+from plugbay.host.services.memory import MAX_CONTENT, MAX_LIMIT, MAX_NAME, MAX_QUERY, MAX_TAGS
 from plugbay.model.errors import CallFailed
-from plugbay.model.topics import subject_problem
+from plugbay.model.topics import MAX_SUBJECT, pattern_problem
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, Listing, Paging, listing, to_seconds
+from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing, to_seconds
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
-from plugbay.server.domain.errors import invalid
+from plugbay.server.domain.errors import invalid, unprocessable
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.operator_plugins import MAX_TAIL
 from plugbay.server.domain.principal import HOST
 from plugbay.store.calls import StoredCall
 
@@ -50,6 +54,7 @@ class PluginOut(Answer):
     ready: int
     requested: list[str]
     granted: list[str]
+    missing: list[str] = Field(description="Requested capabilities that a pending plugin waits for.")
     disabled: list[str] = Field(description="Exports that are not approved.")
     sandbox: dict[str, Any]
     limits: str
@@ -138,6 +143,112 @@ class CallRecordOut(Answer):
     duration_ms: float
     status: str
     failure: dict[str, Any] | None
+
+
+class EventIn(Body):
+    topic: str = Field(min_length=1, max_length=MAX_SUBJECT, description="Without wildcards.")
+    payload: Any = None
+    session_id: UUID | None = Field(default=None, description="The conversation that the event belongs to.")
+
+
+class EventOut(Answer):
+    """A published event, as subscribers get it."""
+
+    id: str
+    timestamp: str
+    topic: str
+    source: str
+    session_id: str | None
+    payload: Any
+    subscribers: list[str] = Field(description="Running plugins that subscribe to the topic.")
+
+
+AgentName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
+
+MAX_MESSAGES = 10_000
+"""Messages of one conversation."""
+
+
+class HookIn(Body):
+    hook: str = Field(min_length=1, max_length=200)
+    event: dict[str, Any] = Field(default_factory=dict)
+    agent: AgentName = PRIMARY
+    context: dict[str, Any] = Field(default_factory=dict)
+    timeout_ms: int | None = Field(
+        default=None, ge=1, le=round(LONGEST_CALL * 1000), description="For each plugin; default: its contract's."
+    )
+
+
+class InjectionOut(Answer):
+    plugin: str
+    text: str
+
+
+class SkippedOut(Answer):
+    plugin: str
+    failure: dict[str, Any]
+
+
+class HookOut(Answer):
+    event: dict[str, Any] = Field(description="The event after the changes of all plugins.")
+    blocked: bool
+    blocked_by: str | None
+    reason: str | None
+    decision: str | None
+    transformed_body: str | None
+    do_not_reply_again: bool
+    injections: list[InjectionOut] = Field(description="Texts for the conversation, in the order of the calls.")
+    skipped: list[SkippedOut] = Field(description="Plugins that failed, or whose answer has invalid parts.")
+
+
+class CompactIn(Body):
+    messages: list[dict[str, Any]] = Field(max_length=MAX_MESSAGES)
+    agent: AgentName = PRIMARY
+    trigger: str = Field(default="manual", min_length=1, max_length=200)
+    context: dict[str, Any] = Field(default_factory=dict)
+
+
+class CompactOut(Answer):
+    messages: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
+    compacted_by: str | None = Field(description="The plugin that compacted; null: the built-in strategy.")
+    built_in_because: str | None
+    injections: list[InjectionOut]
+    failures: list[SkippedOut]
+
+
+class MemoryIn(Body):
+    agent_id: str = Field(min_length=1, max_length=MAX_NAME)
+    content: str = Field(min_length=1, max_length=MAX_CONTENT)
+    tags: list[Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]] = Field(
+        default_factory=list, max_length=MAX_TAGS
+    )
+    memory_type: str | None = Field(default=None, min_length=1, max_length=MAX_NAME)
+
+
+class MemoryOut(Answer):
+    """An entry, as `memory.recall` returns it."""
+
+    id: str
+    agent_id: str
+    content: str
+    tags: list[str]
+    concept_tags: list[str] = Field(description="Derived from the content.")
+    created_at: str
+    memory_type: str | None
+
+
+class Memories(Answer):
+    entries: list[MemoryOut]
+
+
+class RemovedOut(Answer):
+    removed: int = Field(description="Number of removed entries.")
+
+
+AgentId = Annotated[str, Query(min_length=1, max_length=MAX_NAME, description="The agent whose memory it is.")]
+
+memory_router = Router(tags=["memory"])
 
 
 # Reading.
@@ -316,14 +427,88 @@ async def follow_host_events(
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
     """Events of the host's bus; `Last-Event-ID` resumes after that event."""
-    if topic != ">" and subject_problem(topic.replace("*", "x").removesuffix(".>")) is not None:
-        raise invalid("request.invalid_topic", f"{topic!r} is no pattern of topics", "topic")
+    problem = pattern_problem(topic)
+    if problem is not None:
+        raise invalid("request.invalid_topic", problem, "topic")
+
+    followed = gateway.host_events.follow(topic, last_event_id)
 
     async def events() -> AsyncIterator[Event]:
-        async for event in gateway.host_events.follow(topic, last_event_id):
+        async for event in followed:
             yield Event(event.data, event.topic, event.id)
 
     return event_stream(request, events())
+
+
+@router.post("/api/v1/events", **needs(HOST))
+async def publish_host_event(body: EventIn, caller: Caller, gateway: TheGateway) -> EventOut:
+    """Publish an event on the host's bus. Its source is `operator`."""
+    session_id = None if body.session_id is None else str(body.session_id)
+    try:
+        event = gateway.host.publish(body.topic, body.payload, source=caller.id, session_id=session_id)
+    except ValueError as error:
+        raise invalid("request.invalid_topic", str(error), "topic") from None
+    return EventOut.model_validate({**event.to_json(), "subscribers": gateway.host.subscribers(body.topic)})
+
+
+# Hooks and compaction.
+
+
+@router.post("/api/v1/hooks", **needs(HOST))
+@long_running
+async def fire_host_hook(body: HookIn, gateway: TheGateway) -> HookOut:
+    """Call a hook of every plugin of an agent, in order. A plugin that fails is skipped and listed."""
+    timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
+    outcome = gateway.host.fire(body.hook, body.event, agent=body.agent, context=body.context, timeout=timeout)
+    return HookOut.model_validate((await outcome).to_json())
+
+
+@router.post("/api/v1/compactions", **needs(HOST))
+@long_running
+async def compact_host_conversation(body: CompactIn, gateway: TheGateway) -> CompactOut:
+    """Compact a conversation with the plugins of an agent. Plugins that fail are skipped and listed."""
+    try:
+        outcome = await gateway.host.compact(
+            body.messages, agent=body.agent, trigger=body.trigger, context=body.context
+        )
+    except CallFailed as error:
+        raise unprocessable("agent.invalid", error.failure.message, "agent") from None
+    return CompactOut.model_validate(outcome.to_json())
+
+
+# Memory.
+
+
+@memory_router.post("/api/v1/memories", **needs(HOST))
+async def add_host_memory(body: MemoryIn, caller: Caller, gateway: TheGateway) -> MemoryOut:
+    """Store an entry in the memory of an agent."""
+    added = gateway.operator_memory.remember(caller, body.agent_id, body.content, body.tags, body.memory_type)
+    return MemoryOut.model_validate(await added)
+
+
+@memory_router.get("/api/v1/memories", **needs(HOST))
+async def search_host_memory(
+    gateway: TheGateway,
+    agent_id: AgentId,
+    query: Annotated[str, Query(max_length=MAX_QUERY, description="Words; without them the newest entries.")] = "",
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 10,
+) -> Memories:
+    """Entries of an agent, best first, as `memory.recall` of a plugin finds them; together under 1 MiB."""
+    return Memories.model_validate({"entries": await gateway.operator_memory.recall(agent_id, query, limit)})
+
+
+@memory_router.delete("/api/v1/memories/{memory_id}", **needs(HOST))
+async def delete_host_memory(memory_id: PathId, agent_id: AgentId, caller: Caller, gateway: TheGateway) -> RemovedOut:
+    """Remove one entry of an agent."""
+    await gateway.operator_memory.forget(caller, agent_id, memory_id)
+    return RemovedOut(removed=1)
+
+
+@memory_router.delete("/api/v1/memories", **needs(HOST))
+@long_running  # an agent may have many entries
+async def clear_host_memory(agent_id: AgentId, caller: Caller, gateway: TheGateway) -> RemovedOut:
+    """Remove every entry of an agent."""
+    return RemovedOut(removed=await gateway.operator_memory.clear(caller, agent_id))
 
 
 def _call_out(result: CallResult) -> CallOut:

@@ -328,7 +328,8 @@ def _close_stdout(request: Message) -> None:
 def _leave_processes(request: Message) -> None:
     import subprocess
 
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    idle = "import time; time.sleep(600)"  # its own interpreter is the one program that it may run
+    subprocess.Popen([sys.executable, "-c", idle], start_new_session=True)
     answer(request)
 
 

@@ -1,0 +1,139 @@
+"""`PluginLogs`: the lines of each plugin for an operator: its stderr, its own log lines, and the notes of the host.
+
+The journal and the stderr files are the sources; nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from plugbay.host.journal import OWN_LINE, Journal, Note
+from plugbay.process.stderr import log_name
+
+MAX_TAIL = 1000
+"""Maximum number of past lines."""
+
+TAIL_BYTES = 256 << 10
+"""Bytes read from the end of a stderr file."""
+
+LOG_POLL_SECONDS = 0.25
+"""Seconds between polls of journal and stderr file."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of one plugin."""
+
+    at: str
+    """RFC 3339, UTC."""
+    source: str
+    """`host`, `plugin` or `stderr`."""
+    level: str
+    text: str
+
+
+class PluginLogs:
+    """The lines of all plugins of one host."""
+
+    def __init__(self, journal: Journal, log_dir: Path | None) -> None:
+        self._journal = journal
+        self._log_dir = log_dir
+
+    def tail(self, plugin_id: str, count: int) -> list[LogLine]:
+        """The last lines, oldest first."""
+        notes, written = map(_note_line, self._journal.recent(plugin_id)), self._stderr(plugin_id)
+        lines = sorted([*notes, *written], key=lambda line: line.at)
+        return lines[-count:] if count else []
+
+    def stderr(self, plugin_id: str, count: int) -> list[LogLine]:
+        """The last lines of its stderr, oldest first."""
+        return self._stderr(plugin_id)[-count:]
+
+    def _stderr(self, plugin_id: str) -> list[LogLine]:
+        file = self._file(plugin_id)
+        begin = max(0, file.size() - TAIL_BYTES)
+        return file.more(begin)[1 if begin else 0 :]  # the first may be the end of a line
+
+    def stderr_size(self, plugin_id: str) -> int:
+        """Where its stderr ends now, for `stderr_since`."""
+        return self._file(plugin_id).size()
+
+    def stderr_since(self, plugin_id: str, size: int) -> list[LogLine]:
+        """The lines of its stderr after this place, at most the first `TAIL_BYTES`."""
+        return self._file(plugin_id).more(size)
+
+    async def follow(self, plugin_id: str) -> AsyncIterator[LogLine]:
+        """Lines from now on."""
+        file = self._file(plugin_id)
+        file.at = file.size()
+        notes = self._journal.recent(plugin_id)
+        last = notes[-1] if notes else None
+        while True:
+            notes = self._journal.recent(plugin_id)
+            fresh = notes if last is None else _notes_after(notes, last)
+            last = notes[-1] if notes else last
+            for line in sorted([*map(_note_line, fresh), *file.more(file.at)], key=lambda line: line.at):
+                yield line
+            await asyncio.sleep(LOG_POLL_SECONDS)
+
+    def _file(self, plugin_id: str) -> _StderrFile:
+        return _StderrFile(None if self._log_dir is None else self._log_dir / log_name(plugin_id))
+
+
+class _StderrFile:
+    """The stderr file of a plugin. It may be missing or truncated."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.at = 0
+
+    def size(self) -> int:
+        try:
+            return 0 if self._path is None else os.stat(self._path).st_size
+        except OSError:
+            return 0
+
+    def more(self, at: int) -> list[LogLine]:
+        """Complete lines from offset `at`; updates the offset."""
+        size = self.size()
+        if self._path is None or size == at:
+            return []
+        at = 0 if size < at else at  # truncated
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(at)
+                data = file.read(TAIL_BYTES)
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self.at = at + len(whole)
+        return [_stderr_line(line) for line in whole.decode("utf-8", "replace").splitlines()]
+
+
+def _notes_after(notes: list[Note], last: Note) -> list[Note]:
+    """Notes newer than this one, which may have been evicted."""
+    return [note for note in notes if note.at > last.at]
+
+
+def _note_line(note: Note) -> LogLine:
+    return LogLine(
+        _stamp(note.at), "plugin" if note.kind.startswith(OWN_LINE) else "host", note.level, _note_text(note)
+    )
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(round(at, 6), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _note_text(note: Note) -> str:
+    return note.text if note.kind.startswith(OWN_LINE) else f"{note.kind}: {note.text}"
+
+
+def _stderr_line(line: str) -> LogLine:
+    at, _, text = line.partition(" ")
+    return LogLine(at, "stderr", "info", text)
