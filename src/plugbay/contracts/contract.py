@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from plugbay.contracts.base import Machine, Role
 from plugbay.contracts.frames import FrameRules, Framing
 from plugbay.model.errors import Problem
-from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.spec import Export, PluginSpec, Timeouts
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
@@ -90,6 +90,11 @@ class Contract:
     """Where the name of the folder matters: the name that the text of the manifest requires; None: any."""
     has_references: bool = False
     """Command and environment in a manifest may refer to settings, secrets and variables."""
+
+    timeouts: Timeouts | None = None
+    """Timeouts of a plugin whose manifest sets none; None: every manifest sets them."""
+    idle_seconds: float | None = None
+    """Seconds until an idle plugin is stopped, if its manifest does not say; None: it stays."""
 
     framing: Callable[[int], Framing]
     """Makes the framing of one direction from the largest number of bytes in a message."""

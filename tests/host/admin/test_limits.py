@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.admin.limits import CONTRACT, HOST, MANIFEST, OPERATOR, TIMEOUTS, Limit, limits_of
+from plugbay.host.admin.limits import CONTRACT, HOST, MANIFEST, OPERATOR, Limit, limits_of
 from plugbay.host.bindings import Bindings, Options
 from plugbay.host.config.config import parse
 from plugbay.host.discovery.folders import inspect
@@ -34,7 +34,7 @@ def read(folder: Path, text: str = "", **manifest: Any) -> dict[str, Limit]:
 def test_each_limit_comes_from_contract_manifest_operator_or_host(tmp_path: Path) -> None:
     plain = read(tmp_path / "plain")
     assert {limit.source for limit in plain.values()} == {CONTRACT, HOST}
-    assert (plain["call"].value, plain["call"].source) == (TIMEOUTS["kaged"].call, CONTRACT)
+    assert (plain["call"].value, plain["call"].source) == (30.0, CONTRACT)
     assert plain["concurrency"] == Limit("concurrency", 256, "", HOST)
     changed = read(tmp_path / "changed", OPERATED, shutdown_timeout_sec=20)
     assert {name: changed[name].source for name in ("farewell", "call", "handshake", "concurrency")} == {

@@ -63,11 +63,15 @@ class Subscribes(_Section):
     """Those of `snapshots` that do not keep an idle plugin alive."""
 
 
+IDLE_SECONDS = 600
+"""`idle_reap_secs` of a manifest that does not set it."""
+
+
 class Lifecycle(_Section):
     """When the plugin is started, and when it is stopped again."""
 
     spawn: Literal["lazy", "eager"] = "lazy"
-    idle_reap_secs: Count = 600
+    idle_reap_secs: Count = IDLE_SECONDS
     """0: never."""
 
 

@@ -10,7 +10,7 @@ from plugbay.contracts.frames import Lines, rpc_rules
 from plugbay.contracts.kaged import manifest
 from plugbay.contracts.kaged.errors import DEFINED
 from plugbay.contracts.kaged.machine import KagedMachine
-from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
+from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ, SHUTDOWN_SECONDS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ CONTRACT = Contract(
     host_machine=_host_machine,
     manifest_files=manifest.FILE_NAMES,
     parse_manifest=text_only(manifest.parse),
+    timeouts=manifest.timeouts(SHUTDOWN_SECONDS),
     framing=Lines,
     max_host_message=MAX_READ,
     max_plugin_message=MAX_READ,

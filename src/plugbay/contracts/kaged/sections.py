@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from plugbay.contracts.kaged.messages import SHUTDOWN_SECONDS
+
 NAME = r"^[a-z][a-z0-9-]*$"
 """The name of a plugin."""
 
@@ -92,6 +94,6 @@ class Manifest(_Section):
     roles: list[Literal["observer", "compactor"]] | None = None
     """None: observer when there are hooks."""
     knobs: dict[str, KnobEntry] = {}
-    shutdown_timeout_sec: Annotated[int, Field(ge=1, le=30)] = 5
+    shutdown_timeout_sec: Annotated[int, Field(ge=1, le=30)] = SHUTDOWN_SECONDS
     health_interval_sec: Annotated[int, Field(ge=5, le=300)] = 30
     hook_timeout_sec: Annotated[int, Field(ge=1, le=60)] = 10

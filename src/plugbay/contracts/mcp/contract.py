@@ -12,6 +12,7 @@ from plugbay.contracts.mcp.errors import INTERNAL_ERROR
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import CANCELLED, HANDSHAKE, MAX_LINE, PROGRESS, REVISIONS, TOKEN
 from plugbay.contracts.mcp.offers import exports_of
+from plugbay.contracts.mcp.spec import TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ CONTRACT = Contract(
     parse_several={manifest.FILE_NAME: manifest.parse_servers},
     not_ours=manifest.not_ours,
     has_references=True,
+    timeouts=TIMEOUTS,
     framing=Lines,
     max_host_message=MAX_LINE,
     max_plugin_message=MAX_LINE,

@@ -46,6 +46,7 @@ CONTRACT = Contract(
     host_machine=_host_machine,
     manifest_files=(manifest.FILE_NAME,),
     parse_manifest=text_only(manifest.parse),
+    timeouts=manifest.TIMEOUTS,
     framing=Lines,
     max_host_message=MAX_HOST_LINE,
     max_plugin_message=MAX_PLUGIN_LINE,

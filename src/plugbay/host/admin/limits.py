@@ -10,11 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from plugbay.contracts.ainb import manifest as ainb
-from plugbay.contracts.kaged import manifest as kaged
-from plugbay.contracts.mcp import spec as mcp
-from plugbay.contracts.nexo import manifest as nexo
-from plugbay.contracts.rune import manifest as rune
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.bindings import CONCURRENCY
 from plugbay.host.config.config import Config
 from plugbay.host.confinement.policy import Confinement
@@ -23,21 +19,6 @@ from plugbay.process.limits import Rlimits
 
 CONTRACT, MANIFEST, OPERATOR, HOST = "contract default", "manifest", "plugbay.toml", "host default"
 SOURCES = (CONTRACT, MANIFEST, OPERATOR, HOST)
-
-SHUTDOWN = 5
-"""Seconds of kaged's `shutdown_timeout_sec` when the manifest has none."""
-
-TIMEOUTS = {
-    "rune": rune.TIMEOUTS,
-    "nexo": nexo.TIMEOUTS,
-    "kaged": kaged.timeouts(SHUTDOWN),
-    "ainb": ainb.TIMEOUTS,
-    "mcp": mcp.TIMEOUTS,
-}
-"""The timeouts of each contract. Those of vai are in every manifest."""
-
-IDLE_SECONDS = {"ainb": 600.0}
-"""Seconds after which an idle plugin is stopped, where the contract has a default."""
 
 UNITS = {"cpu": "cores", "memory": "bytes", "file_size": "bytes", "tmp": "bytes", "state": "bytes"}
 
@@ -65,7 +46,7 @@ def limits_of(spec: PluginSpec, config: Config, confinement: Confinement) -> lis
 
 def _timeouts(spec: PluginSpec, config: Config) -> Iterator[Limit]:
     ours = config.plugin(spec.id).timeouts
-    known = TIMEOUTS.get(spec.contract)
+    known = CONTRACTS[spec.contract].timeouts
     for field in fields(Timeouts):
         declared, override = getattr(spec.timeouts, field.name), getattr(ours, field.name, None)
         source = CONTRACT if known is None or declared == getattr(known, field.name) else MANIFEST
@@ -77,7 +58,7 @@ def _timeouts(spec: PluginSpec, config: Config) -> Iterator[Limit]:
 
 
 def _idle(spec: PluginSpec) -> Iterator[Limit]:
-    known = IDLE_SECONDS.get(spec.contract)
+    known = CONTRACTS[spec.contract].idle_seconds
     if known is not None or spec.idle_seconds is not None:
         yield Limit("idle", spec.idle_seconds, "seconds", CONTRACT if spec.idle_seconds == known else MANIFEST)
 
