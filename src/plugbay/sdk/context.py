@@ -385,7 +385,8 @@ class Events:
         """Publish an event; may be awaited in an async handler. Hosts do not confirm it.
 
         `full` adds an id, the time and the session, for hosts that drop events without them; the default is
-        `full_events` of the plugin. An event with a `session_id`, a UUID, is always full.
+        `full_events` of the plugin. An event with a `session_id`, a UUID, is always full. Events of kaged have a topic
+        and a payload only.
         """
         optional = {"correlation_id": correlation_id, "metadata": metadata}
         event = event_object(topic, source or self._plugin_id, payload, optional)

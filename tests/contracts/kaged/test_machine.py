@@ -239,6 +239,14 @@ def test_an_answer_that_cannot_be_used_ends_its_call_at_once_and_no_other(
     assert [type(event) for event in machine.receive(answer + b"\n")] == [Noise]
 
 
+@requirement("kaged:wire-useless-answer")
+def test_an_answer_to_initialize_that_cannot_be_used_ends_the_handshake_at_once(codec: Codec) -> None:
+    machine = greeting(codec)
+    failure = fault(machine.receive(b'{"jsonrpc":"2.0","id":1,"result":NaN}\n'))
+    assert failure is not None and failure.code == Code.HANDSHAKE_FAILED
+    assert "the answer to initialize cannot be used: malformed line" in failure.message
+
+
 def check(machine: KagedMachine, message: Any, expected: Any) -> None:
     """The frame is the event, noise with these words, or nothing; and the conversation goes on."""
     events = machine.receive(line(message))

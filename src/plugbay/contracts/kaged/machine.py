@@ -146,8 +146,11 @@ class KagedMachine(RpcMachine):
         return self._invalid(line, "a batch, which kaged has none of" if line[:1] == b"[" else "not an object")
 
     def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
-        """A line that cannot be read is noise; where it certainly answers a call, that call need not wait any more."""
+        """A line that cannot be read is noise; the greeting or call that it certainly answers fails at once."""
         id = answered_id(head) if self.role == Role.HOST else None
+        if id == GREETING_ID and not self._greeted and self._may("hello"):
+            what = f"the answer to {INITIALIZE} cannot be used: {why}"
+            return noise(head, why) + self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN))
         if id is None or id not in self._outstanding:
             return noise(head, why)
         op, method = self._outstanding.pop(id)
