@@ -203,3 +203,7 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
 
 def test_requests_are_read_by_the_parser_that_bounds_their_head() -> None:
     assert _uvicorn_config(FastAPI()).http is BoundedHttp
+
+
+def test_a_client_behind_a_proxy_closes_an_idle_connection_first() -> None:
+    assert _uvicorn_config(FastAPI()).timeout_keep_alive > 60

@@ -42,6 +42,10 @@ from plugbay.store.ownership import owned
 
 LOG = logging.getLogger("plugbay.server")
 
+KEEP_ALIVE_SECONDS = 75
+"""Seconds until an idle connection is closed. Longer than the 60 of usual proxies: the end that closes first must be
+the client, or a request on a connection that is being closed is lost."""
+
 DRAIN_SECONDS = 20
 """Seconds to finish requests at stop."""
 
@@ -216,6 +220,7 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
         backlog=BACKLOG,
     )

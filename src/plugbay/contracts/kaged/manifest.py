@@ -54,6 +54,8 @@ ENV_FACTS = (
 """Variables that published plugins read to learn where they run."""
 PRIMARY_HOOKS = frozenset({"on_session_start", "on_session_idle"})
 """Hooks about a session, which only the primary agent has; the others are fired for every agent."""
+UNDECLARED_PROGRAMS = ("mkdir",)
+"""Programs that published plugins run without a capability. They can do no more than the plugin itself."""
 HANDSHAKE, CALL = 10.0, 30.0
 """Seconds to greet, and to answer a tool or a method. The contract names neither."""
 TERM_SECONDS = 2.0
@@ -113,7 +115,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         restart=RESTART,
         publishes=tuple(topic(manifest.name, name) for name in _distinct(manifest.notifications)),
         publish_rate=MAX_NOTIFICATIONS,
-        sandbox=SandboxRequest(fenced=True),
+        sandbox=SandboxRequest(fenced=True, run=UNDECLARED_PROGRAMS),
         access=_access(capabilities),
         settings=_settings(manifest),
         health_interval=float(manifest.health_interval_sec),

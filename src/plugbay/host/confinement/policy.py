@@ -147,7 +147,7 @@ def _plan(
     paths.add_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
     written = [path for path in request.write if not path.startswith(STATE_DIR)]
     paths.add_write((*written, *_targets(granted, "write_path"), *operator.own.write))
-    paths.add_run((*_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
+    paths.add_run((*request.run, *_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
     for named in _targets(granted, "own_path"):
         paths.add_own(places.home / named.removeprefix("~/"))
     policy = Policy(
