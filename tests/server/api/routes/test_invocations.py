@@ -82,6 +82,30 @@ def test_work_is_done_and_answered_with_its_record_and_found_again(sqlite_url: s
     run(main)
 
 
+DIES = """
+def tool(body, m):
+    sys.stderr.write("boom\\n")
+    sys.stderr.flush()
+    os._exit(7)
+"""
+
+
+@requirement("host:failure-same")
+def test_a_failure_has_the_exit_code_the_cause_and_the_stderr_of_the_plugin(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, DIES))
+            done = (await client.post(INVOKE, json={"export": "t", "scope": SCOPE})).json()
+            detail = done["failure"]["detail"]
+            assert (done["failure"]["code"], detail["exit_code"], detail["stderr_tail"]) == ("crashed", 7, ["boom"])
+            assert detail["cause"] == "the plugin ended early (exit code 7): boom"
+
+    run(main)
+
+
 @requirement("vai:control-invocation-events")
 def test_an_invocation_is_watched_until_it_is_called_off(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:

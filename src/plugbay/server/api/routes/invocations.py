@@ -107,6 +107,9 @@ class FailureOut(Answer):
     message: str
     retryable: bool
     retry_after_ms: int | None
+    detail: dict[str, Any] = Field(
+        description="As in `plugbay call --json`: exit code, cause and last lines of stderr, where there are any."
+    )
 
 
 class OutcomeOut(Answer):
@@ -276,6 +279,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
         "message": failure.message,
         "retryable": failure.retryable,
         "retry_after_ms": failure.retry_after_ms,
+        "detail": failure.detail,
     }
 
 
