@@ -22,6 +22,7 @@ from plugbay.host.host import Host
 from plugbay.host.screens.frames import Cell, Frame
 from plugbay.tui import picture
 from plugbay.tui.app import Terminal
+from plugbay.tui.backend import HostBackend
 from plugbay.tui.canvas import Canvas
 
 PATIENCE = 20.0
@@ -50,7 +51,7 @@ def _cell(symbol: str, style: Style) -> Cell:
 async def take(options: argparse.Namespace) -> str:
     width, height = map(int, options.size.split("x"))
     async with Host.load(options.plugins, grant_all=True) as host:
-        app = Terminal(host)
+        app = Terminal(HostBackend(host))
         async with app.run_test(size=(width, height)) as pilot:
             app._visit(options.open)
             if options.logs:

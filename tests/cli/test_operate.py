@@ -231,6 +231,8 @@ def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
     assert plugin == {
         "id": "notes",
         "name": "notes",
+        "description": "A test.",
+        "folder": str(cwd / "notes"),
         "version": "1.0.0",
         "contract": "kaged",
         "lifetime": "resident",
@@ -243,6 +245,7 @@ def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
         "granted": ["read:fs:/usr/share", "net:[]"],
         "missing": [],
         "disabled": [],
+        "commands": [],
         "counters": {},
     }
 

@@ -21,7 +21,7 @@ import pytest
 
 import plugbay
 from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until, write_manifest
-from tests.server.test_server import served
+from tests.server.test_server import Served, served
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -652,3 +652,73 @@ def test_without_a_folder_and_without_a_server_the_hint_names_both(run: Run, cwd
     done = run("run", "n")
     assert done.code == 4
     assert "plugbay: hint: --plugins DIR names a folder of plugins; plugbay serve DIR starts one" in done.err
+
+
+WRITES = """
+def handle_key(params):
+    code = params["key"]["code"]
+    keys.append(code.get("ch") or code["type"])
+    sys.stderr.write("typed %s\\n" % keys[-1])
+    sys.stderr.flush()
+"""
+
+
+def process_of(server: Served, plugin_id: str) -> int:
+    with server.client() as client:
+        pid: int | None = client.get(f"/api/v1/plugins/{plugin_id}").json()["pid"]
+    assert pid is not None
+    return pid
+
+
+@requirement("ainb:tui-server")
+def test_the_terminal_shows_the_running_server_and_leaves_its_plugins_running(
+    cwd: Path, window: Callable[..., Window]
+) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", WRITES, screens=["main"])
+    with served(cwd, "plugins") as server:
+        terminal = window(XDG_STATE_HOME=str(cwd / "state"))
+        terminal.shows(f"server {server.facts['url']}")
+        terminal.shows("echo 42x20")
+        terminal.type(b"l")
+        terminal.shows("echo 42x12")
+        terminal.type(b"\r")
+        terminal.shows("echo 78x12")
+        terminal.type(b"abc\x1b[A")
+        terminal.shows("keys a b c up")
+        terminal.shows("typed up")
+        pid = process_of(server, "echo")
+        assert pid not in descendants_of(terminal.process.pid), "it is a process of the server"
+        terminal.type(b"\x11")
+        assert terminal.left() == 0
+        assert process_of(server, "echo") == pid and is_alive(pid)
+        named = window("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        named.shows("keys a b c up")
+        assert server.end() == 0
+        named.shows("does not respond")
+        named.shows("(not connected)")
+        assert named.process.poll() is None and "Traceback" not in named.seen
+        named.hang_up()
+        wait_until(lambda: named.process.poll() is not None, "the end of plugbay tui")
+
+
+@requirement("ainb:tui-server")
+def test_a_folder_makes_a_host_of_its_own_beside_a_server(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    write_ainb_plugin(cwd / "others", "other", screens=["main"])
+    with served(cwd, "plugins") as server:
+        here = {"XDG_STATE_HOME": str(cwd / "state")}
+        there = ("--server", server.facts["url"])
+        terminal = window("others", **here)
+        terminal.shows("other 42x20")
+        assert descendants_of(terminal.process.pid)
+        assert "server http" not in terminal.seen
+        for arguments, words in (
+            (("--grant", "event_bus"), "do not work with a server"),
+            (("--grant-all", *there), "do not work with a server"),
+            (("others", *there), "DIR and --plugins do not work with --server"),
+            (("--server", "http://127.0.0.1:9", "--token-file", server.facts["token_file"]), "does not respond"),
+        ):
+            refused = window(*arguments, **here)
+            assert refused.left() in (2, 4), arguments
+            assert words in " ".join(re.sub("[│╭╮╰╯─]", " ", refused.seen).split()), arguments
+        assert server.end() == 0

@@ -277,6 +277,10 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "DELETE /api/v1/memories/{memory_id}": forgetting,
     "GET /api/v1/screens": at("/api/v1/screens"),
     "POST /api/v1/screens:render": at("/api/v1/screens:render", body={"screen": "panel/main"}),
+    "POST /api/v1/screens:input": at(
+        "/api/v1/screens:input", body={"screen": "panel/main", "events": [{"key": {"code": {"type": "enter"}}}]}
+    ),
+    "POST /api/v1/screens:act": at("/api/v1/screens:act", body={"plugin": "panel", "action": "open"}),
     "POST /api/v1/command-lines:run": at("/api/v1/command-lines:run", body={"namespace": "panel"}),
 }
 

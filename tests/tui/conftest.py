@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from plugbay.host.host import Host
 from plugbay.tui.app import Terminal
+from plugbay.tui.backend import HostBackend
 from plugbay.tui.canvas import Canvas
 from plugbay.tui.widgets import PluginList
 from tests.support.patience import PATIENCE, until
@@ -23,7 +24,7 @@ class Seen:
 
     def __init__(self, app: Terminal, pilot: Pilot[None]) -> None:
         self.app = app
-        self.host = app.host
+        self.host = app.backend
         self.pilot = pilot
 
     @property
@@ -81,7 +82,7 @@ class Seen:
 async def terminal(root: Path, *, size: tuple[int, int] = (120, 30), **options: Any) -> AsyncIterator[Seen]:
     """The app for all plugins in `root`."""
     async with Host.load(root, **{"grant_all": True, **options}) as host:
-        app = Terminal(host)
+        app = Terminal(HostBackend(host))
         async with app.run_test(size=size, notifications=True) as pilot:
             yield Seen(app, pilot)
 

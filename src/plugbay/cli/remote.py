@@ -151,8 +151,9 @@ class ServerClient:
         self._base = parts.path.rstrip("/")
         self._token = token
 
-    def get(self, path: str, **query: Any) -> Any:
-        return self._request("GET", path, None, query)
+    def get(self, path: str, *, wait: float = ANSWER_SECONDS, **query: Any) -> Any:
+        """The decoded answer; the server is lost if it sends nothing for `wait` seconds."""
+        return self._request("GET", path, None, query, wait)
 
     def post(self, path: str, body: Any = None) -> Any:
         return self._request("POST", path, body, {})
@@ -160,9 +161,11 @@ class ServerClient:
     def delete(self, path: str, **query: Any) -> Any:
         return self._request("DELETE", path, None, query)
 
-    def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
+    def events(
+        self, method: str, path: str, body: Any = None, *, wait: float = ANSWER_SECONDS, **query: Any
+    ) -> Iterator[tuple[str, Any]]:
         """The name and the decoded data of each server-sent event. The server has accepted when this returns."""
-        return self._read_events(*self._send(method, path, body, query))
+        return self._read_events(*self._send(method, path, body, query, wait))
 
     def _read_events(
         self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
@@ -184,12 +187,12 @@ class ServerClient:
         finally:
             connection.close()
 
-    def _request(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
+    def _request(self, method: str, path: str, body: Any, query: dict[str, Any], wait: float = ANSWER_SECONDS) -> Any:
         import http.client
 
         import msgspec
 
-        connection, answer = self._send(method, path, body, query)
+        connection, answer = self._send(method, path, body, query, wait)
         try:
             return msgspec.json.decode(answer.read(MAX_ANSWER))
         except (http.client.HTTPException, OSError, msgspec.DecodeError):
@@ -198,7 +201,7 @@ class ServerClient:
             connection.close()
 
     def _send(
-        self, method: str, path: str, body: Any, query: dict[str, Any]
+        self, method: str, path: str, body: Any, query: dict[str, Any], wait: float
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Send a request and read the head of the response; raises `RemoteRefused` for an error status."""
         import http.client
@@ -216,7 +219,7 @@ class ServerClient:
             headers["content-type"] = "application/json"
         try:
             connection.connect()
-            connection.sock.settimeout(ANSWER_SECONDS)
+            connection.sock.settimeout(wait)
             connection.request(method, target, data, headers)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:

@@ -156,14 +156,8 @@ def _draw_on_server(
     body = {"screen": chosen.name, "width": size[0], "height": size[1], "keys": list(keys), **_to_ms(timeout)}
     answer = client.post("/api/v1/screens:render", body)
     if answer["failure"] is not None:
-        raise CallFailed(_to_failure(answer["failure"]))
+        raise CallFailed(Failure.from_json(answer["failure"]))
     return chosen, Frame.from_json(answer["frame"])
-
-
-def _to_failure(shape: dict[str, Any]) -> Failure:
-    """The failure of a plugin of the server."""
-    known = {name: shape[name] for name in ("origin", "plugin", "detail", "retry_after_ms")}
-    return Failure(shape["code"], shape["message"], **known)
 
 
 def _to_ms(timeout: float | None) -> dict[str, int]:
@@ -174,6 +168,11 @@ def _find_server(path: str, plugins: Path | None, server: str | None, token_file
     """The running server if `path` may be an id of one of its plugins; None to use a local host."""
     if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir() or remote.is_path(path)):
         return None
+    return _running_server(server, token_file)
+
+
+def _running_server(server: str | None, token_file: Path | None) -> ServerClient | None:
+    """The named server, or the running one; None if none was named and none runs."""
     try:
         return remote.find(server, token_file)
     except remote.NoServer:
@@ -205,7 +204,7 @@ def _to_json(frame: Frame, screen: Screen) -> dict[str, Any]:
 
 Places = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder by default."),
+    typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; else the running server, or this folder."),
 ]
 MorePlugins = Annotated[Path | None, typer.Option(metavar="DIR", help="One more folder of plugins.")]
 
@@ -219,19 +218,34 @@ def tui(
     grant: Grant = None,
     grant_all: GrantAll = False,
     config: ConfigFile = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Use the screens of plugins in the terminal. Also shows states and logs.
+
+    Plugins in a folder run in a host inside this command and end with it. Without a folder, the plugins of the running
+    server are shown, and they keep running; without a server too, the plugins in this folder.
 
     Keys go to the active screen. Ctrl+O returns to the list, Ctrl+Q quits. In the list, ? shows all keys.
     """
     import logging
 
     terminal = _terminal()
-    found = _find([*(places or ()), *([plugins] if plugins else ())] or [Path()])
+    from plugbay.tui.backend import HostBackend, ServerBackend
+
+    folders = [*(places or ()), *([plugins] if plugins else ())]
+    if folders and server is not None:
+        raise typer.BadParameter("DIR and --plugins do not work with --server, which has its own plugins")
+    client = None if folders else _running_server(server, token_file)
     # The TUI shows the journal; log lines on stderr would overwrite the screen.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
+    if client is not None:
+        _refuse_local_options(grant, grant_all, no_sandbox=False)
+        local_host.run_with(ServerBackend(client), lambda backend: _use(terminal(backend)))
+        return
+    found = _find(folders or [Path()])
     host = local_host.make_host(found, local_host.load_config(config), grants=grant, grant_all=grant_all, eager=True)
-    local_host.run_with(host, lambda host: _use(terminal(host)))
+    local_host.run_with(host, lambda host: _use(terminal(HostBackend(host))))
 
 
 def _terminal() -> type[Terminal]:
@@ -382,7 +396,7 @@ def _run_on_server(client: ServerClient, namespace: str, words: list[str], timeo
         raise CallFailed(problem)
     answer = client.post("/api/v1/command-lines:run", {"namespace": namespace, "argv": words, **_to_ms(timeout)})
     if answer["failure"] is not None:
-        raise CallFailed(_to_failure(answer["failure"]))
+        raise CallFailed(Failure.from_json(answer["failure"]))
     return CliOutput(b64decode(answer["stdout"]), b64decode(answer["stderr"]), answer["exit_code"])
 
 

@@ -124,6 +124,12 @@ class Failure(Value):
             "retry_after_ms": self.retry_after_ms,
         }
 
+    @classmethod
+    def from_json(cls, shape: Mapping[str, Any]) -> Failure:
+        """The failure of `to_json`, as another plugbay sent it; with `plugin` if it is there."""
+        known = {name: shape[name] for name in ("origin", "detail", "retry_after_ms")}
+        return cls(shape["code"], shape["message"], plugin=shape.get("plugin", ""), **known)
+
 
 class Problem(Value):
     """One thing wrong in a manifest or config file: what, where, and what to do about it."""

@@ -1,6 +1,6 @@
 """`Terminal`: the Textual app, with the plugin list on the left, a screen on the right and logs below.
 
-Owns layout, key bindings and selection. It shows a running host and never stops it.
+Owns layout, key bindings and selection. A `Backend` has the plugins; the app never stops it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,15 @@ from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from plugbay.host.admin import operating
-from plugbay.host.admin.logs import PluginLogs
 from plugbay.host.discovery.folders import Found
-from plugbay.host.events.bus import BusEvent
-from plugbay.host.host import Host
-from plugbay.host.journal import KEPT, Note
 from plugbay.host.status import PluginStatus
-from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
+from plugbay.tui.backend import Backend, LifecycleEvent, Watched
 from plugbay.tui.canvas import Canvas
 from plugbay.tui.driver import HangupDriver, KeyHeld
 from plugbay.tui.painter import Painter
-from plugbay.tui.styles import GREY, INVALID, SIGNS, THEME, safe, state_text, version_text
+from plugbay.tui.styles import GREY, INVALID, RED, SIGNS, THEME, safe, state_text, version_text
 from plugbay.tui.widgets import (
     HelpScreen,
     KeysFooter,
@@ -41,11 +36,10 @@ from plugbay.tui.widgets import (
     Row,
     ScreenTabs,
     make_provider,
-    stderr_note,
 )
 
 REFRESH_SECONDS = 0.25
-"""Seconds between refreshes of states and logs; urgent changes arrive as bus events."""
+"""Seconds between refreshes of states and logs; urgent changes arrive as lifecycle events."""
 
 NARROW = 100
 """Columns; in a narrower terminal, a screen in use covers the list."""
@@ -86,9 +80,9 @@ class Terminal(App[None], inherit_bindings=False):
         Binding("ctrl+c", "quit", priority=True, show=False),
     ]
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, backend: Backend) -> None:
         super().__init__(HangupDriver)
-        self.host = host
+        self.backend = backend
         self.register_theme(THEME)
         self.theme = THEME.name
         self._top = Static(id="top", markup=False)
@@ -96,7 +90,10 @@ class Terminal(App[None], inherit_bindings=False):
         self._text = Static(id="text", markup=False)
         self._page = VerticalScroll(self._text, id="page")
         self._stage = Vertical(self._canvas, self._page, id="stage")
-        self._broken = [item for item in host.problems if item.errors]
+        self._lost = ""
+        """The reason that was shown last why the host does not respond."""
+        self._statuses: dict[str, PluginStatus] = {}
+        """The last known status of each plugin with a painter; a server may lose a plugin."""
         self._painters: dict[str, Painter] = {}
         self._chosen: dict[str, int] = {}
         """The chosen screen of each plugin."""
@@ -119,10 +116,8 @@ class Terminal(App[None], inherit_bindings=False):
         self._list.focus()
 
     async def _listen(self) -> None:
-        async with self.host.subscribe("plugin.lifecycle.>", depth=1024) as stream:
-            async for event in stream:
-                if event.source == SOURCE:
-                    self._handle_lifecycle(event)
+        async for event in self.backend.lifecycle():
+            self._handle_lifecycle(event)
 
     async def on_unmount(self) -> None:
         for painter in self._painters.values():
@@ -131,19 +126,35 @@ class Terminal(App[None], inherit_bindings=False):
     # Display.
 
     @property
+    def _broken(self) -> list[Found]:
+        return [item for item in self.backend.problems if item.errors]
+
+    @property
     def _selected(self) -> PluginStatus | Found | None:
-        entries: list[PluginStatus | Found] = [*self.host.plugins(), *self._broken]
+        entries: list[PluginStatus | Found] = [*self.backend.plugins(), *self._broken]
         index = self._list.highlighted
         return entries[index] if index is not None and index < len(entries) else None
 
     def _refresh_all(self) -> None:
         """Refresh everything."""
-        statuses = self.host.plugins()
+        self._report_loss()
+        statuses = self.backend.plugins()
         rows = [Row(status.spec.id, status.spec.contract, status.state) for status in statuses]
         broken = [Row(found.root.name, found.contract or "?", INVALID) for found in self._broken]
         self._list.show([*rows, *broken])
-        self._top.update(_summary([*rows, *broken]))
+        self._top.update(_summary([*rows, *broken], self.backend))
         self._show()
+
+    def _report_loss(self) -> None:
+        """Say that the host does not respond, or responds again."""
+        lost, before = self.backend.lost, self._lost
+        self._lost = lost
+        if lost and not before:
+            self.notify(f"{lost}; trying again", title="not connected", severity="error", markup=False)
+        elif before and not lost:
+            self.notify(f"the {self.backend.location} responds again", title="connected", markup=False)
+            for painter in self._painters.values():
+                painter.request_again()
 
     @on(PluginList.OptionHighlighted)
     def _show(self) -> None:
@@ -153,19 +164,15 @@ class Terminal(App[None], inherit_bindings=False):
         self._canvas.painter = painter
         self._canvas.display, self._page.display = painter is not None, painter is None
         if isinstance(entry, PluginStatus):
-            self._logs.show(entry.spec.id, self._log_of(entry.spec.id))
+            self.backend.watch(Watched(entry.spec.id, painter.screen.name if painter else "", self._logs.display))
+            if self._logs.display:
+                self._logs.show(entry.spec.id, self.backend.log(entry.spec.id))
+        else:
+            self.backend.watch(Watched())
         shown = (entry, painter and painter.screen, self._canvas.size)
         if shown != self._shown:
             self._shown = shown
             self._describe(entry, painter)
-
-    def _log_of(self, plugin_id: str) -> list[Note]:
-        """Notes of the journal and, while the log is shown, lines of stderr, by time."""
-        notes = self.host.journal.recent(plugin_id)
-        if not self._logs.display:
-            return notes
-        lines = PluginLogs(self.host.journal, self.host.log_dir).stderr(plugin_id, KEPT)
-        return sorted([*notes, *map(stderr_note, lines)], key=lambda note: note.at)
 
     def _describe(self, entry: PluginStatus | Found | None, painter: Painter | None) -> None:
         """Update border titles, or the page that replaces a screen."""
@@ -182,26 +189,31 @@ class Terminal(App[None], inherit_bindings=False):
 
     def _painter(self, status: PluginStatus) -> Painter | None:
         """The painter of the plugin's chosen screen, or None; updates the tabs."""
-        screens = [screen for screen in self.host.screens.all() if screen.plugin_id == status.spec.id]
-        chosen = self._chosen.get(status.spec.id, 0)
+        screens = [screen for screen in self.backend.screens.all() if screen.plugin_id == status.spec.id]
+        chosen = max(0, min(self._chosen.get(status.spec.id, 0), len(screens) - 1))
         self._tabs.show([screen.screen for screen in screens], chosen)
         if not screens:
             return None
         screen = screens[chosen]
         if screen.name not in self._painters:
             status_now = partial(self._status, screen.plugin_id)
-            self._painters[screen.name] = Painter(self.host.screens, screen, status_now, self._canvas.painter_changed)
+            changed = self._canvas.painter_changed
+            self._statuses[screen.plugin_id] = status
+            self._painters[screen.name] = Painter(self.backend.screens, screen, status_now, changed)
         return self._painters[screen.name]
 
     def _status(self, plugin_id: str) -> PluginStatus:
-        return next(status for status in self.host.plugins() if status.spec.id == plugin_id)
+        found = [status for status in self.backend.plugins() if status.spec.id == plugin_id]
+        if found:
+            self._statuses[plugin_id] = found[0]
+        return self._statuses[plugin_id]
 
     def _painters_of(self, plugin_id: str) -> list[Painter]:
         return [painter for painter in self._painters.values() if painter.screen.plugin_id == plugin_id]
 
-    def _handle_lifecycle(self, event: BusEvent) -> None:
+    def _handle_lifecycle(self, event: LifecycleEvent) -> None:
         """Handle a lifecycle event of a plugin."""
-        kind, facts = event.topic.rpartition(".")[2], event.payload
+        kind, facts = event
         for painter in self._painters_of(facts["plugin_id"]):
             if kind == "started" and painter.failure is not None:
                 painter.request_again()
@@ -291,7 +303,7 @@ class Terminal(App[None], inherit_bindings=False):
         for painter in painters:
             painter.hold()
         try:
-            await operating.reload(self.host, plugin_id)
+            await self.backend.reload(plugin_id)
         except CallFailed as error:
             self.notify(str(error), title="not reloaded", severity="error", markup=False)
         finally:
@@ -318,26 +330,35 @@ class Terminal(App[None], inherit_bindings=False):
             ]
         screens = [
             PaletteCommand(f"screen {screen.name}", "show this screen", partial(self._visit, screen.name))
-            for screen in self.host.screens.all()
+            for screen in self.backend.screens.all()
         ]
         own: list[tuple[str, str, Any]] = [
             ("reload", "restart the plugin", self.action_reload),
             ("logs", "show or hide the log of the plugin", self.action_logs),
             ("help", "show all keys", self.action_help),
-            ("quit", "stop all plugins and exit", self.exit),
+            ("quit", self.backend.quit_effect, self.exit),
         ]
         return [*commands, *screens, *(PaletteCommand(*each) for each in own)]
 
     def _perform(self, plugin_id: str, command: str) -> None:
-        if not self.host.screens.act(plugin_id, command):
-            text = f"{plugin_id} is not running; open its screen first."
-            self.notify(text, title=safe(command), severity="warning", markup=False)
+        self.run_worker(self._act(plugin_id, command), name="command")
+
+    async def _act(self, plugin_id: str, command: str) -> None:
+        try:
+            if not await self.backend.act(plugin_id, command):
+                text = f"{plugin_id} is not running; open its screen first."
+                self.notify(text, title=safe(command), severity="warning", markup=False)
+        except CallFailed as error:
+            self.notify(str(error), title=safe(command), severity="error", markup=False)
 
     def _visit(self, name: str) -> None:
         """Show and focus this screen of any plugin."""
-        screen = next(screen for screen in self.host.screens.all() if screen.name == name)
-        siblings = [other.name for other in self.host.screens.all() if other.plugin_id == screen.plugin_id]
-        ids = [status.spec.id for status in self.host.plugins()]
+        screens = self.backend.screens.all()
+        ids = [status.spec.id for status in self.backend.plugins()]
+        screen = next((screen for screen in screens if screen.name == name and screen.plugin_id in ids), None)
+        if screen is None:
+            return  # the server has lost it since the palette was opened
+        siblings = [other.name for other in screens if other.plugin_id == screen.plugin_id]
         self._chosen[screen.plugin_id] = siblings.index(name)
         self._list.highlighted = ids.index(screen.plugin_id)
         self._show()
@@ -350,10 +371,15 @@ def _failure_of(facts: Mapping[str, Any]) -> Failure:
     return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})
 
 
-def _summary(rows: list[Row]) -> Text:
-    """`plugbay   5 plugins   ● 3 running   ○ 2 idle`."""
+def _summary(rows: list[Row], backend: Backend) -> Text:
+    """`plugbay   server http://127.0.0.1:8787   5 plugins   ● 3 running   ○ 2 idle`."""
     counts = Counter(row.state for row in rows)
-    parts = [Text("plugbay", style="bold"), Text(f"{len(rows)} plugin{'' if len(rows) == 1 else 's'}", style=GREY)]
+    parts = [Text("plugbay", style="bold")]
+    if backend.lost:
+        parts.append(Text(f"{backend.location} (not connected)", style=RED))
+    elif backend.location:
+        parts.append(Text(backend.location))
+    parts += [Text(f"{len(rows)} plugin{'' if len(rows) == 1 else 's'}", style=GREY)]
     signs = [(state, look) for state, look in SIGNS.items() if counts[state]]
     parts += [Text(f"{look.symbol} {counts[state]} {state_text(state)}", style=look.colour) for state, look in signs]
     return Text("   ").join(parts)

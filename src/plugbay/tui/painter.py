@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plugbay.host.screens.screens import Frame, Screen, Screens
+from plugbay.host.screens.screens import Frame, Screen
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.tui.backend import ScreenSource
 
 FRAME_SECONDS = 1 / 30
 """Minimum time between frames: the refresh rate of terminals."""
@@ -29,7 +30,7 @@ class Painter:
 
     def __init__(
         self,
-        screens: Screens,
+        screens: ScreenSource,
         screen: Screen,
         status: Callable[[], PluginStatus],
         changed: Callable[[Painter], None],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Group
@@ -23,7 +22,6 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
-from plugbay.host.admin.logs import LogLine
 from plugbay.host.journal import Note
 from plugbay.tui.canvas import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES
 from plugbay.tui.styles import BLUE, GREY, LEVELS, SIGNS, fit, safe, state_text
@@ -126,18 +124,20 @@ class PluginList(OptionList):
         """Update only changed lines, so that the cursor stays."""
         old, self._rows = self._rows, list(rows)
         if [row.name for row in old] != [row.name for row in rows]:
-            self._show_all()
+            at = self.highlighted
+            self._show_all(old[at].name if at is not None and at < len(old) else None)
             return
         for index, (before, now) in enumerate(zip(old, rows, strict=True)):
             if before != now:
                 self.replace_option_prompt_at_index(index, self._line(now))
 
-    def _show_all(self) -> None:
+    def _show_all(self, selected: str | None) -> None:
         self.styles.width = self._name_columns + OTHER_COLUMNS + FRAME_COLUMNS
         self.clear_options()
         self.add_options([Option(self._line(row)) for row in self._rows])
-        if self._rows:
-            self.highlighted = 0
+        names = [row.name for row in self._rows]
+        if names:
+            self.highlighted = names.index(selected) if selected in names else 0
 
     @property
     def _name_columns(self) -> int:
@@ -178,15 +178,6 @@ class LogView(RichLog, can_focus=True):
             self.write(line(note))
         if not notes:
             self.write(EMPTY)
-
-
-def stderr_note(written: LogLine) -> Note:
-    """A line of stderr as a note of the log."""
-    try:
-        at = datetime.fromisoformat(written.at).timestamp()
-    except ValueError:  # the file may have been edited
-        at = 0.0
-    return Note(at, written.level, written.source, written.text)
 
 
 def line(note: Note) -> Text:

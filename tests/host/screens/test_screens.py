@@ -513,6 +513,63 @@ def test_a_cancelled_render_leaves_the_frame_out_of_date(run: Run, tmp_path: Pat
     run(main)
 
 
+@requirement("ainb:server-screen-input")
+def test_the_revision_grows_with_input_and_processes_and_not_with_renders(run: Run, tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, screens=["main"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            screens = host.screens
+            assert screens.find("main") == Screen("p/main", "p", "main")
+            before = screens.revision("main")
+            await text(host)
+            started = screens.revision("main")
+            assert started > before
+            await text(host)
+            assert screens.revision("p/main") == started
+            screens.press("main", parse_key("a"))
+            await screens.draw("main", 20, 2)
+            pressed = screens.revision("main")
+            assert pressed > started and not screens.dirty("main")
+            await host.reload("p")
+            await text(host)
+            assert screens.revision("main") > pressed
+
+    run(main)
+
+
+@requirement("ainb:server-screen-input")
+def test_a_screen_that_is_listed_and_not_shown_lets_its_plugin_become_idle(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ainb_plugin(tmp_path, screens=["main"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            await text(host)
+            marks: list[bool] = []
+            monkeypatch.setattr(host.supervisor("p"), "mark_shown", lambda: marks.append(True))
+            assert not host.screens.dirty("main", shown=False)
+            host.screens.revision("main")
+            assert marks == []
+            assert not host.screens.dirty("main")
+            assert marks == [True]
+
+    run(main)
+
+
+@requirement("ainb:server-screen-input")
+def test_a_screen_that_is_not_to_settle_is_drawn_once(run: Run, tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, body=SHOWS.format(shown='"drawn", redraw=True'), screens=["main"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            frame = await host.screens.draw("main", 20, 2, settle=False)
+            assert frame.redraw and host.screens.dirty("main")
+
+    run(main)
+
+
 @requirement("ainb:host-dirty")
 def test_the_picture_of_another_process_is_out_of_date(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, screens=["main"], lifecycle={"spawn": "eager"})

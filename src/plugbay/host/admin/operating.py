@@ -59,6 +59,8 @@ def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
     return {
         "id": status.spec.id,
         "name": status.spec.name,
+        "description": status.spec.description,
+        "folder": str(status.spec.root),
         "version": status.spec.version,
         "contract": status.spec.contract,
         "lifetime": str(status.spec.lifetime),
@@ -72,6 +74,7 @@ def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
         "granted": list(status.granted),
         "missing": list(status.missing),
         "disabled": list(status.disabled),
+        "commands": list(status.spec.commands),
         "sandbox": status.confinement.to_json(),
         "limits": status.limits,
         "counters": dict(status.counters),

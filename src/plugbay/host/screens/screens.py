@@ -63,13 +63,16 @@ class Screen:
 class _View:
     """The state of one screen's last frame."""
 
-    __slots__ = ("due", "process", "redraws", "size")
+    __slots__ = ("due", "process", "redraws", "revision", "seen", "size")
 
     def __init__(self) -> None:
         self.due = -math.inf
         """The time of our clock from which the frame is out of date."""
         self.process: _Process = (None, 0)
         """The process that rendered it."""
+        self.revision = 0
+        self.seen: _Process = (None, 0)
+        """The process that `revision` counts."""
         self.redraws = 0
         self.size: tuple[int, int] | None = None
 
@@ -77,6 +80,7 @@ class _View:
         """The frame is out of date now."""
         self.due = -math.inf
         self.redraws = 0
+        self.revision += 1
 
     def record(self, frame: Frame | Failure, now: float) -> None:
         """Note the end of a render; an invalidation during the render stays in effect."""
@@ -107,7 +111,11 @@ class Screens:
         """The number of the last key or mouse event, over all plugins."""
 
     def all(self) -> list[Screen]:
-        return [Screen(entry.full_name, entry.spec.id, entry.export.name) for entry in self._entries]
+        return [_screen(entry) for entry in self._entries]
+
+    def find(self, name: str) -> Screen:
+        """The screen of this name, which may be without its plugin if it is unique; raises `CallFailed`."""
+        return _screen(self._find(name))
 
     # Frames.
 
@@ -144,16 +152,24 @@ class Screens:
         return frame
 
     async def draw(
-        self, name: str, width: int, height: int, keys: Sequence[Mapping[str, Any]] = (), timeout: float | None = None
+        self,
+        name: str,
+        width: int,
+        height: int,
+        keys: Sequence[Mapping[str, Any]] = (),
+        timeout: float | None = None,
+        *,
+        settle: bool = True,
     ) -> Frame:
-        """Press the keys, then render until the plugin requests no redraw or `SETTLING_FRAMES` are reached."""
+        """Press the keys, then render: with `settle` until the plugin requests no redraw or `SETTLING_FRAMES` are
+        reached, else once."""
         frame = await self.render(name, width, height, timeout=timeout)
         for key in keys:
             if not self.press(name, key):
                 text = f"the key {key_name(key)} was not delivered: the plugin has exited, or does not accept this key"
                 raise CallFailed(Failure(Code.UNAVAILABLE, text, plugin=self._find(name).spec.id))
             frame = await self.render(name, width, height, timeout=timeout)
-        for _ in range(SETTLING_FRAMES):
+        for _ in range(SETTLING_FRAMES if settle else 0):
             if not self.dirty(name):
                 break
             await asyncio.sleep(FRAME_SECONDS)
@@ -192,11 +208,24 @@ class Screens:
         """The plugin has answered a call, so it is not overdue."""
         self._overdue.pop(plugin_id, None)
 
-    def dirty(self, name: str) -> bool:
-        """Whether the last frame of a screen is out of date, or there is none."""
+    def dirty(self, name: str, *, shown: bool = True) -> bool:
+        """Whether the last frame of a screen is out of date, or there is none. A plugin whose screen is not `shown`
+        may become idle."""
         entry = self._find(name)
-        view = self._view(entry)
+        view = self._view(entry) if shown else self._views[entry.full_name]
         return view.due <= self._clock() or view.process != self._process(entry.spec.id)
+
+    def revision(self, name: str) -> int:
+        """A number that grows with input, with notifications and with each new process of the plugin.
+
+        For several viewers of a screen: `dirty` is about the last frame, which another viewer may have requested.
+        """
+        entry = self._find(name)
+        view, process = self._views[entry.full_name], self._process(entry.spec.id)
+        if process != view.seen:
+            view.seen = process
+            view.revision += 1
+        return view.revision
 
     def touch(self, plugin_id: str) -> None:
         """The plugin got a notification, so its frames are out of date."""
@@ -258,6 +287,10 @@ class Screens:
         """A value that changes when an overdue plugin answers after all, or is replaced by another process."""
         process = self._process(plugin_id)
         return process, process[0].counters.get("late_answers", 0) if process[0] else 0
+
+
+def _screen(entry: Entry) -> Screen:
+    return Screen(entry.full_name, entry.spec.id, entry.export.name)
 
 
 # Command lines.

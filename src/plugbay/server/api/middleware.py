@@ -60,8 +60,20 @@ VERSION = "1"
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
-_PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""Probe paths; logged only on errors."""
+_POLLED_PATHS = frozenset(
+    {
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/api/v1/plugins",
+        "/api/v1/plugins/{plugin_id:path}",
+        "/api/v1/plugins/{plugin_id:path}/logs",
+        "/api/v1/screens",
+        "/api/v1/screens:render",
+        "/api/v1/screens:input",
+    }
+)
+"""Paths of probes, and of `plugbay tui`, which requests them several times a second; logged only on errors."""
 
 
 class HttpMiddleware:
@@ -131,7 +143,7 @@ class HttpMiddleware:
         status = reply.status or 499  # the client disconnected before the answer
         self._meters.count("http_requests", method=_method_label(scope), route=route, status=str(status))
         self._meters.observe("http_request_seconds", seconds, route=route)
-        level = logging.DEBUG if route in _PROBE_PATHS and status < 400 else logging.INFO
+        level = logging.DEBUG if route in _POLLED_PATHS and status < 400 else logging.INFO
         facts: dict[str, Any] = {
             "request_id": reply.request_id,
             "method": scope["method"],

@@ -100,6 +100,18 @@ class OperatorPlugins:
         """Every plugin as JSON."""
         return [operating.shape(self._host, status) for status in self._host.plugins()]
 
+    def invalid(self) -> list[dict[str, Any]]:
+        """Every plugin whose manifest has errors, as JSON."""
+        broken = [item for item in self._host.problems if item.errors]
+        return [
+            {
+                "folder": str(item.root),
+                "contract": item.contract,
+                "problems": [problem.to_json() for problem in item.problems],
+            }
+            for item in broken
+        ]
+
     def plugin(self, plugin_id: str) -> dict[str, Any]:
         """One plugin with its exports; raises `not_found`."""
         status = self._status(plugin_id)

@@ -43,6 +43,8 @@ Text = Annotated[str | None, Query(max_length=500)]
 class PluginOut(Answer):
     id: str
     name: str
+    description: str
+    folder: str
     version: str
     contract: str
     lifetime: str
@@ -56,6 +58,7 @@ class PluginOut(Answer):
     granted: list[str]
     missing: list[str] = Field(description="Requested capabilities that a pending plugin waits for.")
     disabled: list[str] = Field(description="Exports that are not approved.")
+    commands: list[str] = Field(description="Entries of a command palette, for `screens:act`.")
     sandbox: dict[str, Any]
     limits: str
     counters: dict[str, int]
@@ -72,8 +75,23 @@ class OnePluginOut(PluginOut):
     exports: list[ExportOut]
 
 
+class ProblemOut(Answer):
+    severity: str
+    code: str
+    path: str
+    line: int | None
+    message: str
+
+
+class InvalidOut(Answer):
+    folder: str
+    contract: str
+    problems: list[ProblemOut]
+
+
 class Plugins(Answer):
     plugins: list[PluginOut]
+    invalid: list[InvalidOut] = Field(description="Plugins that are not hosted, because their manifest has errors.")
 
 
 class Exports(Answer):
@@ -257,7 +275,8 @@ memory_router = Router(tags=["memory"])
 @router.get("/api/v1/plugins", **needs(HOST))
 async def list_host_plugins(gateway: TheGateway) -> Plugins:
     """Every plugin of the host's folders, as `plugbay ps` shows them."""
-    return Plugins.model_validate({"plugins": gateway.operator_plugins.plugins()})
+    hosted = gateway.operator_plugins
+    return Plugins.model_validate({"plugins": hosted.plugins(), "invalid": hosted.invalid()})
 
 
 @router.get("/api/v1/exports", **needs(HOST))
