@@ -55,11 +55,14 @@ def harness(body, m):
         headers = {{"authorization": "Bearer " + gateway["delegation_token"], "content-type": "application/json"}}
         data = json.dumps(fields).encode() if fields else None
         request = urllib.request.Request(gateway["base_url"] + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=240) as answer:
-                return answer.status, json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())["error"]
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=240) as answer:
+                    return answer.status, json.loads(answer.read())
+            except urllib.error.HTTPError as error:
+                said = json.loads(error.read())["error"]
+                if error.code != 503:  # on a busy machine every connection to the database may be in use
+                    return error.code, said
 
     task = [{{"kind": "input", "content": [{{"type": "text", "text": "a draft"}}]}}]
 

@@ -180,18 +180,18 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
             '            return message["result"]\n    sys.exit(0)',
             '            return message["result"]\n    time.sleep(60)',
         ),
-        "still running 2 s later",
+        "still running 4 s later",
     ),
     "kaged.shutdown.answers": (('    "shutdown": status,\n', ""), "-32601"),
-    "kaged.shutdown.exits": ((THE_END, "        time.sleep(60)\n    serve"), "still running 2 s later"),
+    "kaged.shutdown.exits": ((THE_END, "        time.sleep(60)\n    serve"), "still running 4 s later"),
     "kaged.shutdown.any_params": (when('method == "shutdown"', "len(params)"), "TypeError"),
     "kaged.shutdown.no_orphans": (
         after('method == "shutdown"', 'os.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "600"])'),
         "it exited, but these processes did not",
     ),
     "kaged.shutdown.quiet": ((THE_END, '        print("bye")\n' + THE_END), "line: bye"),
-    "kaged.leave.end_of_input": ((THE_END, "        time.sleep(60)\n    serve"), "still running 2 s later"),
-    "kaged.leave.before_initialize": ((THE_END, "        time.sleep(60)\n    serve"), "still running 2 s later"),
+    "kaged.leave.end_of_input": ((THE_END, "        time.sleep(60)\n    serve"), "still running 4 s later"),
+    "kaged.leave.before_initialize": ((THE_END, "        time.sleep(60)\n    serve"), "still running 4 s later"),
     "kaged.leave.terminate": (
         (
             "incoming = messages()",

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from plugbay.process.command import Launch
     from plugbay.process.sandbox.egress.decision import Decision
     from plugbay.process.sandbox.jail import Jail
+    from plugbay.process.sandbox.policy import Policy
 
 TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 """Environment variables of this terminal that are passed in addition to the plugin's."""
+
+NOT_FOUND = 127
+"""Exit status of a shell that did not find a program."""
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="The command to run, with its arguments.")]
@@ -113,24 +117,26 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.process.diagnose import LaunchFailed
 
-    for note in (*confinement.notes, *_fence_note(spec, confinement, words)):
+    for note in confinement.notes:
         output.note(note)
     try:
         bindings.make_folders(spec, confinement)
         binding = bindings.bind(spec)
         inherit = (*binding.inherit_env, *TERMINAL)
         binding = replace(binding, confinement=confinement, inherit_env=inherit)
-        return asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
+        status = asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
     except LaunchFailed as error:
         raise refusal(error.message, error.hint, Exit.LAUNCH) from None
+    if status == NOT_FOUND and confinement.policy is not None and confinement.policy.fenced:
+        output.note(_fence_note(spec, confinement.policy, words))
+    return status
 
 
-def _fence_note(spec: PluginSpec, confinement: Confinement, words: list[str]) -> list[str]:
+def _fence_note(spec: PluginSpec, policy: Policy, words: list[str]) -> str:
     """Why a shell finds no other programs here."""
-    if confinement.policy is None or not confinement.policy.fenced:
-        return []
-    names = ", ".join(sorted({words[0], *map(str, confinement.policy.run)}))
-    return [f"{spec.id} may not run every program, so the command sees these only: {names}"]
+    shown = (*policy.tools, *policy.run)
+    names = ", ".join(sorted({words[0], *map(str, shown)}))
+    return f"{spec.id} may not run every program, so the command sees these only: {names}"
 
 
 async def _run_confined(bindings: Bindings, launch: Launch) -> int:

@@ -132,8 +132,8 @@ class SandboxRequest:
     """Paths that the contract never shows, with their contents and parents, links resolved."""
     fenced: bool = False
     """Whether the contract has a capability for running programs: without it the plugin sees no program but its own."""
-    run: tuple[str, ...] = ()
-    """Programs that are visible to every plugin of the contract, by name or path."""
+    tools: tuple[str, ...] = ()
+    """Names of programs that every plugin of the contract sees."""
     insists: bool = False
     """True: the operator requires confinement, in the contract's own way, without exception."""
     user: int | None = SANDBOX_USER

@@ -141,7 +141,7 @@ def test_a_manifest_becomes_a_spec() -> None:
         Access("read_path", "/srv", capability="read:fs:/srv"),
         Access("network", capability="net:*"),
     )
-    assert spec.sandbox == SandboxRequest(fenced=True, run=("mkdir",))
+    assert spec.sandbox == SandboxRequest(fenced=True, tools=("mkdir",))
     assert spec.publishes == ("plugin.notes.added", "plugin.notes.page.torn")
     assert (spec.publish_rate, spec.roles, spec.settings) == (100, (), SettingsSpec())
 

@@ -66,7 +66,7 @@ def _rows(confinement: Confinement) -> list[tuple[str, str]]:
 def _policy_rows(policy: Policy, has_scratch: bool) -> list[tuple[str, str]]:
     listed = [("reads", policy.read), ("writes", policy.write), ("runs", policy.run)]
     rows = [(label, "\n".join(map(str, paths))) for label, paths in listed if paths]
-    rows += [("programs", "its own" + (", and those of runs" if policy.run else " only"))] if policy.fenced else []
+    rows += [("programs", _programs(policy))] if policy.fenced else []
     rows += [("keeps", f"{policy.state}, up to {size(policy.limits.state)}")] if policy.state is not None else []
     rows += [("scratch", "a folder for each invocation")] if has_scratch else []
     rows.append(("network", str(policy.network)))
@@ -75,6 +75,11 @@ def _policy_rows(policy: Policy, has_scratch: bool) -> list[tuple[str, str]]:
         [("private", ", ".join(policy.network.private))] if policy.network.proxied and policy.network.private else []
     )
     return [*rows, ("limits", limits(policy.limits))]
+
+
+def _programs(policy: Policy) -> str:
+    others = [path.name for path in policy.tools] + (["those of runs"] if policy.run else [])
+    return ", ".join(["its own", *others]) if others else "its own only"
 
 
 def limits(values: Limits) -> str:

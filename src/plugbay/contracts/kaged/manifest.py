@@ -115,7 +115,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         restart=RESTART,
         publishes=tuple(topic(manifest.name, name) for name in _distinct(manifest.notifications)),
         publish_rate=MAX_NOTIFICATIONS,
-        sandbox=SandboxRequest(fenced=True, run=UNDECLARED_PROGRAMS),
+        sandbox=SandboxRequest(fenced=True, tools=UNDECLARED_PROGRAMS),
         access=_access(capabilities),
         settings=_settings(manifest),
         health_interval=float(manifest.health_interval_sec),

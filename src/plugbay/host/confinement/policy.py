@@ -147,7 +147,7 @@ def _plan(
     paths.add_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
     written = [path for path in request.write if not path.startswith(STATE_DIR)]
     paths.add_write((*written, *_targets(granted, "write_path"), *operator.own.write))
-    paths.add_run((*request.run, *_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
+    paths.add_run((*_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
     for named in _targets(granted, "own_path"):
         paths.add_own(places.home / named.removeprefix("~/"))
     policy = Policy(
@@ -155,6 +155,7 @@ def _plan(
         read=tuple(paths.read),
         write=tuple(path for path in paths.write if state is None or not path.is_relative_to(state)),
         run=tuple(paths.run),
+        tools=_find_tools(request.tools) if fenced else (),
         fenced=fenced,
         state=state,
         network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
@@ -223,6 +224,11 @@ def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Endpoi
     everything = [(None, item.capability) for item in asked if not item.target]
     hosts = [(clean_host(item.target), item) for item in asked if item.target]
     return (*((Endpoint(host, item.port), item.capability) for host, item in hosts if host is not None), *everything)
+
+
+def _find_tools(names: Iterable[str]) -> tuple[Path, ...]:
+    found = (shutil.which(name, path=host_search_path(os.environ)) for name in names)
+    return tuple(Path(path) for path in found if path is not None)
 
 
 def _targets(granted: Iterable[Access], kind: str) -> list[str]:

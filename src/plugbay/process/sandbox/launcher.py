@@ -242,7 +242,7 @@ def _fence(program: Program, policy: Policy) -> system.Fence | None:
     """The programs and libraries of a fenced plugin; None: all programs of the system."""
     if not policy.fenced:
         return None
-    commands = [program.argv, *((str(run),) for run in policy.run)]
+    commands = [program.argv, *((str(run),) for run in (*policy.run, *policy.tools))]
     return system.fence(commands, program.env, own_network=policy.network.reach is not Reach.HOST)
 
 

@@ -111,8 +111,10 @@ class Policy:
     run: tuple[Path, ...] = ()
     """Programs that are made visible; they may do no more than the plugin itself. Without `fenced` all programs of the
     system are visible anyway."""
+    tools: tuple[Path, ...] = ()
+    """Programs that every plugin of the contract sees."""
     fenced: bool = False
-    """Of all programs only the plugin's own and those of `run` are visible."""
+    """Of all programs only the plugin's own and those of `run` and `tools` are visible."""
     state: Path | None = None
     """The plugin's own folder for its data: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
@@ -130,6 +132,7 @@ class Policy:
             "read": [str(path) for path in self.read],
             "write": [str(path) for path in self.write],
             "run": [str(path) for path in self.run],
+            "tools": [str(path) for path in self.tools],
             "fenced": self.fenced,
             "state": None if self.state is None else str(self.state),
             "network": {

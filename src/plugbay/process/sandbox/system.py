@@ -191,6 +191,7 @@ SCRIPT_BYTES = 4096
 _MULTIARCH = re.compile(r"[a-z0-9_]+-linux-[a-z0-9]+")
 _FLAT = re.compile(r"(ld-|ld64|libc\.so|libc-)")
 """The loader and the C library: a folder that has one of them has all libraries side by side."""
+_HOME = re.compile(r"^home *= *(.+?) *$", re.MULTILINE)
 _EXEC = re.compile(r"exec[ \t]+([A-Za-z0-9_./+-]+)(?:[ \t]|$)")
 
 
@@ -216,6 +217,8 @@ def fence(commands: Iterable[Sequence[str]], env: Mapping[str, str], *, own_netw
     shown = dict.fromkeys(_libraries())
     if any(os.path.realpath(program) == os.path.realpath(sys.executable) for program in programs):
         programs[sys.executable] = None
+        shown |= dict.fromkeys(_host_libraries())
+    elif any(map(_is_copied_python, programs)):
         shown |= dict.fromkeys(_host_libraries())
     for program in programs:
         for at in _places(program):
@@ -324,6 +327,19 @@ def _host_libraries() -> Iterator[str]:
         if not is_system(prefix):
             yield from (os.path.join(prefix, name) for name in PREFIX_PARTS if name != "bin")
     yield PLUGBAY
+
+
+def _is_copied_python(program: str) -> bool:
+    """Whether a program is a copy of the host's Python in a virtual environment: it uses the original's libraries.
+
+    Those of another Python are not shown: a plugin writes that file itself.
+    """
+    try:
+        with open(os.path.join(os.path.dirname(os.path.dirname(program)), "pyvenv.cfg"), encoding="utf-8") as file:
+            found = _HOME.search(file.read(SCRIPT_BYTES))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return found is not None and os.path.realpath(found[1]) == os.path.realpath(os.path.join(sys.base_prefix, "bin"))
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
