@@ -278,7 +278,7 @@ REQUESTS: dict[str, Callable[[], Any]] = {
     "asks_10000_at_once": _ask_10000_at_once,
     "asks_odd_completion": lambda: [_ask_code("llm.complete", params) for params in ODD_COMPLETIONS],
     "asks_odd_memory": lambda: [_ask_code("memory.recall", params) for params in ODD_RECALLS],
-    "asks_unconfigured_memory": lambda: _ask_code("memory.recall", RECALL),
+    "asks_unconfigured_memory": lambda: _ask("memory.recall", RECALL).get("result"),
     "asks_ungranted_memory": lambda: _ask_code("memory.recall", RECALL),
     "asks_unknown_method": lambda: _ask_code("tool.dispatch", {}),
     "asks_unknown_provider": lambda: _ask_code("llm.complete", {"provider": "nobody", "model": "m", "messages": HI}),
