@@ -208,6 +208,14 @@ class RpcMachine(Machine):
         """The code, the message and the data of an error."""
         raise NotImplementedError
 
+    def _method(self, asked: Any) -> str:
+        """The method of an open request of ours."""
+        return str(asked.name)
+
+    def _end_unreadable(self, wire: int, asked: Any, failure: Failure | None) -> CallFinished:
+        """The end of a call whose answer cannot be read."""
+        return CallFinished(wire - self._offset, None, failure)
+
     # What the peer does.
 
     def receive_eof(self) -> list[Event]:
@@ -239,6 +247,28 @@ class RpcMachine(Machine):
         if 0 < id <= self._last_id:
             return [CallFinished(id - self._offset)]  # we no longer wait for it
         return noise(frame, "an answer to an unknown call")
+
+    def _skip_unreadable(
+        self, id: int | None, frame: bytes, why: str, code: str = Code.MALFORMED_RESPONSE
+    ) -> list[Event]:
+        """Report an unreadable frame as noise. The request that it answers, if any, fails now instead of timing out."""
+        events, origin = noise(frame, why), Origin.PLUGIN if self.role == Role.HOST else Origin.HOST
+        if id is None:
+            return events
+        if id == GREETING_ID and not self._greeted and self._may("hello"):
+            what = f"the answer to {self.HELLO} cannot be used: {why}"
+            return events + self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=origin))
+        if id == self._farewell:
+            self._step("farewell")
+            return [*events, Closed()]
+        asked = self._outstanding.pop(id, None)
+        if asked is None:
+            return events
+        what, detail = (
+            f"the answer to {self._method(asked)} cannot be used: {why}",
+            {"line": printable(frame[:HEAD_BYTES])},
+        )
+        return [*events, self._end_unreadable(id, asked, Failure(code, what, origin=origin, detail=detail))]
 
     def _take_farewell(self, message: Any) -> list[Event]:
         """HOST: the plugin answered the shutdown message; the content does not matter."""

@@ -26,7 +26,7 @@ from plugbay.contracts.rpc import (
     transitions,
 )
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.model.events import CallFinished, Noise, Notified, Ready
+from plugbay.model.events import Noise, Notified, Ready
 from plugbay.model.operations import DispatchCli, PressKey, Shutdown, UseMouse
 from plugbay.model.text import printable
 from plugbay.wire.content_length import STRICT_HEADERS, ContentLengthDecoder, FrameFault, encode
@@ -132,7 +132,7 @@ class AinbMachine(RpcMachine):
         method, id = _given(message.method), _given(message.id)
         problem = self._envelope_problem(message.jsonrpc, method, id)
         if problem:
-            return self._skip_unreadable(id if method is None else None, body, problem)
+            return self._skip_unreadable(id if method is None and type(id) is int else None, body, problem)
         if method is None:
             return self._dispatch_answer(id, message, body)
         params = None if message.params is ABSENT else self.codec.load(message.params)
@@ -148,21 +148,6 @@ class AinbMachine(RpcMachine):
         if method is None:
             return "it has neither a method nor an id" if id is None else ""
         return "" if isinstance(method, str) else "its method is not a string"
-
-    def _skip_unreadable(self, id: Any, body: bytes, why: str) -> list[Event]:
-        """Skip a body that cannot be used; a call that waits for exactly this one fails at once."""
-        events = noise(body, why)
-        if type(id) is not int:
-            return events
-        if id == GREETING_ID and not self._greeted and self._may("hello"):
-            return events + self._unwelcome(f"its answer to {INIT} cannot be used: {why}")
-        if id == self._farewell:
-            return events + self._take_farewell(None)
-        asked = self._outstanding.pop(id, None)
-        if asked is None:
-            return events
-        failure = malformed(f"the answer to {asked.name} cannot be used: {why}", body)
-        return [*events, CallFinished(id - self._offset, None, failure)]
 
     # What the peer asks and tells.
 
@@ -239,7 +224,8 @@ class AinbMachine(RpcMachine):
     def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         if _given(message.error) is not None:
             refusal = errors.from_plugin(Shutdown, INIT, message.error)
-            return self._unwelcome(f"it refused {INIT}: {refusal.message}", refusal.detail)
+            what = f"the plugin was not accepted: it refused {INIT}: {refusal.message}"
+            return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=refusal.detail))
         result = None if message.result is ABSENT else self.codec.load(message.result)
         hello = messages.check_greeting(result, self.plugin_name, self.version)
         if isinstance(hello, Failure):
@@ -247,10 +233,6 @@ class AinbMachine(RpcMachine):
         self._step("hello")
         self._greeted = True
         return [Ready(hello)]
-
-    def _unwelcome(self, why: str, detail: dict[str, Any] | None = None) -> list[Event]:
-        what = f"the plugin was not accepted: {why}"
-        return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=detail))
 
     # What we ask and tell, and what we answer.
 

@@ -107,7 +107,7 @@ class KagedMachine(RpcMachine):
             return events
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
+                events += self._skip_unreadable(answered_id(line.head), line.head, TOO_LONG, Code.FRAME_TOO_LARGE)
             elif line:
                 events += self._read(line)
             if self.state in OVER:
@@ -142,20 +142,15 @@ class KagedMachine(RpcMachine):
         except Malformed:
             if self.role == Role.PLUGIN:
                 self._write_error(NO_ID, errors.PARSE_ERROR, f"Parse error: {why}")
-            return self._skip_unreadable(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {why}")
+            return self._skip_unreadable(answered_id(line[:HEAD_BYTES]), line, f"malformed line: {why}")
         return self._invalid(line, "a batch, which kaged has none of" if line[:1] == b"[" else "not an object")
 
-    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
-        """A line that cannot be read is noise; the greeting or call that it certainly answers fails at once."""
-        id = answered_id(head) if self.role == Role.HOST else None
-        if id == GREETING_ID and not self._greeted and self._may("hello"):
-            what = f"the answer to {INITIALIZE} cannot be used: {why}"
-            return noise(head, why) + self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN))
-        if id is None or id not in self._outstanding:
-            return noise(head, why)
-        op, method = self._outstanding.pop(id)
-        failure = Failure(code, f"the answer to {method} cannot be used: {why}", origin=Origin.PLUGIN)
-        return [*noise(head, why), CallFinished(id - self._offset, None, None if op is CheckHealth else failure)]
+    def _method(self, asked: tuple[type, str]) -> str:
+        return asked[1]
+
+    def _end_unreadable(self, wire: int, asked: tuple[type, str], failure: Failure | None) -> CallFinished:
+        healthy = asked[0] is CheckHealth  # any answer proves life
+        return super()._end_unreadable(wire, asked, None if healthy else failure)
 
     def _invalid(self, line: bytes, why: str) -> list[Event]:
         if self.role == Role.PLUGIN:

@@ -177,7 +177,7 @@ class McpMachine(RpcMachine):
         plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
+                events += self._skip_unreadable(answered_id(line.head), line.head, TOO_LONG, Code.FRAME_TOO_LARGE)
             elif line:
                 events += self._read(line, plain)
             if self.state in OVER:
@@ -190,7 +190,7 @@ class McpMachine(RpcMachine):
         except Malformed as error:
             if line.startswith(b"["):
                 return self._read_batch(line)
-            return self._skip_unreadable(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {error}")
+            return self._skip_unreadable(answered_id(line[:HEAD_BYTES]), line, f"malformed line: {error}")
         return self._take(message, line)
 
     def _read_batch(self, line: bytes) -> list[Event]:
@@ -232,16 +232,16 @@ class McpMachine(RpcMachine):
             return self._take_progress(params, line)
         return self._take_notification(method, params, line)
 
-    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
-        """Report noise. If the line certainly answers a request, that request fails now instead of timing out."""
-        id = answered_id(head)
+    def _skip_unreadable(
+        self, id: int | None, frame: bytes, why: str, code: str = Code.MALFORMED_RESPONSE
+    ) -> list[Event]:
         sent = None if id is None else self._outstanding.pop(id, None)
         if sent is None:
-            self._refuse_unreadable(head, why)
-            return noise(head, why)
+            self._refuse_unreadable(frame[:HEAD_BYTES], why)
+            return noise(frame, why)
         self._wires.pop(sent.call, None)
         failure = Failure(code, f"the answer to {sent.method} cannot be used: {why}", origin=Origin.PLUGIN)
-        return [*noise(head, why), *self._conclude_unreadable(sent, failure)]
+        return [*noise(frame, why), *self._conclude_unreadable(sent, failure)]
 
     # Answers to our requests.
 

@@ -24,7 +24,6 @@ from plugbay.contracts.rpc import (
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, CallProgress, Notified, Ready
 from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown
-from plugbay.model.text import printable
 from plugbay.wire.json_gate import Malformed, gate
 from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Unencodable
@@ -110,14 +109,13 @@ class NexoMachine(RpcMachine):
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 why = f"dropped a line longer than the maximum of {self._max_read:,} bytes"
-                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, why)
+                events += self._skip_unreadable(answered_id(line.head), line.head, why, Code.FRAME_TOO_LARGE)
                 continue
             try:
                 message = self._decode(line, plain)
             except Malformed as error:
                 if line:
-                    head = line[:HEAD_BYTES]
-                    events += self._skip_unreadable(head, Code.MALFORMED_RESPONSE, f"malformed line: {error}")
+                    events += self._skip_unreadable(answered_id(line[:HEAD_BYTES]), line, f"malformed line: {error}")
                 if self.state in OVER:
                     break
                 continue
@@ -132,20 +130,9 @@ class NexoMachine(RpcMachine):
                 break
         return events
 
-    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
-        """A line that cannot be read is noise; a call that it certainly answers fails at once."""
-        id = answered_id(head)
-        origin = Origin.PLUGIN if self.role == Role.HOST else Origin.HOST
-        if id == GREETING_ID and not self._greeted and self._may("hello"):
-            what = f"the answer to {INITIALIZE} cannot be used: {why}"
-            return noise(head, why) + self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=origin))
-        asked = None if id is None else self._outstanding.pop(id, None)
-        if id is None or asked is None:
-            return noise(head, why)
-        self._streams.discard(id)
-        what = f"the answer to {asked.name} cannot be used: {why}"
-        failure = Failure(code, what, origin=origin, detail={"line": printable(head)})
-        return [*noise(head, why), CallFinished(id - self._offset, None, failure)]
+    def _end_unreadable(self, wire: int, asked: Any, failure: Failure | None) -> CallFinished:
+        self._streams.discard(wire)
+        return super()._end_unreadable(wire, asked, failure)
 
     def _take(self, message: Any, line: bytes) -> list[Event]:
         """Classify a frame: with a method it is a request or a notification; else, with a number, an answer."""

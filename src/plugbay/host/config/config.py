@@ -120,9 +120,7 @@ class TimeoutOverrides(BaseModel):
     def over(self, defaults: Timeouts) -> Timeouts:
         """These timeouts over the contract's, which `PLUGBAY_TIME_FACTOR` lengthens."""
         factor = time_factor()
-        given = {
-            name: getattr(defaults, name) * factor for name in ("launch", "handshake", "call", "grace", "teardown")
-        }
+        given = {name: getattr(defaults, name) * factor for name in LENGTHENED}
         return replace(defaults, **{**given, **self.model_dump(exclude_none=True)})
 
     def over_patience(self, defaults: Mapping[str, float]) -> dict[str, float]:
