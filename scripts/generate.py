@@ -1,6 +1,7 @@
 """Writes the generated files; with `--check` it reports stale ones and changes nothing.
 
 `docs/states.md`: state diagrams, drawn from the transition tables that the code runs on.
+`cli/gateway/routes.json`: the REST routes from which the command line of the control plane is made.
 `process/sandbox/filters`: the system call filters, built by `scripts/filters`, and their hashes.
 """
 
@@ -20,6 +21,7 @@ from plugbay.model.lifecycle import PENDING, TRANSITIONS, State  # noqa: E402
 from plugbay.process.sandbox.seccomp import file_name  # noqa: E402
 from scripts.filters.build import build  # noqa: E402
 from scripts.filters.syscalls import MACHINES  # noqa: E402
+from scripts.rest_routes import rest_routes  # noqa: E402
 
 HEADER = """\
 # States
@@ -89,6 +91,7 @@ def generated() -> dict[str, bytes]:
     programs = filters()
     return {
         "docs/states.md": states_page().encode(),
+        "src/plugbay/cli/gateway/routes.json": rest_routes(),
         f"{FILTERS}/__init__.py": hashes_module(programs).encode(),
         **{f"{FILTERS}/{name}": code for name, code in programs.items()},
     }

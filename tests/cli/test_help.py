@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from plugbay.cli import main
+from plugbay.cli.gateway.resources import RESOURCES
 from plugbay.cli.help import paragraphs
 from tests.cli.conftest import Run
 
@@ -34,7 +35,7 @@ def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:
     sections = done.out.split("\n\nOptions\n")[0].split("\n\n")[2:]
     assert sections[0].startswith("Use plugins\n")
     listed = [line.split()[0] for section in sections for line in section.splitlines()[1:]]
-    assert sorted(listed) == sorted([*NAMES, *GROUPS])
+    assert sorted(listed) == sorted([*NAMES, *GROUPS, *RESOURCES])
     for words in ("0 ok", "5 not granted", "10 the plugin returned an error", "--version"):
         assert words in done.out
 
@@ -87,14 +88,14 @@ def test_the_first_page_says_where_to_begin(run: Run) -> None:
     assert "\n\nFirst steps\n  plugbay new weather " in run("--help").out
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", [*GROUPS, *RESOURCES])
 def test_a_group_shows_examples_as_well(run: Run, group: str) -> None:
     assert f"Examples\n  plugbay {group} " in run(group, "--help").out
 
 
 def examples() -> list[str]:
     """Every line of every page that begins with a command of ours."""
-    epilogs = [main.FIRST_STEPS, *main.EXAMPLES.values()]
+    epilogs = [main.FIRST_STEPS, *main.EXAMPLES.values(), *(resource.examples for resource in RESOURCES.values())]
     for group in main.GROUPS.values():
         epilogs += [str(group.info.epilog), *(str(command.epilog) for command in group.registered_commands)]
     lines = dict.fromkeys(line.strip() for epilog in epilogs for line in epilog.splitlines())

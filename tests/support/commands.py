@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from plugbay.cli.gateway.resources import RESOURCES
 from tests.support import forkserver
 from tests.support.forkserver import NUMBER
 from tests.support.patience import PATIENCE
@@ -42,6 +43,7 @@ OPERATING = {
     "memory",
     "hook",
     "compact",
+    *RESOURCES,
 }
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
 that, every other command would take longer to fork."""

@@ -27,6 +27,7 @@ from plugbay.cli.dev.command import AttachCommand, attach, dev
 from plugbay.cli.doctor.command import doctor
 from plugbay.cli.events import events, publish
 from plugbay.cli.exit_codes import Exit, Refusal, for_failure, for_signal
+from plugbay.cli.gateway.resources import RESOURCES
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.manifest.command import manifest
@@ -243,6 +244,7 @@ class Root(HelpGroup):
         "Install plugins": "trust pull verify install upgrade list rollback pin unpin uninstall",
         "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
         "Services": "publish events memory hook compact",
+        "Control plane": " ".join(RESOURCES),
         "This machine": "doctor sandbox paths",
     }
 
@@ -263,13 +265,19 @@ def app_for(word: str) -> typer.Typer:
     )
     app.callback()(_root)
     commands = {command.__name__.rstrip("_"): command for command in EXAMPLES}
-    wanted = {word} if word in commands or word in GROUPS else {*commands, *GROUPS}
+    known = {*commands, *GROUPS, *RESOURCES}
+    wanted = {word} if word in known else known
     for name, command in commands.items():
         if name in wanted:
             app.command(name, cls=CLASSES.get(command, HelpCommand), epilog=EXAMPLES[command])(command)
     for name, group in GROUPS.items():
         if name in wanted:
             app.add_typer(group)
+    for name in RESOURCES:
+        if name in wanted:
+            from plugbay.cli.gateway import commands as control_plane
+
+            app.add_typer(control_plane.group(name, empty=len(wanted) > 1))
     return app
 
 
@@ -329,6 +337,9 @@ def report(error: Exception, as_json: bool = False) -> int:
     """Print an error; return the exit status."""
     refusal = error if isinstance(error, Refusal) else Refusal(to_failure(error), status=_status(error))
     if as_json and _try_print_json(refusal):
+        return refusal.status
+    if type(error).__name__ == "NoArgsIsHelpError":  # Typer does not export it
+        sys.stderr.write(f"{refusal.failure.message}\n")
         return refusal.status
     if isinstance(error, CallFailed):
         _explain_failure(error.failure)

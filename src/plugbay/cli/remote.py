@@ -26,7 +26,6 @@ ANSWER_SECONDS = 3700.0
 """Longer than the longest call that a host allows."""
 
 MAX_ANSWER = 128 << 20
-
 STATUSES = {400: Exit.USAGE, 401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 422: Exit.USAGE}
 BY_CODE = {"plugin.not_started": Exit.LAUNCH}
 HINTS = {
@@ -151,6 +150,18 @@ class ServerClient:
         self._base = parts.path.rstrip("/")
         self._token = token
 
+    def request(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Any:
+        """The decoded answer; None if it is empty."""
+        return self._request(method, path, body, query or {})
+
+    def upload(self, path: str, data: bytes, headers: dict[str, str]) -> Any:
+        """The decoded answer to a POST of bytes; `headers` have their content type."""
+        return self._request("POST", path, data, {}, headers=headers)
+
+    def download(self, path: str, **query: Any) -> bytes:
+        """The bytes of an answer."""
+        return self._fetch("GET", path, None, query)
+
     def get(self, path: str, *, wait: float = ANSWER_SECONDS, **query: Any) -> Any:
         """The decoded answer; the server is lost if it sends nothing for `wait` seconds."""
         return self._request("GET", path, None, query, wait)
@@ -187,21 +198,50 @@ class ServerClient:
         finally:
             connection.close()
 
-    def _request(self, method: str, path: str, body: Any, query: dict[str, Any], wait: float = ANSWER_SECONDS) -> Any:
-        import http.client
-
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any],
+        wait: float = ANSWER_SECONDS,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
         import msgspec
 
-        connection, answer = self._send(method, path, body, query, wait)
+        data = self._fetch(method, path, body, query, wait, headers)
         try:
-            return msgspec.json.decode(answer.read(MAX_ANSWER))
-        except (http.client.HTTPException, OSError, msgspec.DecodeError):
+            return msgspec.json.decode(data) if data else None
+        except msgspec.DecodeError:
+            raise NoServer(f"the server {self.url} sent an invalid response") from None
+
+    def _fetch(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any],
+        wait: float = ANSWER_SECONDS,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        import http.client
+
+        connection, answer = self._send(method, path, body, query, wait, headers)
+        try:
+            return answer.read(MAX_ANSWER)
+        except (http.client.HTTPException, OSError):
             raise NoServer(f"the server {self.url} sent an invalid response") from None
         finally:
             connection.close()
 
     def _send(
-        self, method: str, path: str, body: Any, query: dict[str, Any], wait: float
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any],
+        wait: float,
+        headers: dict[str, str] | None = None,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Send a request and read the head of the response; raises `RemoteRefused` for an error status."""
         import http.client
@@ -209,14 +249,14 @@ class ServerClient:
 
         import msgspec
 
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = kind(self._netloc, timeout=CONNECT_SECONDS)
+        opener = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = opener(self._netloc, timeout=CONNECT_SECONDS)
         wanted = {name: value for name, value in query.items() if value is not None}
         target = f"{self._base}{path}" + (f"?{urlencode(wanted)}" if wanted else "")
-        headers = {"authorization": f"Bearer {self._token}"}
-        data = None if body is None else msgspec.json.encode(body)
-        if data is not None:
-            headers["content-type"] = "application/json"
+        data = body
+        if body is not None and headers is None:
+            data, headers = msgspec.json.encode(body), {"content-type": "application/json"}
+        headers = {"authorization": f"Bearer {self._token}", **(headers or {})}
         try:
             connection.connect()
             connection.sock.settimeout(wait)
