@@ -146,7 +146,7 @@ def _command(resource: Resource, verb: Verb) -> Callable[..., None]:
     def run(**given: Any) -> None:
         Request(resource, verb, route, given).run()
 
-    words = _words(route)
+    words = arguments(route)
     parameters = [_typed(each, argument=each in words) for each in route.parameters if not each.secret]
     parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
     if route.paged:
@@ -168,7 +168,7 @@ def _command(resource: Resource, verb: Verb) -> Callable[..., None]:
     return run
 
 
-def _words(route: Route) -> list[Parameter]:
+def arguments(route: Route) -> list[Parameter]:
     """The parameters that are arguments."""
     words = [each for each in route.parameters if each.place == "path"]
     needed = [each for each in route.parameters if each.place == "body" and each.required and not each.secret]
