@@ -48,6 +48,7 @@ from plugbay.cli.screens import RunCommand, render, run, tui
 from plugbay.cli.serve import serve
 from plugbay.cli.tap import tap
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
+from plugbay.model.text import error_excerpt
 
 FIRST_STEPS = """\
 First steps
@@ -409,7 +410,7 @@ def _status(error: Exception) -> int:
 def _explain_failure(failure: Failure) -> None:
     """Print a failed call: message, hint, and the plugin's last stderr lines."""
     plugin = f"{failure.plugin}: " if failure.plugin else ""
-    stderr = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
+    stderr = "".join(f"\n{line}" for line in error_excerpt(failure.detail.get("stderr_tail", ()), STDERR_LINES))
     output.problem(f"{plugin}{failure.message} ({failure.code}){stderr}", hint=str(failure.detail.get("hint", "")))
 
 

@@ -180,7 +180,7 @@ class CallFailed(PlugbayError):
 
     def _text(self) -> str:
         plugin = f"{self.failure.plugin}: " if self.failure.plugin else ""
-        from plugbay.model.text import printable  # a plugin raises none of these
+        from plugbay.model.text import error_excerpt, printable  # a plugin raises none of these
 
         message = printable(self.failure.message.encode("utf-8", "backslashreplace"))
         text = f"{plugin}{self.failure.code}: {message}"
@@ -189,7 +189,7 @@ class CallFailed(PlugbayError):
         if hint:
             text += f"\n  hint: {hint}"
         if tail:
-            text += "\n  stderr: " + "\n          ".join(tail[-5:])
+            text += "\n  stderr: " + "\n          ".join(error_excerpt(tail, 5))
         return text
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from plugbay.host.discovery.folders import Found
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure
+from plugbay.model.text import error_excerpt
 from plugbay.tui.styles import AMBER, BLUE, GREEN, GREY, RED, SIGNS, safe, state_text, version_text
 
 LABEL_COLUMNS = 12
@@ -119,7 +120,7 @@ def failure_page(status: PluginStatus, failure: Failure, height: int) -> Rendera
         Text(),
     ]
     room = max(1, min(STDERR_LINES, height - OTHER_LINES))
-    tail = [safe(line) for line in failure.detail.get("stderr_tail", ())][-room:]
+    tail = [safe(line) for line in error_excerpt(failure.detail.get("stderr_tail", ()), room)]
     if tail:
         parts += [Text("last lines of stderr", style=f"bold {BLUE}")]
         parts += [Text("  " + line, style=GREY, overflow="fold") for line in tail]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from plugbay.cli import local_host, lookup
 from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, confinement_problem, load_config_or_default
 from plugbay.cli.render import output, policy_view
+from plugbay.model.text import error_excerpt
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config, PluginConfig
@@ -145,7 +146,7 @@ def check_handshake(spec: PluginSpec, config: Config) -> Check:
     if failure is None:
         return _check_exports(spec, hello, output.duration(seconds * 1000))
     detail = failure.detail
-    lines = [f"{failure.code}: {failure.message}", *detail.get("stderr_tail", [])[-3:]]
+    lines = [f"{failure.code}: {failure.message}", *error_excerpt(detail.get("stderr_tail", []), 3)]
     if detail.get("cause"):
         lines.insert(1, str(detail["cause"]))
     fix = detail.get("hint") or f"plugbay conform {spec.root} shows more details"

@@ -18,6 +18,7 @@ from plugbay.cli.exit_codes import Refusal
 from plugbay.cli.lookup import count_problems
 from plugbay.cli.render import output
 from plugbay.model.errors import Code, Failure
+from plugbay.model.text import error_excerpt
 
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
@@ -154,7 +155,7 @@ class HumanView:
 
     def show_refusal(self, refusal: Refusal) -> None:
         failure = refusal.failure
-        wrote = failure.detail.get("stderr_tail", ())[-STDERR_LINES:]
+        wrote = error_excerpt(failure.detail.get("stderr_tail", ()), STDERR_LINES)
         output.problem("\n".join([failure.message, *wrote]), hint=str(failure.detail.get("hint", "")))
         _show_folders(refusal.found)
 
@@ -237,7 +238,7 @@ def show_failure(failure: Failure) -> None:
     if hint:
         page.field("hint", str(hint), label_style=output.CODE)
     if detail.get("stderr_tail"):
-        page.field("stderr", "\n".join(detail["stderr_tail"][-STDERR_LINES:]))
+        page.field("stderr", "\n".join(error_excerpt(detail["stderr_tail"], STDERR_LINES)))
 
 
 def _own_code(detail: Mapping[str, Any]) -> Any:
