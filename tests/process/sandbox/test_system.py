@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plugbay.process.sandbox import system
-from plugbay.process.sandbox.system import PLUGBAY, env_command, is_system, needed
+from plugbay.process.sandbox.system import PLUGBAY, env_command, fence, is_system, needed
 from plugbay.process.sandbox.users import as_user
 from tests.process.sandbox.drivers import IDENTITIES, report
 from tests.support.requirements import requirement
@@ -106,6 +106,34 @@ def test_a_link_comes_with_its_target(tmp_path: Path) -> None:
     program(tmp_path / "real" / "bin" / "tool")
     (tmp_path / "alias").symlink_to("real/bin/tool")
     assert needed((str(tmp_path / "alias"),), {}) == (f"{tmp_path}/alias", f"{tmp_path}/real/bin")
+
+
+@requirement("sandbox:what-is-executed")
+def test_a_program_of_npm_comes_with_all_modules_around_it(tmp_path: Path) -> None:
+    modules = tmp_path / "app" / "node_modules"
+    program = modules / "tea" / "node_modules" / "cup" / "cli.js"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (modules / ".bin").mkdir()
+    link = modules / ".bin" / "cup"
+    link.symlink_to("../tea/node_modules/cup/cli.js")
+    assert str(modules) in needed([str(link)], {})
+    assert str(modules) in fence([[str(link)]], {}, own_network=True).needed
+    beside = tmp_path / "app" / "cup.js"
+    beside.write_text("#!/bin/sh\n")
+    beside.chmod(0o755)
+    assert needed([str(beside)], {}) == (str(beside),)
+
+
+@requirement("sandbox:what-is-executed")
+@pytest.mark.parametrize("words", [("tool",), ("-S", "tool"), ("A=1", "tool"), ("-u", "A", "tool", "--flag")])
+def test_env_as_the_command_comes_with_the_program_that_it_runs(tmp_path: Path, words: tuple[str, ...]) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert str(tool) in needed(["/usr/bin/env", *words], {"PATH": str(tmp_path)})
+    assert needed(["/usr/bin/env", "tool"], {"PATH": "/nowhere"}) == ()
 
 
 def test_links_in_a_circle_end(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ LINKS = 40
 """As many links in a row as the kernel follows."""
 PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
 """The parts of a prefix such as /opt/tool that a program in its `bin` needs; the last marks a virtual environment."""
+MODULES = "node_modules"
 PLUGBAY = str(Path(__file__).parents[2])
 """The package itself, which plugins that use the SDK import."""
 
@@ -109,7 +110,7 @@ PLUGBAY = str(Path(__file__).parents[2])
 def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """Paths to show read-only so that this command can run, without paths of the system and missing ones."""
     search_path = env.get("PATH", "")
-    found = [part for program in _programs(argv[0], search_path) for part in _parts(program)]
+    found = [part for program in _own_programs(argv, search_path) for part in _parts(program)]
     # A script may start the host's Python by its name, so its PATH has the folder of that Python.
     if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
         found += _host_python()
@@ -159,12 +160,20 @@ def _host_python() -> tuple[str, ...]:
 
 def _around(program: str) -> Iterator[str]:
     for place in _hops(program):
+        if modules := enclosing_modules(place):
+            yield modules
         folder = os.path.dirname(place)
         if is_system(place) or os.path.basename(folder) != "bin":
             yield place
             continue
         prefix = os.path.dirname(folder)
         yield from (os.path.join(prefix, name) for name in PREFIX_PARTS)
+
+
+def enclosing_modules(path: str) -> str:
+    """The outermost `node_modules` around a program of npm, which imports from it; empty if there is none."""
+    before, inside, _ = os.path.normpath(path).partition(f"/{MODULES}/")
+    return f"{before}/{MODULES}" if inside and not is_system(path) else ""
 
 
 def _hops(path: str) -> Iterator[str]:
@@ -280,6 +289,8 @@ def _places(program: str) -> Iterator[str]:
 
 def _beside(program: str) -> Iterator[str]:
     """The libraries that belong to a program."""
+    if modules := enclosing_modules(program):
+        yield modules
     folder = os.path.dirname(program)
     if os.path.basename(folder) not in ("bin", "sbin"):
         return
