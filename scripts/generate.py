@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,6 +87,7 @@ def hashes_module(programs: dict[str, bytes]) -> str:
     return "".join([HASHES_HEADER, *lines, "}\n"])
 
 
+@cache
 def generated() -> dict[str, bytes]:
     """The content of each generated file."""
     programs = filters()

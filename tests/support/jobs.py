@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-TOGETHER = 48
+TOGETHER = 96
 """Tests of one file that one process runs together, at most."""
 
 QUICK = ("tests/contracts/", "tests/model/", "tests/wire/")

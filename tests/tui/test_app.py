@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from plugbay.host.config.config import TIME_FACTOR
 from plugbay.tui.widgets import HelpScreen, LogView, PluginList, ScreenTabs
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
@@ -331,7 +332,10 @@ def test_a_plugin_in_quarantine_leaves_it_by_a_reload(run: Run, tmp_path: Path) 
 
 
 @requirement("ainb:tui-wedged")
-def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TIME_FACTOR, "5")  # a frame times out after 10 seconds
     write_ainb_plugin(tmp_path, "deaf", DEAF, screens=["main"])
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
 
@@ -353,7 +357,8 @@ def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(run: 
 
 
 @requirement("ainb:tui-wedged")
-def test_a_plugin_that_never_drew_anything_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_never_drew_anything_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIME_FACTOR, "2")
     body = """
     def render(params, m):
         pass
