@@ -126,6 +126,12 @@ def test_an_ainb_plugin_is_held_to_the_fourteen_axes_and_a_failure_names_its_che
 
 
 @exhaustive
+@requirement("cli:conform-fixture-command")
+def test_the_fixture_of_an_sdk_is_a_command_with_arguments(run: Run) -> None:
+    done = run("conform", "--fixture", "--json", "--", sys.executable, "-P", str(FIXTURE))
+    assert done.code == 0 and done.json["passed"] > 0 and done.json["failed"] == 0, done.err
+
+
 def test_the_folder_of_a_fixture_may_be_named(run: Run, cwd: Path) -> None:
     nexo_folder(cwd / "sdk", FIXTURE.read_text("utf-8"), "")
     manifest = cwd / "sdk" / "nexo-plugin.toml"
@@ -253,7 +259,7 @@ def test_a_command_without_a_manifest_is_taken_at_its_word(run: Run, cwd: Path) 
         ((), "name the plugin's folder, or a command after --"),
         (("--", "true"), "a command without a manifest needs a contract"),
         ((GREETER, "--"), "a command must follow"),
-        ((FIXTURE, "--fixture", "--", "true"), "a fixture is named by PATH"),
+        ((FIXTURE, "--fixture", "--", "true"), "by a command after --, not by both"),
         ((GREETER, "--only", "nexo.tool.answers"), "rune has no axis 'nexo.tool.answers'"),
     ],
 )

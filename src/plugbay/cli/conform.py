@@ -47,9 +47,7 @@ def conform(
     context: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="PATH", help="The plugin's folder; with --fixture, a folder or a program.", show_default=False
-        ),
+        typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.", show_default=False),
     ] = None,
     contract: Annotated[
         str | None, typer.Option(metavar="C", help="The contract to check; default: that of the manifest.")
@@ -81,8 +79,7 @@ def conform(
     _check_usage(path, contract, program, fixture=fixture)
     on_axis = None if as_json else show_axis
     if fixture:
-        assert path is not None
-        spec = _fixture_at(path, contract, as_json)
+        spec = _fixture_at(path, contract, program or [], as_json)
         report = _try_fixture(spec, strict, only, on_axis)
     else:
         found = _find(path, contract, program, as_json)
@@ -104,9 +101,9 @@ def _check_usage(path: Path | None, contract: str | None, program: list[str] | N
         raise typer.BadParameter("a command must follow", param_hint="--")
     if path is None and program is None:
         raise typer.BadParameter("name the plugin's folder, or a command after --", param_hint="PATH")
-    if program is not None and fixture:
-        raise typer.BadParameter("a fixture is named by PATH", param_hint="--")
-    if path is None and contract is None:
+    if program is not None and path is not None and fixture:
+        raise typer.BadParameter("name the fixture by PATH, or by a command after --, not by both", param_hint="--")
+    if path is None and contract is None and not fixture:
         raise typer.BadParameter("a command without a manifest needs a contract", param_hint="--contract")
 
 
@@ -231,10 +228,12 @@ def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     return found
 
 
-def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
-    """The spec of a fixture: a plugin's folder, or one file. A Python source needs no execute bit."""
+def _fixture_at(path: Path | None, contract: str | None, program: list[str], as_json: bool) -> PluginSpec:
+    """The spec of a fixture: a plugin's folder, one file, or a command. A Python source needs no execute bit."""
     from plugbay.model.spec import PluginSpec
 
+    if path is None:
+        return PluginSpec("fixture", "0", contract or "nexo", Path.cwd(), _command(program))
     if not path.is_file() or _is_manifest(path):
         return _spec(_plugin(path, contract, as_json))
     file = path.resolve()
