@@ -58,6 +58,31 @@ def test_an_id_without_a_publisher_is_signed_by_the_key_that_lists_it(store: Tru
     assert other.hint.endswith("plugbay trust add KEY.pub --publisher acme --package memory-note")
 
 
+OTHER = TrustedKey(keys.public_of(key()), "acme")
+
+
+@requirement("vai:package-trust-replace")
+def test_a_second_key_of_a_publisher_is_refused_kept_or_replaces_the_first(store: TrustStore) -> None:
+    with pytest.raises(PackageRefused) as caught:
+        store.add(OTHER)
+    assert caught.value.reason is Reason.KEY_CONFLICT and f"{ACME.key_id} (acme)" in caught.value.message
+    assert "--replace" in caught.value.hint and "--also" in caught.value.hint
+    assert store.keys() == [ACME, EVIL]
+    assert store.add(OTHER, "keep") == [] and store.keys() == [ACME, EVIL, OTHER]
+    assert store.add(OTHER, "replace") == [ACME] and store.keys() == [EVIL, OTHER]
+    store.revoke(OTHER.key_id)
+    assert store.add(ACME) == [], "a revoked key of the publisher is no other key"
+
+
+@requirement("vai:package-trust-replace")
+def test_a_key_is_not_given_to_another_publisher_silently(store: TrustStore) -> None:
+    moved = replace(ACME, publisher="mallory")
+    with pytest.raises(PackageRefused) as caught:
+        store.add(moved, "keep")
+    assert caught.value.reason is Reason.KEY_CONFLICT and "is trusted for acme" in caught.value.message
+    assert store.add(moved, "replace") == [] and store.keys() == [moved, EVIL]
+
+
 @requirement("vai:package-unknown-key")
 def test_an_unknown_key_is_refused_with_the_keys_that_were_expected(store: TrustStore) -> None:
     found = refusal(store, "0123456789abcdef")
@@ -166,6 +191,6 @@ def test_a_trust_store_writable_by_others_is_refused_with_a_hint(store: TrustSto
 def test_keys_that_are_added_at_the_same_time_are_all_there(store: TrustStore) -> None:
     added = [TrustedKey(keys.public_of(key()), "acme") for _ in range(16)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda item: TrustStore(store.path).add(item), added))
+        list(pool.map(lambda item: TrustStore(store.path).add(item, "keep"), added))
     found = store.keys()
     assert sorted(item.key_id for item in found) == sorted(item.key_id for item in (ACME, EVIL, *added))

@@ -35,6 +35,28 @@ def test_a_version_exists_once_per_owner_and_an_org_sees_its_own_and_shared_ones
     run(main)
 
 
+def test_a_deleted_package_keeps_its_row_and_is_found_only_on_request(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await packages.insert(tx, ROW)
+            assert await packages.get(tx, "pkg_1", lock=True) == ROW and await packages.is_stored(tx, "sha256:1")
+            assert await packages.verified(tx) == [ROW]
+            await packages.delete(tx, "pkg_1", 7.0)
+            gone = replace(ROW, deleted_at=7.0)
+            assert await packages.get(tx, "pkg_1") is None and await packages.usable(tx, None) == []
+            assert await packages.find(tx, None, "acme/p", "1.0.0", lock="share") is None
+            assert await packages.find(tx, None, "acme/p", "1.0.0", deleted=True, lock="update") == gone
+            assert (await packages.select_part(tx, None, Page())).items == ()
+            assert not await packages.is_stored(tx, "sha256:1") and await packages.verified(tx) == []
+            again = replace(ROW, digest="sha256:2", org_id="org_9", accepted_at=8.0)
+            await packages.replace_contents(tx, again)
+            assert await packages.get(tx, "pkg_1") == replace(again, org_id=None)
+        await database.close()
+
+    run(main)
+
+
 def test_what_a_package_is_worth_may_change_and_what_it_is_may_not(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)

@@ -37,12 +37,12 @@ class Publisher:
         self.key_id = keys.key_id(keys.public_of(self.key))
         self._folder = folder
         self._count = 0
-        TrustStore(data / TRUST_FILE).add(TrustedKey(keys.public_of(self.key), name))
+        TrustStore(data / TRUST_FILE).add(TrustedKey(keys.public_of(self.key), name), "keep")
 
     def pack(self, body: str = "", exports: Sequence[dict[str, Any]] | None = None, **options: Any) -> Packed:
         """An archive of a package, as `write_vai_plugin` makes it."""
         self._count += 1
-        place = self._folder / f"release-{self._count}"
+        place = self._folder / f"release-{self.key_id}-{self._count}"
         place.mkdir()
         return pack(write_vai_plugin(place, body, exports, **options), place)
 

@@ -93,6 +93,7 @@ BY_REASON = MappingProxyType(
                 Reason.ALREADY_INSTALLED,
                 Reason.INSECURE_TRANSPORT,
                 Reason.UNAUTHORIZED,
+                Reason.KEY_CONFLICT,
             ),
             Exit.DENIED,
         ),

@@ -37,6 +37,8 @@ class Reason(StrEnum):
     KEY_OF_OTHER_PUBLISHER = "key_of_other_publisher"
     KEY_EXPIRED = "key_expired"
     KEY_REVOKED = "key_revoked"
+    KEY_CONFLICT = "key_conflict"
+    """The publisher has another trusted key, or the key is trusted for another publisher."""
     KEY_UNUSABLE = "key_unusable"
     """A key file that is not an Ed25519 key, or that others can read."""
     IDENTITY_MISMATCH = "identity_mismatch"

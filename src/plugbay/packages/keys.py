@@ -92,20 +92,25 @@ def load_private(path: Path) -> Ed25519PrivateKey:
 
 def load_public(path: Path) -> bytes:
     """Load a raw public key."""
+    public = parse_public(_read(path)[0])
+    if public is None:
+        text = f"{path} is no Ed25519 public key in PEM"
+        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="name the .pub file of the pair")
+    return public
+
+
+def parse_public(data: bytes) -> bytes | None:
+    """The raw public key of a PEM document; None when it is not one."""
     require_library()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    data, _ = _read(path)
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        text = f"{path} is no Ed25519 public key in PEM"
-        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="name the .pub file of the pair")
-    return key.public_bytes_raw()
+        return None
+    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else None
 
 
 def verify(public: bytes, signature: bytes, data: bytes) -> bool:

@@ -184,6 +184,12 @@ class Store:
         durable.sync_tree(parcel)
         durable.move(parcel, target.parent)
 
+    def discard(self, digest: str) -> None:
+        """Remove a release, in one step; does nothing when it is not there."""
+        with suppress(FileNotFoundError):
+            durable.move(self._packages / digest.removeprefix("sha256:"), self._tmp / secrets.token_hex(8))
+        self.sweep_leftovers()
+
     def record(self, state: State) -> None:
         """Replace the state of a plugin."""
         path = self._states / f"{folder_name(state.id)}.json"

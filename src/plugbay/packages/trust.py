@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
 
@@ -22,6 +22,9 @@ from plugbay.host.disk import durable
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.packages import documents, keys
 from plugbay.packages.errors import PackageRefused, Reason
+
+OtherKeys = Literal["refuse", "keep", "replace"]
+"""What happens to other keys of a publisher when one is added."""
 
 MAX_NAME = 500
 """Characters of a publisher name or plugin id."""
@@ -121,21 +124,37 @@ class TrustStore:
             raise self._invalid("it has a key twice, so it is unclear which of the two counts")
         return list(known.values())
 
-    def add(self, key: TrustedKey) -> None:
-        """Add a key or change its entry. A revoked key stays revoked."""
+    def add(self, key: TrustedKey, other_keys: OtherKeys = "refuse") -> list[TrustedKey]:
+        """Add a key, or change the entry of this key; returns the keys that it replaced. A revoked key stays revoked.
+
+        `other_keys` decides about other keys of this publisher, and about the same key for another publisher.
+        """
         if keys.is_weak(key.public_key):
             raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: anybody can sign with it")
         with self._editing() as known:
-            if key.key_id in known and known[key.key_id].revoked:
+            same = known.get(key.key_id)
+            if same is not None and same.revoked:
                 raise PackageRefused(Reason.KEY_REVOKED, f"key {key.key_id} was revoked; it cannot be trusted again")
+            others = [item for item in known.values() if _is_other_key(item, key)]
+            if same is not None and same.publisher != key.publisher and other_keys != "replace":
+                text = f"key {key.key_id} is trusted for {same.publisher}, not for {key.publisher}"
+                raise _conflict(text, "--replace trusts it for the new publisher instead", [same])
+            if others and other_keys == "refuse":
+                text = f"{key.publisher} has another trusted key, so {key.key_id} was not added"
+                hint = "--replace trusts only the new key; --also trusts both, while the publisher changes keys"
+                raise _conflict(text, hint, others)
+            replaced = others if other_keys == "replace" else []
+            for item in replaced:
+                del known[item.key_id]
             known[key.key_id] = key
+            return replaced
 
     def revoke(self, key_id: str) -> TrustedKey:
         """Revoke a key; it stays in the file, so that it cannot be added again by mistake."""
         with self._editing() as known:
             if key_id not in known:
                 text = f"there is no key {key_id} in {self.path}"
-                raise PackageRefused(Reason.NOT_FOUND, text, hint="plugbay trust list shows them all")
+                raise PackageRefused(Reason.NOT_FOUND, text, hint="plugbay trust list shows them all", key_id=key_id)
             known[key_id] = replace(known[key_id], revoked=True)
             return known[key_id]
 
@@ -191,6 +210,15 @@ class TrustStore:
 
     def _invalid(self, text: str) -> ConfigInvalid:
         return ConfigInvalid(str(self.path), [Problem("invalid_value", "", text)])
+
+
+def _is_other_key(item: TrustedKey, key: TrustedKey) -> bool:
+    return item.publisher == key.publisher and item.key_id != key.key_id and not item.revoked
+
+
+def _conflict(text: str, hint: str, others: list[TrustedKey]) -> PackageRefused:
+    listed = ", ".join(f"{key.key_id} ({key.publisher})" for key in others)
+    return PackageRefused(Reason.KEY_CONFLICT, f"{text}: {listed}", hint=hint, keys=[key.key_id for key in others])
 
 
 def _refused(reason: Reason, text: str, expected: list[TrustedKey], hint: str = "") -> PackageRefused:

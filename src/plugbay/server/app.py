@@ -34,6 +34,7 @@ from plugbay.server.api.routes import (
     screens,
     secrets,
     sessions,
+    trust,
 )
 from plugbay.server.dashboard import pages
 from plugbay.server.dashboard.authentication import Dashboard
@@ -50,6 +51,7 @@ ROUTERS: tuple[Router, ...] = (
     packages.router,
     bindings.router,
     packages.exports_router,
+    trust.router,
     secrets.router,
     invocations.router,
     marketplace.router,

@@ -11,9 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import Prepared
-from plugbay.store.tables import BINDINGS, ORGS, PACKAGES
+from plugbay.store.tables import BINDINGS, COMPACTIONS, DELIVERIES, HARNESS_EXECUTIONS, INVOCATIONS, ORGS, PACKAGES
 
 FILTERS = ("package_id", "package_version", "export_id", "export_kind", "project_id", "status")
+
+MAX_NAMED = 20
+"""Ids of each kind that `unfinished_work` returns."""
 
 _STATUS = Prepared(select(BINDINGS.c.status).where(BINDINGS.c.id == bindparam("binding")).with_for_update(read=True))
 
@@ -51,6 +54,26 @@ async def replace(tx: AsyncConnection, row: BindingRow) -> bool:
     """Replace a binding; False when another request has changed it meanwhile."""
     statement = update(BINDINGS).where(BINDINGS.c.id == row.id, BINDINGS.c.revision == row.revision - 1)
     return bool((await tx.execute(statement.values(_values(row)))).rowcount)
+
+
+async def delete(tx: AsyncConnection, id: str) -> None:
+    """Delete a binding. Records of its work stay."""
+    await tx.execute(BINDINGS.delete().where(BINDINGS.c.id == id))
+
+
+async def unfinished_work(tx: AsyncConnection, id: str) -> dict[str, list[str]]:
+    """Ids of everything that runs or waits for a binding, by kind; kinds without any are left out."""
+    kinds = (
+        ("invocations", INVOCATIONS, INVOCATIONS.c.status.is_(None)),
+        ("deliveries", DELIVERIES, DELIVERIES.c.status.in_(("pending", "delivering"))),
+        ("compactions", COMPACTIONS, COMPACTIONS.c.status.in_(("queued", "running"))),
+        ("executions", HARNESS_EXECUTIONS, HARNESS_EXECUTIONS.c.status.in_(("queued", "running"))),
+    )
+    found = {}
+    for kind, table, unfinished in kinds:
+        query = select(table.c.id).where(table.c.binding_id == id, unfinished).order_by(table.c.id).limit(MAX_NAMED)
+        found[kind] = list((await tx.execute(query)).scalars())
+    return {kind: ids for kind, ids in found.items() if ids}
 
 
 async def get(tx: AsyncConnection, id: str) -> BindingRow | None:

@@ -75,6 +75,19 @@ async def is_open(tx: AsyncConnection, id: str) -> bool:
     return bool((await _LOCK.run(tx, {"invocation": id})).rows)
 
 
+async def running_of(
+    tx: AsyncConnection, org_id: str | None, package_id: str, version: str, most: int = 20
+) -> list[str]:
+    """Ids of running invocations of a version, for one org or for all (None)."""
+    query = select(INVOCATIONS.c.id).where(
+        INVOCATIONS.c.status.is_(None),
+        INVOCATIONS.c.package_id == package_id,
+        INVOCATIONS.c.package_version == version,
+    )
+    query = query if org_id is None else query.where(INVOCATIONS.c.org_id == org_id)
+    return list((await tx.execute(query.order_by(INVOCATIONS.c.id).limit(most))).scalars())
+
+
 async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:
     """Find an invocation by id."""
     found = (await tx.execute(select(INVOCATIONS).where(INVOCATIONS.c.id == id))).first()

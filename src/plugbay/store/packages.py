@@ -1,12 +1,14 @@
-"""Packages. The identity of a package is immutable; only its signature, key and status change.
+"""Packages. The contents of an accepted package are immutable; only its signature, key and status change.
 
-In the table, an empty `org_id` means all orgs; records have None instead.
+A deleted package is not found unless the query says so. In the table, an empty `org_id` means all orgs; records have
+None instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Row, Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +18,11 @@ from plugbay.store.statements import insert_new
 from plugbay.store.tables import PACKAGES
 
 NO_OWNER = ""
+
+Lock = Literal["share", "update"]
+"""Until the transaction ends: nothing deletes the package; or nothing changes or uses it."""
+
+_PRESENT = PACKAGES.c.deleted_at.is_(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,9 @@ class PackageRow:
     status: str
     source: str
     created_at: float
+    accepted_at: float | None = None
+    """When it was first available; None: never."""
+    deleted_at: float | None = None
 
 
 async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
@@ -45,25 +55,57 @@ async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
     return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or NO_OWNER})
 
 
-async def get(tx: AsyncConnection, id: str) -> PackageRow | None:
-    """Find a package by row id."""
-    found = (await tx.execute(select(PACKAGES).where(PACKAGES.c.id == id))).first()
+async def get(tx: AsyncConnection, id: str, *, lock: bool = False) -> PackageRow | None:
+    """Find a package by row id. With `lock`, nothing else changes or uses it until the transaction ends."""
+    query = select(PACKAGES).where(PACKAGES.c.id == id, _PRESENT)
+    found = (await tx.execute(query.with_for_update() if lock else query)).first()
     return None if found is None else _row(found)
 
 
-async def find(tx: AsyncConnection, org_id: str | None, package_id: str, version: str) -> PackageRow | None:
-    """Find a version with exactly this owner."""
+async def find(
+    tx: AsyncConnection,
+    org_id: str | None,
+    package_id: str,
+    version: str,
+    *,
+    deleted: bool = False,
+    lock: Lock | None = None,
+) -> PackageRow | None:
+    """Find a version with exactly this owner; with `deleted`, a deleted one too."""
     query = select(PACKAGES).where(
         PACKAGES.c.org_id == (org_id or NO_OWNER), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
     )
+    query = query if deleted else query.where(_PRESENT)
+    query = query if lock is None else query.with_for_update(read=lock == "share")
     found = (await tx.execute(query)).first()
     return None if found is None else _row(found)
 
 
 async def judge(tx: AsyncConnection, row: PackageRow) -> None:
-    """Update signature, key and status."""
-    posture = {name: getattr(row, name) for name in ("signature_status", "key_id", "status")}
-    await tx.execute(update(PACKAGES).where(PACKAGES.c.id == row.id).values(posture))
+    """Update signature, key and status, and when it was accepted."""
+    await _update(tx, row, ("signature_status", "key_id", "status", "accepted_at"))
+
+
+async def replace_contents(tx: AsyncConnection, row: PackageRow) -> None:
+    """Update everything but owner, package and version: for a package that was never accepted, or that comes back."""
+    fixed = ("id", "org_id", "package_id", "version")
+    await _update(tx, row, [name for name in PackageRow.__slots__ if name not in fixed])
+
+
+async def delete(tx: AsyncConnection, id: str, at: float) -> None:
+    """Mark a package as deleted."""
+    await tx.execute(update(PACKAGES).where(PACKAGES.c.id == id).values(deleted_at=at))
+
+
+async def is_stored(tx: AsyncConnection, digest: str) -> bool:
+    """Whether some package, of any owner, has these files."""
+    return (await tx.execute(select(PACKAGES.c.id).where(PACKAGES.c.digest == digest, _PRESENT))).first() is not None
+
+
+async def verified(tx: AsyncConnection) -> list[PackageRow]:
+    """All packages whose signature was verified."""
+    query = select(PACKAGES).where(PACKAGES.c.signature_status == "verified", _PRESENT)
+    return [_row(row) for row in (await tx.execute(query.order_by(PACKAGES.c.id))).all()]
 
 
 async def usable(tx: AsyncConnection, org_id: str | None) -> list[PackageRow]:
@@ -89,7 +131,13 @@ async def select_part(
     return await select_page(tx, query, PACKAGES.c.created_at, PACKAGES.c.id, page, _row)
 
 
+async def _update(tx: AsyncConnection, row: PackageRow, names: Iterable[str]) -> None:
+    values = {name: getattr(row, name) for name in names}
+    await tx.execute(update(PACKAGES).where(PACKAGES.c.id == row.id).values(values))
+
+
 def _visible(query: Select[Any], org_id: str | None) -> Select[Any]:
+    query = query.where(_PRESENT)
     return query if org_id is None else query.where(PACKAGES.c.org_id.in_((NO_OWNER, org_id)))
 
 

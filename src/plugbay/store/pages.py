@@ -5,7 +5,7 @@ The API encodes the position as a cursor (`server.api.paging`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +29,13 @@ class Part(Generic[T]):
 
     items: tuple[T, ...]
     after: tuple[float, str] | None = None
+
+
+def cut(items: Sequence[T], page: Page, place: Callable[[T], tuple[float, str]]) -> Part[T]:
+    """One page of a list in memory, which is sorted by `place` (time and id) descending."""
+    rest = [item for item in items if page.after is None or place(item) < page.after]
+    shown = tuple(rest[: page.limit])
+    return Part(shown, place(shown[-1]) if len(rest) > page.limit else None)
 
 
 async def select_page(

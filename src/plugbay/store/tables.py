@@ -1,9 +1,9 @@
 """All tables: tenancy, plugins, conversations, and event deliveries. Importing this module makes `METADATA` complete.
 
 Invariants held by the database: a chain has at most one unfinished run, a compaction makes at most one chain, and a
-binding has one delivery per event. Packages and blocks are immutable; an invocation is opened and closed once; tokens
-are stored as SHA-256, secrets encrypted. An event and its deliveries are written in the transaction that causes the
-event.
+binding has one delivery per event. Accepted packages and blocks are immutable; an invocation is opened and closed
+once; tokens are stored as SHA-256, secrets encrypted. An event and its deliveries are written in the transaction that
+causes the event.
 """
 
 from __future__ import annotations
@@ -145,12 +145,30 @@ PACKAGES = Table(
     Column("status", String(16), nullable=False),
     Column("source", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
+    Column("accepted_at", Instant),
+    Column("deleted_at", Instant),
     UniqueConstraint("org_id", "package_id", "version"),
     CheckConstraint("status IN ('available', 'quarantined')", name="status"),
     Index(None, "created_at", "id"),
     info=SETTLED,
 )
-"""`org_id` is empty for packages that all orgs may use."""
+"""`org_id` is empty for packages that all orgs may use. `accepted_at` is when the package was first available; its
+contents never change afterwards. The row of a deleted package stays, so that its version is not released twice."""
+
+MARKETPLACE_ENTRIES = Table(
+    "marketplace_entries",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("package_row", ID, ForeignKey("plugin_packages.id"), nullable=False),
+    Column("export_id", String(64), nullable=False),
+    Column("repo", Text, nullable=False),
+    Column("refs", Json, nullable=False),
+    Column("lock_file", Text),
+    Column("reviewed_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Index(None, "package_row"),
+)
+"""Entries that the operator has published; all entries of a package that all orgs may use."""
 
 BINDINGS = Table(
     "plugin_bindings",

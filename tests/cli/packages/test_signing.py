@@ -129,3 +129,19 @@ def test_mistakes_are_reported(run: Run, key_id: str, cwd: Path) -> None:
     (cwd / "t.json").write_text("{")
     done = run("trust", "list", "--trust", "t.json", "--json")
     assert (done.code, done.json["refused"]["reason"]) == (3, "invalid_config")
+
+
+@requirement("vai:package-trust-replace")
+def test_another_key_of_a_publisher_needs_the_operators_decision(run: Run, key_id: str) -> None:
+    run("trust", "add", "acme.pub", "--publisher", "acme")
+    new = run("keygen", "next", "--json").json["key_id"]
+    refused = run("trust", "add", "next.pub", "--publisher", "acme")
+    assert refused.code == 5 and key_id in refused.err and "--replace" in refused.err
+    told = run("trust", "add", "next.pub", "--publisher", "acme", "--json")
+    assert told.code == 5 and told.json["refused"]["keys"] == [key_id]
+    assert run("trust", "add", "next.pub", "--publisher", "acme", "--replace", "--also").code == 2
+    replaced = run("trust", "add", "next.pub", "--publisher", "acme", "--replace")
+    assert replaced.code == 0 and f"no longer trusted: {key_id}" in replaced.err
+    assert [item["key_id"] for item in run("trust", "list", "--json").json] == [new]
+    assert run("trust", "add", "acme.pub", "--publisher", "acme", "--also").code == 0
+    assert len(run("trust", "list", "--json").json) == 2

@@ -37,14 +37,18 @@ from plugbay.server.domain.policy import Policy
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretRef, SecretScope
 from plugbay.store import bindings as rows
+from plugbay.store import deliveries, events, invocations
 from plugbay.store import packages as package_rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
+from tests.store.conversing_rows import delivery, event
 from tests.store.test_bindings import ROW
+from tests.store.test_invocations import record
 from tests.store.test_packages import ROW as PACKAGE
 from tests.support.clocks import TurnedClock
+from tests.support.databases import run_write
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
@@ -212,6 +216,39 @@ def test_another_tenants_bindings_are_not_there_and_a_project_key_binds_for_its_
             assert (await gateway.bindings.page(other, Page())).items == ()
             assert (await gateway.bindings.page(mine, Page(), export_id="t")).items == (row,)
             assert (await gateway.bindings.page(mine, Page(), export_id="s", status=None)).items == ()
+
+    run(main)
+
+
+@requirement("vai:control-binding-delete")
+def test_a_binding_is_deleted_once_its_work_is_finished(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with bound_gateway(database_url, tmp_path) as gateway:
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            of_org = await gateway.bindings.create(OPERATOR, replace(DRAFT, project_id=None))
+            async with gateway.database.transaction() as tx:
+                await run_write(tx, invocations.opening(record(binding_id=row.id)))
+                await events.insert(tx, event("evt_1"))
+                await deliveries.insert(tx, delivery("del_1", binding_id=row.id))
+            with pytest.raises(GatewayError) as caught:
+                await gateway.bindings.delete(OPERATOR, row.id)
+            assert (caught.value.status, caught.value.code) == (409, "binding.in_use")
+            assert caught.value.details == {"invocations": ["inv_1"], "deliveries": ["del_1"]}
+            assert caught.value.retryable and "disable the binding" in caught.value.message
+            async with gateway.database.transaction() as tx:
+                await invocations.close_all(tx, 9.0, "failed", "x", "x")
+                await deliveries.drop(tx, row.id, "x", 1e12, 1.0)
+            ended: list[str] = []
+            gateway.bindings.on_disabled.append(ended.append)
+            other = Principal("key", "org_2", role="admin")
+            of_project = Principal("key", "org_1", "proj_1", role="operator")
+            assert await code_of(gateway.bindings.delete(other, row.id)) == "binding.not_found"
+            assert await code_of(gateway.bindings.delete(of_project, of_org.id)) == "auth.role_denied"
+            assert await gateway.bindings.delete(of_project, row.id) == row and ended == [row.id]
+            assert await code_of(gateway.bindings.get(OPERATOR, row.id)) == "binding.not_found"
+            assert await gateway.bindings.bound(row.id) is None
+            found = (await gateway.audit.page(OPERATOR, Page(), action="binding.delete")).items
+            assert [(entry.subject_id, entry.org_id) for entry in found] == [(row.id, "org_1")]
 
     run(main)
 

@@ -11,6 +11,7 @@ import tarfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,15 @@ from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.packages import Releases
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store import invocations
 from plugbay.store.pages import Page
 from tests.packages import lying_registry
 from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
+from tests.store.test_invocations import record
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at, make_org
+from tests.support.databases import run_write
+from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
 from tests.support.plugins import ECHO_SH, write_plugin
@@ -96,13 +100,133 @@ def test_without_a_signature_that_counts_a_package_is_quarantined_until_it_has_o
             judged, new = await gateway.packages.upload(OPERATOR, packed.path, stranger.sign(packed))
             assert not new and judged.signature_status == "untrusted" and judged.status == "quarantined"
             judged, _ = await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(packed))
-            assert judged == replace(row, status="available", signature_status="verified", key_id=publisher.key_id)
+            posture: dict[str, Any] = {
+                "status": "available",
+                "signature_status": "verified",
+                "key_id": publisher.key_id,
+            }
+            assert judged == replace(row, **posture, accepted_at=judged.accepted_at) and judged.accepted_at
             assert (await gateway.packages.upload(OPERATOR, packed.path))[0] == judged  # and keeps it
             with pytest.raises(GatewayError) as caught:
                 await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(publisher.pack(version="2.0.0")))
             assert (caught.value.status, caught.value.code) == (422, "package.identity_mismatch")
 
     (tmp_path / "s").mkdir()
+    run(main)
+
+
+ORG_OF_PROJECT = Principal("key", "org_1", "proj_1", role="admin", key_id="key_3")
+
+
+async def _audited(gateway: Gateway, caller: Principal, action: str) -> list[dict[str, object]]:
+    return [entry.details for entry in (await gateway.audit.page(caller, Page(), action=action)).items]
+
+
+@requirement("vai:control-package-quarantine-replaced")
+def test_a_quarantined_upload_is_replaced_by_the_next_one_and_an_accepted_one_is_not(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            await make_org(gateway, "org_2", "proj_2")
+            publisher = Publisher(tmp_path, tmp_path)
+            bad, good, other = (publisher.pack(f"# {text}") for text in ("bad", "good", "other"))
+            theirs, _ = await gateway.packages.upload(STRANGER, bad.path)
+            first, _ = await gateway.packages.upload(ADMIN, bad.path)
+            assert first.status == "quarantined"
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(ORG_OF_PROJECT, good.path, publisher.sign(good))
+            assert (caught.value.status, caught.value.details) == (403, {"required": ["org key"]})
+            row, new = await gateway.packages.upload(ADMIN, good.path, publisher.sign(good))
+            assert new and (row.id, row.digest, row.status) == (first.id, good.digest, "available")
+            assert await _audited(gateway, ADMIN, "package.replace") == [
+                {"package_id": "acme/p", "version": "1.0.0", "signature": "verified", "before": bad.digest}
+            ]
+            assert gateway.releases.folder(bad.digest, "acme/p").is_dir(), "the other org still has this upload"
+            assert await gateway.packages.get(STRANGER, theirs.id) == theirs, "the upload of another org stays"
+            for caller in (ADMIN, ORG_OF_PROJECT):
+                assert await code_of(gateway.packages.upload(caller, other.path)) == "package.version_conflict"
+            assert not gateway.releases.folder(other.digest, "acme/p").exists(), "files of a refused upload go"
+            await gateway.packages.upload(STRANGER, other.path)
+            assert not gateway.releases.folder(bad.digest, "acme/p").exists(), "files without a package go"
+
+    run(main)
+
+
+@requirement("vai:control-package-quarantine-replaced")
+def test_drafts_keep_their_binding_if_the_next_upload_has_their_export(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            publisher = Publisher(tmp_path, tmp_path)
+            row, _ = await gateway.packages.upload(ADMIN, publisher.pack("# 1").path)
+            draft = await bind(gateway, row, status="draft")
+            lacking = publisher.pack("# 2", [export("u")])
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(ADMIN, lacking.path)
+            assert (caught.value.code, caught.value.details) == ("package.in_use", {"bindings": [draft.id]})
+            packed = publisher.pack("# 3")
+            await gateway.packages.upload(ADMIN, packed.path, publisher.sign(packed))
+            assert (await gateway.bindings.change(ADMIN, draft.id, {"status": "active"})).status == "active"
+
+    run(main)
+
+
+@requirement("vai:control-package-quarantine-replaced")
+def test_a_quarantined_upload_of_an_org_does_not_hide_the_shared_package(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            publisher = Publisher(tmp_path, tmp_path)
+            shared = await publisher.bring(gateway)
+            await gateway.packages.upload(ADMIN, publisher.pack("# of the org").path)
+            assert (await bind(gateway, shared)).package_row == shared.id
+
+    run(main)
+
+
+@requirement("vai:control-package-delete")
+def test_a_package_is_deleted_by_its_owner_once_nothing_uses_it(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            publisher = Publisher(tmp_path, tmp_path)
+            packed, other = publisher.pack("# 1"), publisher.pack("# 2")
+            row, _ = await gateway.packages.upload(ADMIN, packed.path, publisher.sign(packed))
+            shared = await publisher.bring(gateway, package="acme/shared")
+            binding = await bind(gateway, row, status="draft")
+            async with gateway.database.transaction() as tx:
+                await run_write(tx, invocations.opening(record(1)))
+                await run_write(tx, invocations.opening(record(2, org_id="org_2")))
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.delete(ADMIN, row.id)
+            assert (caught.value.status, caught.value.code) == (409, "package.in_use")
+            assert caught.value.details == {"bindings": [binding.id], "invocations": ["inv_1"]}
+            assert await code_of(gateway.packages.delete(STRANGER, row.id)) == "package.not_found"
+            for caller, id in ((ORG_OF_PROJECT, row.id), (ADMIN, shared.id)):
+                assert await code_of(gateway.packages.delete(caller, id)) == "auth.role_denied"
+            await gateway.bindings.delete(ADMIN, binding.id)
+            async with gateway.database.transaction() as tx:
+                await invocations.close_all(tx, 9.0, "failed", "x", "x")
+            await gateway.packages.delete(ADMIN, row.id)
+            assert await code_of(gateway.packages.get(ADMIN, row.id)) == "package.not_found"
+            assert await code_of(gateway.packages.delete(ADMIN, row.id)) == "package.not_found"
+            assert [item.id for item in (await gateway.packages.page(ADMIN, Page())).items] == [shared.id]
+            assert await code_of(bind(gateway, row)) == "binding.package_not_found"
+            assert not gateway.releases.folder(row.digest, "acme/p").exists()
+            assert [details["version"] for details in await _audited(gateway, ADMIN, "package.delete")] == ["1.0.0"]
+
+            assert await code_of(gateway.packages.upload(ADMIN, other.path)) == "package.version_conflict"
+            again, new = await gateway.packages.upload(ADMIN, packed.path, publisher.sign(packed))
+            assert new and again.status == "available"
+            await bind(gateway, again)
+            await gateway.packages.delete(OPERATOR, shared.id)
+
     run(main)
 
 

@@ -116,6 +116,7 @@ EXAMPLES = """\
 Examples
 plugbay trust add acme.pub --publisher acme
 plugbay trust add notes.pub --publisher notes --package memory-notes --until 2027-12-31
+plugbay trust add acme-2027.pub --publisher acme --replace
 plugbay trust revoke 0123456789abcdef"""
 
 trust = typer.Typer(
@@ -140,16 +141,21 @@ def add(
         list[str] | None, typer.Option(metavar="ID", help="The key may also sign this package; repeatable.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="The last day of the key, like 2027-12-31.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Trust only this key of the publisher.")] = False,
+    also: Annotated[bool, typer.Option("--also", help="Trust this key besides the publisher's other keys.")] = False,
     trust_file: TrustFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Trust the key of a publisher.
 
-    Compare the key id with the publisher over a channel other than the package.
+    Compare the key id with the publisher over a channel other than the package. A publisher that has another trusted
+    key is refused without --replace or --also, and so is a key that is trusted for another publisher.
     """
     from plugbay.packages.keys import load_public
     from plugbay.packages.trust import TrustedKey
 
+    if replace and also:
+        raise typer.BadParameter("--replace and --also exclude each other", param_hint="--replace")
     last = _parse_last_day(until)
     with report_refusals(as_json):
         public = load_public(key)
@@ -157,8 +163,10 @@ def add(
             trusted = TrustedKey(public, publisher, tuple(package or ()), last)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-        open_trust_store(trust_file).add(trusted)
+        replaced = open_trust_store(trust_file).add(trusted, "replace" if replace else "keep" if also else "refuse")
     _show([trusted], as_json)
+    if replaced and not as_json:
+        output.note(f"no longer trusted: {', '.join(key.key_id for key in replaced)}")
 
 
 @trust.command("list", cls=HelpCommand, epilog=EXAMPLES)

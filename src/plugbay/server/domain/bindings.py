@@ -339,7 +339,7 @@ class Bindings:
         now, policy = self._clock.now(), validate_policy(draft.policy)
         async with self._database.transaction() as tx:
             await self._require(tx, caller, draft.org_id, draft.project_id)
-            package = await self._packages.usable_by(tx, draft.org_id, draft.package_id, draft.package_version)
+            package = await self._packages.usable_by(tx, draft.org_id, draft.package_id, draft.package_version, "share")
             export = await self._export(package, draft.export_id)
             row = BindingRow(
                 id=self._ids("bind_"),
@@ -373,7 +373,7 @@ class Bindings:
             before = _visible(caller, id, await rows.get(tx, id))
             await self._require(tx, caller, before.org_id, before.project_id)
             row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
-            package = await self._packages.usable_by(tx, row.org_id, row.package_id, row.package_version)
+            package = await self._packages.usable_by(tx, row.org_id, row.package_id, row.package_version, "share")
             export = await self._export(package, row.export_id)
             if package is not None:
                 row = replace(row, package_row=package.id)
@@ -385,9 +385,40 @@ class Bindings:
                 raise conflict("binding.changed_meanwhile", "another request has changed this binding", retryable=True)
             await self._record_audit(tx, caller, "binding.update", row, fields=sorted(changed))
             if before.status == ACTIVE and row.status != ACTIVE:
-                await token_rows.revoke_of_binding(tx, id, self._clock.now())
-                self._database.after_commit(lambda: self._notify_disabled(id))
+                await self._end_work(tx, id)
         return row
+
+    async def delete(self, caller: Principal, id: str) -> BindingRow:
+        """Delete a binding without running or waiting work; raises with the ids of that work."""
+        async with self._database.transaction() as tx:
+            row = _visible(caller, id, await rows.get(tx, id))
+            await self._require(tx, caller, row.org_id, row.project_id)
+            work: dict[str, Any] = dict(await rows.unfinished_work(tx, id))
+            if work:
+                listed = "; ".join(f"{kind} {', '.join(ids)}" for kind, ids in work.items())
+                text = f"work of the binding {id} is not finished: {listed}"
+                hint = "wait for it, or disable the binding, which cancels it"
+                raise conflict("binding.in_use", f"{text}; {hint}", retryable=True, **work)
+            await rows.delete(tx, id)
+            await self._record_audit(tx, caller, "binding.delete", row)
+            await self._end_work(tx, id)  # of invocations that begin in this moment
+        return row
+
+    async def disable_all(self, tx: Tx, caller: Principal, package_row: str, reason: str) -> list[str]:
+        """Disable the active bindings of a package, in every org; returns their ids."""
+        bound = await rows.of_packages(tx, [package_row], None, None)
+        active = [row for row in bound if row.status == ACTIVE]
+        for row in active:
+            now = self._clock.now()
+            await rows.replace(tx, replace(row, status=DISABLED, revision=row.revision + 1, updated_at=now))
+            await self._record_audit(tx, caller, "binding.update", row, fields=["status"], reason=reason)
+            await self._end_work(tx, row.id)
+        return [row.id for row in active]
+
+    async def _end_work(self, tx: Tx, id: str) -> None:
+        """Revoke the tokens of a binding, and cancel its work after the commit."""
+        await token_rows.revoke_of_binding(tx, id, self._clock.now())
+        self._database.after_commit(lambda: self._notify_disabled(id))
 
     async def upsert(self, caller: Principal, draft: Draft) -> BindingRow:
         """Create or update the binding of this export at exactly this scope."""

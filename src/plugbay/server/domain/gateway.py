@@ -46,6 +46,7 @@ from plugbay.server.domain.runs import Runs
 from plugbay.server.domain.secrets import Secrets, load_keyring
 from plugbay.server.domain.sessions import Chains, Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
+from plugbay.server.domain.trust import TrustedPublishers
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
@@ -145,9 +146,11 @@ class Gateway:
             settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
         )
         self.packages = Packages(database, self.releases, self.orgs, self.audit, clock, rules)
-        keyring = load_keyring(settings.data, os.environ)
-        self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)
+        self.secrets = Secrets(database, self.orgs, self.audit, load_keyring(settings.data, os.environ), clock)
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
+        self.trusted_publishers = TrustedPublishers(
+            database, self.releases.trust, self.packages, self.bindings, self.audit
+        )
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
         self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
@@ -211,6 +214,7 @@ class Gateway:
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("channels", ChannelStarter(self.host).run)
         self.tasks.start("removal of old records", self.retention.run)
+        self.tasks.start("trusted keys", self.trusted_publishers.run)
         await asyncio.to_thread(self.releases.sweep)
         for area in self._areas:
             await area.start()

@@ -9,7 +9,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import conflict, denied, not_found
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.policy import validate_policy
-from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.principal import Principal, require_operator_of_all
 from plugbay.store import orgs as rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.orgs import Org, Project
@@ -33,8 +33,7 @@ class Orgs:
 
     async def create(self, caller: Principal, name: str, policy: dict[str, Any], id: str | None = None) -> Org:
         """Create an org; only for the operator of all orgs."""
-        if caller.org_id is not None:
-            raise denied("auth.role_denied", "only the operator of all orgs creates orgs", required=["operator of all"])
+        require_operator_of_all(caller, "creates orgs")
         now = self._clock.now()
         org = Org(id or self._ids("org_"), name, validate_policy(policy), now, now)
         async with self._database.transaction() as tx:

@@ -1,6 +1,7 @@
-"""`Packages`: releases as immutable rows, with their exports; `Releases`: their files on disk.
+"""`Packages`: releases as rows, with their exports; `Releases`: their files on disk.
 
 A release whose signature is trusted is available; any other is quarantined, unless the operator requires no signatures.
+The contents of a version never change once it was available; a quarantined upload gives way to the next one.
 An archive is unpacked and verified in a staging folder, published in one step into a folder named by its digest, and
 its hash is checked again before a process starts. `Releases` blocks on disk, so it runs in threads.
 
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
-from plugbay.model.spec import Export
+from plugbay.model.spec import Export, PluginSpec
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import verify
@@ -36,16 +37,26 @@ from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
+from plugbay.server.domain.errors import (
+    GatewayError,
+    conflict,
+    denied,
+    not_found,
+    too_large,
+    unavailable,
+    unprocessable,
+)
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.principal import Principal, require_operator_of_all
 from plugbay.store import bindings as binding_rows
+from plugbay.store import invocations as invocation_rows
+from plugbay.store import marketplace as entry_rows
 from plugbay.store import packages as rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
 from plugbay.store.packages import PackageRow
-from plugbay.store.pages import Page, Part
+from plugbay.store.pages import Page, Part, cut
 
 PACKAGES_FOLDER = "packages"
 """Below the data directory."""
@@ -118,6 +129,12 @@ class Releases:
         with self._store.locked():
             self._store.publish(package.root, unpacked_package.digest, package.id)
 
+    def discard(self, digest: str) -> None:
+        """Remove the files of a release."""
+        self._known.pop(digest, None)
+        with self._store.locked():
+            self._store.discard(digest)
+
     def _verify(self, opened: Opened, signature: bytes | None) -> SignatureVerdict:
         """Raises `PackageRefused` for an invalid signature."""
         if signature is None:
@@ -127,7 +144,7 @@ class Releases:
         except PackageRefused as refused:
             if refused.reason not in UNTRUSTED:
                 raise
-            return SignatureVerdict("untrusted", why=refused.message)
+            return SignatureVerdict(UNTRUSTED_SIGNATURE, why=refused.message)
 
     def folder(self, digest: str, package_id: str) -> Path:
         """Where the files of a release are."""
@@ -161,7 +178,7 @@ class Releases:
 
 
 AVAILABLE, QUARANTINED = "available", "quarantined"
-VERIFIED = "verified"
+VERIFIED, UNTRUSTED_SIGNATURE = "verified", "untrusted"
 
 T = TypeVar("T")
 
@@ -227,6 +244,8 @@ class Packages:
         self._clock = clock
         self._settings = settings or PackageSettings()
         self._ids = ids
+        self._storing = asyncio.Lock()
+        """Held while files and rows change: files without a row are removed."""
 
     async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
         """Pull a package by digest and store it; returns its row and whether it is new."""
@@ -259,16 +278,27 @@ class Packages:
         try:
             unpacking = self._releases.unpack(archive, signature)
             unpacked_package = await _translate_refusals(asyncio.to_thread(unpacked.enter_context, unpacking))
-            # Files first: a row must never refer to missing files.
-            await _translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
-            return await self._record(caller, unpacked_package, source, None if shared else caller.org_id)
+            async with self._storing:
+                # Files first: a row must never refer to missing files.
+                await _translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
+                owner = None if shared else caller.org_id
+                try:
+                    row, new, before = await self._record(caller, unpacked_package, source, owner)
+                except GatewayError:
+                    await self._discard_unused(unpacked_package.digest)
+                    raise
+                if before is not None:
+                    await self._discard_unused(before)
+            return row, new
         finally:
             await asyncio.to_thread(unpacked.close)
 
     async def _record(
         self, caller: Principal, unpacked_package: UnpackedPackage, source: str, owner: str | None
-    ) -> tuple[PackageRow, bool]:
+    ) -> tuple[PackageRow, bool, str | None]:
+        """The row, whether it is new, and the digest whose place it takes."""
         package, verdict = unpacked_package.opened.package, unpacked_package.verdict
+        now, status = self._clock.now(), self._status(verdict.status)
         row = PackageRow(
             id=self._ids("pkg_"),
             org_id=owner,
@@ -279,30 +309,107 @@ class Packages:
             manifest=unpacked_package.manifest,
             signature_status=verdict.status,
             key_id=verdict.key_id,
-            status=self._status(verdict.status),
+            status=status,
             source=source,
-            created_at=self._clock.now(),
+            created_at=now,
+            accepted_at=now if status == AVAILABLE else None,
         )
         async with self._database.transaction() as tx:
-            new = await rows.insert(tx, row)
-            if not new:
-                row = await self._existing_row(tx, row)
-            if new:
-                facts = {"package_id": row.package_id, "version": row.version, "signature": row.signature_status}
-                await self._audit.record(tx, caller, "package.create", "package", row.id, org_id=row.org_id, **facts)
-        return row, new
+            if await rows.insert(tx, row):
+                await self._record_audit(tx, caller, "package.create", row)
+                return row, True, None
+            before = await rows.find(tx, owner, row.package_id, row.version, deleted=True, lock="update")
+            assert before is not None
+            if before.digest == row.digest and before.deleted_at is None:
+                return await self._judge_again(tx, caller, before, row), False, None
+            return await self._replace(tx, caller, before, row, package.spec), True, before.digest
 
-    async def _existing_row(self, tx: Tx, row: PackageRow) -> PackageRow:
-        """The existing row of the same release, with a better signature if there is one now."""
-        before = await rows.find(tx, row.org_id, row.package_id, row.version)
-        assert before is not None
-        if before.digest != row.digest:
-            text = f"{row.package_id} {row.version} exists with other contents; a version is released once"
-            raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
-        if before.signature_status == VERIFIED or row.signature_status == before.signature_status:
+    async def _judge_again(self, tx: Tx, caller: Principal, before: PackageRow, row: PackageRow) -> PackageRow:
+        """The same release once more, perhaps with a better signature."""
+        if before.signature_status in (VERIFIED, row.signature_status):
             return before
-        judged = replace(before, signature_status=row.signature_status, key_id=row.key_id, status=row.status)
+        judged = replace(
+            before,
+            signature_status=row.signature_status,
+            key_id=row.key_id,
+            status=row.status,
+            accepted_at=before.accepted_at or row.accepted_at,
+        )
         await rows.judge(tx, judged)
+        await self._record_audit(tx, caller, "package.update", judged)
+        return judged
+
+    async def _replace(
+        self, tx: Tx, caller: Principal, before: PackageRow, row: PackageRow, spec: PluginSpec
+    ) -> PackageRow:
+        """Take the place of an upload that was never accepted, or of a deleted package; raises for other contents of an
+        accepted version.
+        """
+        if before.digest != row.digest and before.accepted_at is not None:
+            gone = "" if before.deleted_at is None else ", and was deleted"
+            text = f"{row.package_id} {row.version} exists with other contents{gone}; a version is released once"
+            raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
+        _require_org_key(caller)
+        bound = await binding_rows.of_packages(tx, [before.id], None, None)
+        kinds = {export.name: export.kind for export in spec.exports}
+        lost = [binding.id for binding in bound if kinds.get(binding.export_id) != binding.export_kind]
+        if lost:
+            text = f"bindings use exports of {row.package_id} {row.version} that this upload does not have"
+            raise conflict("package.in_use", f"{text}: {', '.join(lost)}; delete them first", bindings=lost)
+        row = replace(row, id=before.id, accepted_at=before.accepted_at or row.accepted_at)
+        await rows.replace_contents(tx, row)
+        if before.deleted_at is None:
+            await self._record_audit(tx, caller, "package.replace", row, before=before.digest)
+        else:
+            await self._record_audit(tx, caller, "package.create", row)
+        return row
+
+    async def _record_audit(self, tx: Tx, caller: Principal, action: str, row: PackageRow, **more: Any) -> None:
+        facts = {"package_id": row.package_id, "version": row.version, "signature": row.signature_status, **more}
+        await self._audit.record(tx, caller, action, "package", row.id, org_id=row.org_id, **facts)
+
+    async def _discard_unused(self, digest: str) -> None:
+        """Remove files that no package has any more. Needs `_storing`."""
+        async with self._database.reading() as tx:
+            stored = await rows.is_stored(tx, digest)
+        if not stored:
+            await asyncio.to_thread(self._releases.discard, digest)
+
+    async def delete(self, caller: Principal, id: str) -> PackageRow:
+        """Delete a package that nothing uses; raises with the ids of its users.
+
+        Its version stays taken: only the same contents can come back.
+        """
+        async with self._storing:
+            async with self._database.transaction() as tx:
+                row = await rows.get(tx, id, lock=True)
+                if row is None or not _sees(caller, row):
+                    raise not_found("package", id)
+                if row.org_id is None:
+                    require_operator_of_all(caller, "deletes shared packages")
+                _require_org_key(caller)
+                bound = await binding_rows.of_packages(tx, [id], None, None)
+                entries = await entry_rows.all_entries(tx, id)
+                users: dict[str, Any] = {
+                    "bindings": [binding.id for binding in bound],
+                    "invocations": await invocation_rows.running_of(tx, row.org_id, row.package_id, row.version),
+                    "marketplace_entries": [entry.id for entry in entries],
+                }
+                users = {kind: ids for kind, ids in users.items() if ids}
+                if users:
+                    listed = "; ".join(f"{kind.replace('_', ' ')} {', '.join(ids)}" for kind, ids in users.items())
+                    text = f"{row.package_id} {row.version} is in use by {listed}"
+                    raise conflict("package.in_use", text, **users)
+                await rows.delete(tx, id, self._clock.now())
+                await self._record_audit(tx, caller, "package.delete", row, digest=row.digest)
+            await self._discard_unused(row.digest)
+        return row
+
+    async def distrust(self, tx: Tx, caller: Principal, row: PackageRow) -> PackageRow:
+        """Mark a package whose key is no longer trusted; it is quarantined unless signatures are not required."""
+        judged = replace(row, signature_status=UNTRUSTED_SIGNATURE, status=self._status(UNTRUSTED_SIGNATURE))
+        await rows.judge(tx, judged)
+        await self._record_audit(tx, caller, "package.distrust", judged, key_id=row.key_id, status=judged.status)
         return judged
 
     def _status(self, signature: str) -> str:
@@ -344,10 +451,7 @@ class Packages:
             packages = await rows.usable(tx, org)
             bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
         found = [item for row in packages for item in await self._exports_of(row, kind, bound)]
-        found = sorted(found, key=lambda item: item.place, reverse=True)
-        rest = [item for item in found if page.after is None or item.place < page.after]
-        shown = tuple(rest[: page.limit])
-        return Part(shown, shown[-1].place if len(rest) > page.limit else None)
+        return cut(sorted(found, key=lambda item: item.place, reverse=True), page, lambda item: item.place)
 
     async def _exports_of(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
         found = await self.load(row)
@@ -358,10 +462,15 @@ class Packages:
             if export.kind == kind
         ]
 
-    async def usable_by(self, tx: Tx, org_id: str, package_id: str, version: str) -> PackageRow | None:
-        """The release for an org: its own, or else the shared one."""
-        own = await rows.find(tx, org_id, package_id, version)
-        return own or await rows.find(tx, None, package_id, version)
+    async def usable_by(
+        self, tx: Tx, org_id: str, package_id: str, version: str, lock: rows.Lock | None = None
+    ) -> PackageRow | None:
+        """The release for an org: its own, or else the shared one; an available one first."""
+        own = await rows.find(tx, org_id, package_id, version, lock=lock)
+        if own is not None and own.status == AVAILABLE:
+            return own
+        shared = await rows.find(tx, None, package_id, version, lock=lock)
+        return shared if own is None or (shared is not None and shared.status == AVAILABLE) else own
 
     async def load(self, row: PackageRow) -> Found:
         """The manifest of a package with its schemas."""
@@ -378,6 +487,12 @@ class Packages:
 
 def _sees(caller: Principal, row: PackageRow) -> bool:
     return row.org_id is None or caller.sees(row.org_id)
+
+
+def _require_org_key(caller: Principal) -> None:
+    if caller.project_id is not None:
+        text = "a key of one project neither replaces nor deletes a package of its org"
+        raise denied("auth.role_denied", text, required=["org key"])
 
 
 def _parse_pinned(source: str) -> Reference:
@@ -415,7 +530,12 @@ async def _translate_refusals(work: Awaitable[T]) -> T:
         first = invalid.problems[0]
         raise unprocessable(f"manifest.{first.code}", str(first), first.path or None, problems=problems) from None
     except ConfigInvalid:
-        raise unavailable("package.trust_unreadable", "the list of trusted keys cannot be read") from None
+        raise trust_unreadable() from None
+
+
+def trust_unreadable() -> GatewayError:
+    """The error while trust.json is invalid."""
+    return unavailable("package.trust_unreadable", "the list of trusted keys cannot be read")
 
 
 def _as_gateway_error(refused: PackageRefused) -> GatewayError:

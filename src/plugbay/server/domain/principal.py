@@ -92,3 +92,9 @@ class Principal:
 
 OPERATOR = Principal("operator", role="admin")
 """The owner of the operator token."""
+
+
+def require_operator_of_all(caller: Principal, act: str) -> None:
+    """Raises unless the caller is the operator of all orgs; `act` completes the sentence of the refusal."""
+    if caller.org_id is not None or caller.kind != "operator":
+        raise denied("auth.role_denied", f"only the operator of all orgs {act}", required=["operator of all"])

@@ -34,7 +34,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import denied, not_found, unavailable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.principal import Principal, require_operator_of_all
 from plugbay.store import secrets as rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
@@ -340,10 +340,7 @@ class Secrets:
 
         If it is interrupted, the next call completes it: secrets that are not resealed keep their own key.
         """
-        if caller.org_id is not None:
-            raise denied(
-                "auth.role_denied", "only the operator of all orgs rotates the key", required=["operator of all"]
-            )
+        require_operator_of_all(caller, "rotates the key")
         async with self._rotating:
             count = await self._rotate()
         async with self._database.transaction() as tx:

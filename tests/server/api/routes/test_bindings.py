@@ -18,7 +18,7 @@ BINDING: dict[str, Any] = {
 }
 
 
-@requirement("vai:control-binding-lifecycle")
+@requirement("vai:control-binding-lifecycle", "vai:control-binding-delete")
 def test_a_binding_is_made_validated_changed_and_read(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
@@ -38,6 +38,8 @@ def test_a_binding_is_made_validated_changed_and_read(sqlite_url: str, tmp_path:
                 changed.json()
             ]
             assert (await client.get("/v1/plugin-bindings?org_id=org_9")).status_code == 404
+            assert (await client.delete(path)).json() == changed.json()
+            assert (await client.get(path)).status_code == (await client.delete(path)).status_code == 404
 
     run(main)
 
@@ -85,6 +87,7 @@ def test_ids_with_a_colon_are_not_found_and_neither_are_another_tenants(
                 for method, path, body in (
                     ("GET", f"/v1/plugin-bindings/{id}", None),
                     ("PATCH", f"/v1/plugin-bindings/{id}", {}),
+                    ("DELETE", f"/v1/plugin-bindings/{id}", None),
                     ("POST", f"/v1/plugin-bindings/{id}:validate", None),
                 ):
                     answer = await other.request(method, path, json=body)

@@ -20,8 +20,8 @@ from tests.support.vai import export
 ARCHIVE = {"content-type": ARCHIVE_TYPE}
 
 
-@requirement("vai:control-package-upload")
-def test_a_package_is_uploaded_once_listed_and_read(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+@requirement("vai:control-package-upload", "vai:control-package-delete")
+def test_a_package_is_uploaded_once_listed_read_and_deleted(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
             publisher = Publisher(tmp_path, tmp_path)
@@ -41,6 +41,9 @@ def test_a_package_is_uploaded_once_listed_and_read(sqlite_url: str, tmp_path: P
             for query, count in (("?package_id=acme/p&version=1.0.0", 1), ("?status=quarantined", 0), ("", 1)):
                 assert len((await client.get(f"/v1/plugin-packages{query}")).json()["items"]) == count
             assert (await client.get("/v1/plugin-packages/acme%2Fp")).status_code == 404
+            assert (await client.delete(f"/v1/plugin-packages/{row['id']}")).json() == row
+            for method in ("GET", "DELETE"):
+                assert (await client.request(method, f"/v1/plugin-packages/{row['id']}")).status_code == 404
 
     run(main)
 

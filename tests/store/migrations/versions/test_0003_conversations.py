@@ -27,6 +27,7 @@ def test_the_third_step_makes_the_tables_of_conversations_and_takes_them_back(da
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
+            await tx.run_sync(downgrade, "0005")
             before = set(await tx.run_sync(lambda connection: inspect(connection).get_table_names()))
             assert before >= TABLES and "deliveries" in TABLES
             await tx.run_sync(downgrade, "0002")

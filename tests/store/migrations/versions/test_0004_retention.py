@@ -29,10 +29,11 @@ def test_the_fourth_step_makes_indexes_for_retention_and_takes_them_back(databas
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
             await insert_invocation(tx, 1, 1.0, 2.0)
+            await tx.run_sync(downgrade, "0004")
             before = await tx.run_sync(_indexes)
             await tx.run_sync(downgrade, "0003")
             assert before - await tx.run_sync(_indexes) == MADE
-            await tx.run_sync(upgrade)
+            await tx.run_sync(upgrade, "0004")
             assert await tx.run_sync(_indexes) == before
         await database.close()
 

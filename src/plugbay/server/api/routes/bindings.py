@@ -1,4 +1,4 @@
-"""Routes of bindings: create, update, validate, list, read."""
+"""Routes of bindings: create, update, validate, list, read, delete."""
 
 from __future__ import annotations
 
@@ -155,6 +155,12 @@ async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller,
     if rollout is not None:
         changes["traffic_percent"] = rollout.traffic_percent
     return binding_out(await gateway.bindings.change(caller, binding_id, changes))
+
+
+@router.delete("/v1/plugin-bindings/{binding_id}", **needs("operator"))
+async def delete_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> BindingOut:
+    """Delete a binding without running or waiting work; 409 names that work. Disabling the binding cancels it."""
+    return binding_out(await gateway.bindings.delete(caller, binding_id))
 
 
 @router.post("/v1/plugin-bindings/{binding_id}:validate", **needs("viewer"))

@@ -1,4 +1,4 @@
-"""Routes of packages (upload, pull, list, read) and of the exports they offer."""
+"""Routes of packages (upload, pull, list, read, delete) and of the exports they offer."""
 
 from __future__ import annotations
 
@@ -157,6 +157,16 @@ async def list_packages(
 @router.get("/v1/plugin-packages/{package}", **needs("viewer"))
 async def get_package(package: PathId, caller: Caller, gateway: TheGateway) -> PackageOut:
     return package_out(await gateway.packages.get(caller, package))
+
+
+@router.delete("/v1/plugin-packages/{package}", **needs("admin"))
+async def delete_package(package: PathId, caller: Caller, gateway: TheGateway) -> PackageOut:
+    """Delete a package without bindings, running invocations and marketplace entries; 409 names those.
+
+    Its version stays taken: only the same contents can be uploaded again. Only the operator of all orgs deletes shared
+    packages.
+    """
+    return package_out(await gateway.packages.delete(caller, package))
 
 
 def package_out(row: PackageRow) -> PackageOut:
