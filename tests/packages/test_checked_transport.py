@@ -17,6 +17,7 @@ from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import parse
 from tests.packages import lying_registry
 from tests.packages.lying_registry import Answer
+from tests.support.requirements import requirement
 
 DATA = b"some bytes"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -60,6 +61,39 @@ def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+ADDRESSES = ["10.0.0.5", "100.64.0.1", "192.168.1.1", "172.16.0.1", "fd00::1", "fe80::1", "169.254.169.254", "::1"]
+ADDRESSES += ["::ffff:10.0.0.5", "64:ff9b::a00:5", "2002:a00:5::1", "168.63.129.16", "0.0.0.0", "224.0.0.1"]
+
+
+@requirement("vai:control-package-addresses")
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_name_that_resolves_to_an_address_that_is_not_public_is_not_connected_to(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_transport, "_resolve", lambda host, port: ["93.184.216.34", address])
+    with pytest.raises(httpcore2.ConnectError, match="is not a public address"):
+        CheckedBackend(()).connect_tcp("registry.test", 443, 0.01)
+
+
+@requirement("vai:control-package-addresses")
+def test_a_name_that_the_operator_allows_may_be_private_and_never_a_metadata_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[str] = ["127.0.0.1"]
+    monkeypatch.setattr(checked_transport, "_resolve", lambda host, port: found)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        named = CheckedBackend((), {f"registry.test:{port}"})
+        named.connect_tcp("registry.test", port, 10).close()
+        for host, other in (("other.test", port), ("registry.test", port + 1), ("127.0.0.1", port)):
+            with pytest.raises(httpcore2.ConnectError, match=r"\[registries"):
+                named.connect_tcp(host, other, 0.01)
+        for address in ("169.254.169.254", "168.63.129.16", "fe80::1", "::ffff:127.0.0.1"):
+            found[:] = [address]
+            with pytest.raises(httpcore2.ConnectError, match="is not a public address"):
+                named.connect_tcp("registry.test", port, 0.01)
 
 
 def test_a_public_address_of_this_machine_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

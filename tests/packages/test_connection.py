@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from plugbay.packages import checked_transport
 from plugbay.packages import connection as connections
 from plugbay.packages.connection import PUSH, Connection
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.reference import parse
+from plugbay.packages.reference import Reference, Registries, parse
 from tests.packages import lying_registry, token_service
 from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
@@ -324,10 +328,97 @@ def test_a_page_of_some_proxy_is_an_error_with_its_status() -> None:
     assert (found.reason, found.message.endswith("answered 502")) == (Reason.REGISTRY_FAILED, True)
 
 
-def test_an_answer_that_takes_forever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused({MANIFEST: Answer(b"{}", missing=8)}, ask_manifest).message.count("minutes") == 0
-    monkeypatch.setattr(connections, "LONGEST_SECONDS", -1.0)
-    assert "minutes for one answer" in refused({MANIFEST: Answer(b"{}")}, ask_manifest).message
+@contextmanager
+def dripping(data: bytes, pause: float) -> Iterator[str]:
+    """A server that sends these bytes one by one, for ever."""
+    done = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            peer.recv(4096)
+            for byte in itertools.chain(data, itertools.repeat(b"x"[0])):
+                peer.sendall(bytes([byte]))
+                if done.wait(pause):
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"
+
+
+@requirement("vai:package-slow-registry")
+@pytest.mark.parametrize("data", [b"HTTP/1.1 200 OK\r\nx-header: ", HEAD], ids=["head", "body"])
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_registry_that_takes_forever_is_given_up(data: bytes, opened: bool) -> None:
+    with dripping(data, 0.01) as address:
+        allowed = {address} if opened else None
+        place = parse(f"{address}/some/thing:1")
+        with (
+            Connection(place, plain_http=True, opened=allowed, seconds=1.5) as connection,
+            pytest.raises(PackageRefused, match="takes more than 0 minutes for one package") as caught,
+        ):
+            connection.manifest(place, "application/json", 1 << 20)
+    assert caught.value.reason is Reason.REGISTRY_FAILED
+
+
+@requirement("vai:package-slow-registry")
+def test_a_registry_that_sends_too_few_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "RATE_SECONDS", 0.1)
+    with (
+        dripping(HEAD, 0.005) as address,
+        connect(address) as connection,
+        pytest.raises(PackageRefused, match=r"sends less than 1,024 bytes a second"),
+    ):
+        connection.manifest(parse(f"{address}/some/thing:1"), "application/json", 1 << 20)
+    monkeypatch.setattr(connections, "RATE_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "MIN_RATE", 1)
+    with lying_registry.serve({MANIFEST: Answer(b"{}")}) as (address, _), connect(address) as connection:
+        assert ask_manifest(connection) == b"{}"
+
+
+@requirement("vai:package-plain-http-named")
+def test_a_registry_that_the_operator_names_is_asked_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lying_registry.serve({BLOB: Answer(DATA)}) as (address, seen):
+        port = int(address.rpartition(":")[2])
+        monkeypatch.setattr(checked_transport, "_resolve", lambda host, port: ["127.0.0.1"])
+        place = parse(f"registry.test:{port}/some/thing")
+        named = Registries(frozenset({place.registry}), frozenset({place.registry}))
+        with Connection(place, opened=(), registries=named) as connection, connection.blob(DIGEST) as pieces:
+            assert b"".join(pieces) == DATA
+        assert len(seen) == 1
+        with pytest.raises(PackageRefused) as caught:
+            Connection(place, plain_http=True, registries=Registries(named.private))
+        assert caught.value.reason is Reason.INSECURE_TRANSPORT
+        assert f'[registries."{place.registry}"] plain_http = true' in caught.value.hint
+        for only in (Registries(named.private), Registries(plain_http=named.plain_http)):
+            with Connection(place, opened=(), registries=only) as connection, pytest.raises(PackageRefused):
+                connection.has_blob(DIGEST)
+        assert len(seen) == 1, "both the private address and plain HTTP are to be allowed"
+
+
+@requirement("vai:package-plain-http-named")
+def test_a_named_registry_leads_without_tls_to_named_ones_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: dict[str, Answer] = {}
+    with lying_registry.serve({"/there": Answer(DATA)}) as (other, there), lying_registry.serve(answers) as (ours, _):
+        answers[BLOB] = Answer(b"", 307, (("location", f"http://{other}/there"),))
+        place = parse(f"{ours}/some/thing")
+        monkeypatch.setattr(Reference, "is_local", False)  # as if it were elsewhere
+        named = Registries(plain_http=frozenset({ours}))
+        with Connection(place, registries=named) as connection, pytest.raises(PackageRefused, match="without TLS"):
+            connection.has_blob(DIGEST)
+        assert there == []
+        both = Registries(plain_http=frozenset({ours, other}))
+        with Connection(place, registries=both) as connection:
+            assert connection.has_blob(DIGEST) and len(there) == 1
 
 
 def test_the_registry_is_known_by_any_spelling_of_its_name(logged_in: Callable[..., None]) -> None:

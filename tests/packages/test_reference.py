@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plugbay.host.config import config
 from plugbay.packages.errors import PackageRefused
-from plugbay.packages.reference import Reference, is_reference, parse, tag_of
+from plugbay.packages.reference import Reference, Registries, is_named, is_reference, parse, tag_of
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -84,3 +85,26 @@ def test_a_version_is_a_tag_that_registries_take() -> None:
 def test_a_file_is_no_reference() -> None:
     assert is_reference("oci://a/b")
     assert not is_reference("a/b.tar.gz")
+
+
+def test_exceptions_for_registries_are_those_of_the_file() -> None:
+    text = '[registries."r.test:5000"]\nprivate = true\n[registries.plain]\nplain_http = true\n'
+    assert Registries.of(config.parse(text).registries) == Registries(frozenset({"r.test:5000"}), frozenset({"plain"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "port", "expected"),
+    [
+        ("r.test", "r.test", 443, True),
+        ("r.test", "r.test", 80, True),
+        ("r.test", "r.test", 5000, False),
+        ("r.test:5000", "r.test", 5000, True),
+        ("r.test:5000", "r.test", 443, False),
+        ("[::1]:5000", "::1", 5000, True),
+        ("[::1]", "::1", 443, True),
+    ],
+)
+def test_a_registry_is_named_with_its_port_unless_it_is_a_usual_one(
+    name: str, host: str, port: int, expected: bool
+) -> None:
+    assert is_named({name}, host, port) is expected

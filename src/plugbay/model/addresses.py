@@ -57,6 +57,9 @@ DENIED: tuple[tuple[IPv4Network | IPv6Network, str], ...] = tuple(
 )
 """The ranges that are never connected to, each with its purpose. The first match is the reason."""
 
+PRIVATE = frozenset({"private", "loopback", "shared by a carrier's customers"})
+"""Purposes of ranges that an operator may allow for a name. Metadata services are in none of them."""
+
 _GLOBAL = IPv6Network("2000::/3")
 """The allocated part of IPv6; other addresses have unknown owners, and private networks use some."""
 _MAPPED = IPv6Network("::ffff:0:0/96")
@@ -102,16 +105,17 @@ def denied(text: str) -> str | None:
 
 
 def closed(
-    found: Iterable[str], port: int, opened: Collection[str], ours: Collection[str] = ()
+    found: Iterable[str], port: int, opened: Collection[str], ours: Collection[str] = (), *, private: bool = False
 ) -> tuple[str, str] | None:
     """The first of a host's addresses that must not be connected to, and why; None when all are allowed.
 
     One of them is enough to refuse the host: DNS may be used to bypass the check. `opened` has each `address:port`
-    that the operator allows nevertheless, `ours` the addresses of this machine, whose services trust local peers.
+    that the operator allows nevertheless, `ours` the addresses of this machine, whose services trust local peers. With
+    `private`, the operator allows this name on loopback and in private networks, and nowhere else.
     """
     for address in found:
         why = denied(address) or ("this machine" if address in ours else None)
-        if why is not None and pair(address, port) not in opened:
+        if why is not None and not (private and why in PRIVATE) and pair(address, port) not in opened:
             return address, why
     return None
 

@@ -1,4 +1,4 @@
-"""HTTP connections to public addresses only, plus those the operator has opened.
+"""HTTP connections to public addresses only, plus the addresses and names that the operator has allowed.
 
 A host name is resolved once, every address is checked by `model.addresses`, and the connection goes to a checked
 address (no DNS rebinding). httpcore calls this for every connection, so redirects and token services are checked too.
@@ -16,6 +16,7 @@ import httpcore2
 import httpx2
 
 from plugbay.model import addresses
+from plugbay.packages.reference import is_named
 
 MAX_ADDRESSES = 4
 """Addresses that are tried; all are checked."""
@@ -24,9 +25,12 @@ MAX_ADDRESSES = 4
 class CheckedBackend(httpcore2.SyncBackend):
     """Opens the sockets of httpcore."""
 
-    def __init__(self, opened: Collection[str]) -> None:
-        """`opened`: non-public `address:port` pairs that may be reached."""
+    def __init__(self, opened: Collection[str], private: Collection[str] = ()) -> None:
+        """`opened`: non-public `address:port` pairs that may be reached. `private`: `host:port` names of servers that
+        may be on this machine or a private network.
+        """
         self._opened = opened
+        self._private = private
 
     def connect_tcp(
         self,
@@ -37,20 +41,22 @@ class CheckedBackend(httpcore2.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         problem: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in self._checked_addresses(host, port)[:MAX_ADDRESSES]:
+        private = is_named(self._private, host, port)
+        for address in self._checked_addresses(host, port, private)[:MAX_ADDRESSES]:
             try:
                 stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 problem = error
                 continue
-            self._refuse_own_address(stream, host, address, port)
+            if not private:
+                self._refuse_own_address(stream, host, address, port)
             return stream
         raise problem
 
     def connect_unix_socket(self, *args: Any, **options: Any) -> httpcore2.NetworkStream:
         raise httpcore2.ConnectError("no registry is asked over a socket of this machine")
 
-    def _checked_addresses(self, host: str, port: int) -> list[str]:
+    def _checked_addresses(self, host: str, port: int, private: bool) -> list[str]:
         """All addresses of the host; raises when one of them is not allowed."""
         clean = addresses.clean_host(host)
         if clean is None:
@@ -59,7 +65,7 @@ class CheckedBackend(httpcore2.SyncBackend):
             found = [clean] if addresses.is_address(clean) else _resolve(clean, port)
         except OSError as error:
             raise httpcore2.ConnectError(f"{host} cannot be resolved: {error.strerror}") from None
-        closed = addresses.closed(found, port, self._opened)
+        closed = addresses.closed(found, port, self._opened, private=private)
         if closed is not None:
             raise _closed(host, port, *closed)
         return found
@@ -75,9 +81,9 @@ class CheckedBackend(httpcore2.SyncBackend):
 class CheckedTransport(httpx2.BaseTransport):
     """A transport for httpx2 over checked connections; ignores proxies of the environment."""
 
-    def __init__(self, opened: Collection[str]) -> None:
+    def __init__(self, opened: Collection[str], private: Collection[str] = ()) -> None:
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=httpx2.create_ssl_context(), network_backend=CheckedBackend(opened)
+            ssl_context=httpx2.create_ssl_context(), network_backend=CheckedBackend(opened, private)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -132,4 +138,6 @@ def _resolve(host: str, port: int) -> list[str]:
 
 def _closed(host: str, port: int, address: str, why: str) -> httpcore2.ConnectError:
     opener = f'allow_private = ["{addresses.pair(address, port)}"] in [network] of plugbay.toml opens it'
+    if why in addresses.PRIVATE:
+        opener += f', and so does [registries."{addresses.pair(host, port)}"] with private = true'
     return httpcore2.ConnectError(f"{host} is at {address}, which is not a public address ({why}); {opener}")

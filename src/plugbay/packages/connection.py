@@ -1,8 +1,8 @@
 """HTTP connection to one OCI registry: TLS, timeouts, authorization, and errors.
 
-TLS is required except for loopback. Credentials (of `docker login`) go only to the registry and to the token service it
-names, never to redirect targets. With `opened`, only public addresses and the opened ones are reachable: pass it for
-requests on behalf of API callers. Digests are checked by `registry`.
+TLS is required except for loopback and for registries that the operator names. Credentials (of `docker login`) go only
+to the registry and to the token service it names, never to redirect targets. With `opened`, only public addresses and
+the opened ones are reachable: pass it for requests on behalf of API callers. Digests are checked by `registry`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import binascii
 import json
 import os
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.reference import Reference, is_loopback
+from plugbay.packages.reference import Reference, Registries, is_loopback, is_named
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,7 +35,10 @@ STALL_SECONDS = 60.0
 """Without a byte in either direction, a transfer fails."""
 
 LONGEST_SECONDS = 3600.0
-"""Total time of one response: the largest package at 15 KiB per second."""
+"""Total time of a connection: the largest package at 15 KiB per second."""
+
+MIN_RATE, RATE_SECONDS = 1024, 30.0
+"""Bytes per second that a response must have, on average over these seconds."""
 
 CHUNK = 256 << 10
 MAX_TOKEN = 64 << 10
@@ -44,6 +49,8 @@ FOLLOWS_REDIRECTS = frozenset({"GET", "HEAD"})
 """Redirects are followed for downloads only; for uploads the registry names the location."""
 
 PULL, PUSH = "pull", "pull,push"
+
+NO_EXCEPTIONS = Registries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,46 @@ Content = Callable[[], Iterable[bytes]]
 """Makes the request body; called again when the request is repeated after a challenge."""
 
 
+class Watchdog:
+    """Ends all connections when their time is over. Timeouts of the HTTP library count from the last byte, so a
+    server that sends one byte a minute never reaches them.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.minutes = seconds / 60
+        self.expired = False
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Called by the HTTP library with each step of a request."""
+        if event == "connection.connect_tcp.complete":
+            # A duplicate, because TLS takes the socket itself away.
+            connected = info["return_value"].get_extra_info("socket").dup()
+            with self._lock:
+                self._sockets.append(connected)
+                self._end_if_expired()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            while self._sockets:
+                self._sockets.pop().close()
+
+    def _expire(self) -> None:
+        with self._lock:
+            self.expired = True
+            self._end_if_expired()
+
+    def _end_if_expired(self) -> None:
+        for connected in self._sockets if self.expired else ():
+            with suppress(OSError):  # it has ended before
+                connected.shutdown(socket.SHUT_RDWR)
+
+
 class Connection:
     """Requests to the registry of one reference."""
 
@@ -99,22 +146,34 @@ class Connection:
         plain_http: bool = False,
         actions: str = PULL,
         opened: Collection[str] | None = None,
+        registries: Registries = NO_EXCEPTIONS,
+        seconds: float | None = None,
     ) -> None:
-        """`opened`: each non-public `address:port` that may be reached; None: all addresses may be reached."""
-        if plain_http and not reference.is_local:
+        """`opened`: each non-public `address:port` that may be reached; None: all addresses may be reached. `seconds`:
+        the total time. A registry in `registries.plain_http` is asked without TLS; another one on this machine if
+        `plain_http` is set.
+        """
+        named = reference.registry in registries.plain_http
+        if plain_http and not (named or reference.is_local):
             text = f"{reference.registry} is not on this machine, so it is asked over TLS only"
-            raise PackageRefused(Reason.INSECURE_TRANSPORT, text, hint="leave out --plain-http")
+            hint = f"leave out --plain-http; or allow it in plugbay.toml: {_plain_setting(reference.registry)}"
+            raise PackageRefused(Reason.INSECURE_TRANSPORT, text, hint=hint)
         self._reference = reference
-        self._scheme = "http" if plain_http else "https"
+        self._registries = registries
+        self._scheme = "http" if plain_http or named else "https"
         self._actions = actions
         self._authorization = ""
-        self._client = _client(f"{self._scheme}://{reference.registry}", self._require_secure, opened)
+        self._client = _client(
+            f"{self._scheme}://{reference.registry}", self._check_request, opened, registries.private
+        )
+        self._watchdog = Watchdog(LONGEST_SECONDS if seconds is None else seconds)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._client.close()
+        self._watchdog.close()
 
     def manifest(self, reference: Reference, media_type: str, limit: int) -> bytes | None:
         """The manifest of a tag or digest; None when there is none. Reads at most `limit` bytes."""
@@ -204,20 +263,29 @@ class Connection:
             with closing(self._client.send(request, stream=True, follow_redirects=True)) as answer:
                 return _json(self._read(answer, MAX_TOKEN)) if answer.status_code == 200 else {}
 
-    def _require_secure(self, request: httpx2.Request) -> None:
-        """Raises for requests without TLS; redirects are checked too."""
-        local = self._scheme == "http" and is_loopback(request.url.host)
-        if request.url.scheme != "https" and not local:
-            text = f"{self._reference.registry} sends us to {request.url.host} without TLS"
+    def _check_request(self, request: httpx2.Request) -> None:
+        """Raises for requests without TLS; redirects are checked too. Lets the watchdog see their connections."""
+        url = request.url
+        local = self._scheme == "http" and self._reference.is_local and is_loopback(url.host)
+        named = is_named(self._registries.plain_http, url.host, url.port or 80)
+        if url.scheme != "https" and not (local or named):
+            text = f"{self._reference.registry} sends us to {url.host} without TLS"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text)
+        request.extensions["trace"] = self._watchdog.trace
 
     def _chunks(self, answer: httpx2.Response) -> Iterator[bytes]:
-        """The body in chunks."""
-        until = time.monotonic() + LONGEST_SECONDS
+        """The body in chunks; raises if it comes too slowly."""
+        began, received = time.monotonic(), 0
         for piece in answer.iter_raw():
-            if time.monotonic() > until:
-                raise self._failed(f"takes more than {LONGEST_SECONDS / 60:.0f} minutes for one answer")
+            received += len(piece)
+            passed = time.monotonic() - began
+            if passed >= RATE_SECONDS:
+                if received < MIN_RATE * passed:
+                    raise self._failed(f"sends less than {MIN_RATE:,} bytes a second")
+                began, received = time.monotonic(), 0
             yield piece
+        if self._watchdog.expired:
+            raise self._out_of_time()
 
     def _read(self, answer: httpx2.Response, limit: int) -> bytes:
         data = b""
@@ -256,19 +324,32 @@ class Connection:
         try:
             yield
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            if self._watchdog.expired:
+                raise self._out_of_time() from error
             words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
             raise self._failed(
                 f"{what}: {words or type(error).__name__}", "see that its name is right and it is up"
             ) from error
 
+    def _out_of_time(self) -> PackageRefused:
+        return self._failed(f"takes more than {self._watchdog.minutes:.0f} minutes for one package")
+
     def _failed(self, text: str, hint: str = "") -> PackageRefused:
         if self._reference.is_local and self._scheme == "https":
-            hint = "a registry on this machine that has no certificate is asked with --plain-http"
+            setting = _plain_setting(self._reference.registry)
+            hint = f"a registry on this machine that has no certificate is asked with --plain-http, or with {setting}"
         return PackageRefused(Reason.REGISTRY_FAILED, f"{self._reference.registry} {text}", hint=hint)
 
 
+def _plain_setting(registry: str) -> str:
+    return f'[registries."{registry}"] plain_http = true'
+
+
 def _client(
-    registry: str, on_request: Callable[[httpx2.Request], None], opened: Collection[str] | None
+    registry: str,
+    on_request: Callable[[httpx2.Request], None],
+    opened: Collection[str] | None,
+    private: Collection[str],
 ) -> httpx2.Client:
     try:
         import httpx2
@@ -279,7 +360,7 @@ def _client(
         raise PackageRefused(Reason.MISSING_EXTRA, text, hint="pip install 'plugbay[oci]'") from None
     return httpx2.Client(
         base_url=registry,
-        transport=None if opened is None else CheckedTransport(opened),
+        transport=None if opened is None else CheckedTransport(opened, private),
         # No proxy for loopback: without TLS it could read along. And no proxy past the address check.
         trust_env=opened is None and registry.startswith("https://"),
         timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),

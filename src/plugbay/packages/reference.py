@@ -1,4 +1,5 @@
-"""Reference to a package in a registry: `oci://host[:port]/repository[:tag][@sha256:…]`.
+"""Reference to a package in a registry: `oci://host[:port]/repository[:tag][@sha256:…]`; and the registries that the
+operator allows more.
 
 Pure. The digest is authoritative; a tag may move.
 """
@@ -7,9 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from plugbay.model.addresses import pair
 from plugbay.packages.errors import PackageRefused, Reason
+
+if TYPE_CHECKING:
+    from plugbay.host.config.sections import RegistryConfig
 
 SCHEME = "oci://"
 
@@ -20,6 +27,31 @@ _REFERENCE = re.compile(
 )
 MAX_REPOSITORY = 255
 """Characters that every registry accepts."""
+
+
+USUAL_PORTS = (80, 443)
+"""Ports that a name of a registry need not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """Exceptions that the operator makes for registries by name: `host:port`, or `host` at the usual ports."""
+
+    private: frozenset[str] = frozenset()
+    """May be on this machine or a private network."""
+    plain_http: frozenset[str] = frozenset()
+    """Are asked without TLS."""
+
+    @classmethod
+    def of(cls, sections: Mapping[str, RegistryConfig]) -> Registries:
+        """The sections `[registries."…"]` of plugbay.toml."""
+        private = frozenset(name for name, section in sections.items() if section.private)
+        return cls(private, frozenset(name for name, section in sections.items() if section.plain_http))
+
+
+def is_named(names: Collection[str], host: str, port: int) -> bool:
+    """Whether a host at a port is one of these names."""
+    return pair(host, port) in names or (port in USUAL_PORTS and pair(host, port).rpartition(":")[0] in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,3 +145,15 @@ def test_mistakes_are_reported_with_their_status(run: Run, cwd: Path, registry: 
     assert run("pull", "not a reference").code == 4
     done = run("pull", f"oci://{registry}/acme/x:1")
     assert (done.code, "--plain-http" in done.err) == (1, True)
+
+
+@requirement("vai:package-plain-http-named")
+def test_a_registry_that_plugbay_toml_names_is_asked_without_tls(run: Run, cwd: Path, registry: str) -> None:
+    pack(cwd)
+    refused = run("pull", "oci://registry.example/acme/x:1", "--plain-http")
+    assert refused.code == 5 and '[registries."registry.example"] plain_http = true' in refused.err
+    (cwd / "plugbay.toml").write_text(f'[registries."{registry}"]\nplain_http = true\n')
+    assert run("push", PACKAGE, f"oci://{registry}/acme/named").code == 0
+    assert run("pull", f"oci://{registry}/acme/named:1.0.0", "--out", "named.tgz").code == 0
+    (cwd / "plugbay.toml").write_text("[registries.x]\nplain = true\n")
+    assert run("pull", f"oci://{registry}/acme/named:1.0.0").code == 3

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 import shutil
 import socket
 import tarfile
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 from plugbay.host.config.config import Config, NetworkConfig
+from plugbay.host.config.sections import RegistryConfig
 from plugbay.host.host import Host
 from plugbay.packages.archive import pack
 from plugbay.packages.connection import Connection
@@ -24,7 +27,7 @@ from plugbay.packages.reference import parse
 from plugbay.packages.registry import push
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.packages import Releases
+from plugbay.server.domain.packages import MAX_PULLS, Packages, Releases
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import invocations
@@ -273,16 +276,16 @@ def test_an_invalid_package_is_refused_with_its_own_code(sqlite_url: str, tmp_pa
     run(main)
 
 
-@requirement("vai:control-package-source")
+@requirement("vai:control-package-source", "vai:control-package-addresses", "vai:package-plain-http-named")
 def test_a_package_comes_from_a_registry_by_its_digest(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     publisher = Publisher(tmp_path, tmp_path)
     packed = publisher.pack()
     packed.path.with_name(packed.path.name + ".signature.json").write_bytes(publisher.sign(packed))
 
     async def main() -> None:
-        settings = GatewaySettings(tmp_path, plain_http=True)
-        host = Host([], Config(network=NetworkConfig(allow_private=[registry])))
-        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
+        section = RegistryConfig(private=True, plain_http=True)
+        host = Host([], Config(registries={registry: section}))
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
             row, new = await gateway.packages.pull(OPERATOR, str(pushed.reference))
             assert new and row.status == "available" and row.source == str(pushed.reference)
             assert row.digest == packed.digest
@@ -308,21 +311,24 @@ async def told(gateway: Gateway, address: str) -> tuple[int, str, str]:
     return error.status, error.code, error.message.replace(address, "ADDRESS")
 
 
-@requirement("vai:control-package-source")
+@requirement("vai:control-package-source", "vai:control-package-addresses")
 def test_a_failed_pull_reveals_nothing_about_this_machine_or_its_network(
     sqlite_url: str, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        settings = GatewaySettings(tmp_path, plain_http=True)
-        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+        plain = {place: RegistryConfig(plain_http=True) for place in (web, silent, absent)}
+        host = Host([], Config(registries=plain))
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
             places = [web, silent, absent, "169.254.169.254:80", "10.255.255.1:22", "localhost:1", "nowhere.invalid"]
             answers = {await told(gateway, place) for place in places}
             assert len(answers) == 1 and {answer[:2] for answer in answers} == {(503, "package.registry_failed")}
             assert seen == [], "nobody was connected to"
             reasons = " ".join(str(getattr(record, "reason", "")) for record in caplog.records)
             assert "loopback" in reasons and f'allow_private = ["{web}"]' in reasons, "the operator's log has it"
-        host = Host([], Config(network=NetworkConfig(allow_private=[web, absent])))
-        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
+            assert f'[registries."{web}"] with private = true' in reasons
+            assert all("[registries] of its plugbay.toml" in message for _, _, message in answers)
+        host = Host([], Config(network=NetworkConfig(allow_private=[web, absent]), registries=plain))
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
             assert {await told(gateway, place) for place in (web, absent, silent)} == answers
             assert [request.path for request in seen] == [PLACE], "the operator has opened this one"
 
@@ -335,6 +341,33 @@ def test_a_failed_pull_reveals_nothing_about_this_machine_or_its_network(
         bound.bind(("127.0.0.1", 0))  # and nobody listens
         silent, absent = (f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, bound))
         run(main)
+
+
+@requirement("vai:package-slow-registry")
+def test_an_org_pulls_few_packages_at_a_time(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, release = threading.Semaphore(0), threading.Event()
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            source = f"oci://registry.test/acme/p@{DIGEST}"
+            pulls = [asyncio.ensure_future(gateway.packages.pull(ADMIN, source)) for _ in range(MAX_PULLS)]
+            for _ in pulls:
+                await asyncio.to_thread(started.acquire)
+            assert await code_of(gateway.packages.pull(ADMIN, source)) == "quota.pulls"
+            release.set()
+            assert await code_of(gateway.packages.pull(STRANGER, source)) == "package.registry_failed"
+            assert [await code_of(pull) for pull in pulls] == ["package.registry_failed"] * MAX_PULLS
+            assert await code_of(gateway.packages.pull(ADMIN, source)) == "package.registry_failed"
+
+    def wait(*_: object) -> tuple[Path, bytes | None]:
+        started.release()
+        release.wait()
+        raise PackageRefused(Reason.REGISTRY_FAILED, "gone")
+
+    monkeypatch.setattr(Packages, "_pull_archive", wait)
+    run(main)
 
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

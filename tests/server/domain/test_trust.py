@@ -30,8 +30,10 @@ ADMIN = Principal("key", "org_1", role="admin", key_id="key_1")
 def test_revoking_a_key_quarantines_its_packages_and_disables_their_bindings(
     database_url: str, tmp_path: Path, run: Run
 ) -> None:
+    clock = TurnedClock()
+
     async def main() -> None:
-        async with gateway_at(database_url, tmp_path, clock=TurnedClock()) as gateway:
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
             await make_org(gateway)
             acme, other = Publisher(tmp_path, tmp_path), Publisher(tmp_path, tmp_path, "other")
             package = await acme.bring(gateway)
@@ -39,6 +41,7 @@ def test_revoking_a_key_quarantines_its_packages_and_disables_their_bindings(
             binding = await bind(gateway, package)
             ended: list[str] = []
             gateway.bindings.on_disabled.append(ended.append)
+            clock.turn(1)
             revoked, done = await gateway.trusted_publishers.remove(OPERATOR, acme.key_id)
             assert revoked.revoked and [row.id for row in done.packages] == [package.id]
             assert list(done.bindings) == ended == [binding.id]

@@ -18,6 +18,7 @@ from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.packages.errors import PackageRefused, Reason
 
 if TYPE_CHECKING:
+    from plugbay.packages.reference import Registries
     from plugbay.packages.store import Store
     from plugbay.packages.trust import TrustStore
 
@@ -31,7 +32,10 @@ TrustFile = Annotated[
     typer.Option("--trust", metavar="FILE", help="The file of trusted keys; that of plugbay trust by default."),
 ]
 PlainHttp = Annotated[
-    bool, typer.Option("--plain-http", help="Use HTTP without TLS; only for a registry on this machine.")
+    bool,
+    typer.Option(
+        "--plain-http", help="Use HTTP without TLS, for a registry on this machine; plugbay.toml allows others."
+    ),
 ]
 
 SHORT_DIGEST = len("sha256:") + 12
@@ -50,6 +54,15 @@ def open_trust_store(file: Path | None) -> TrustStore:
     from plugbay.packages.trust import TrustStore
 
     return TrustStore(file or directories()["config"] / TRUST_FILE)
+
+
+def allowed_registries() -> Registries:
+    """The registries that plugbay.toml of this directory allows more; raises `Refusal` for an invalid file."""
+    from plugbay.cli.local_host import load_config
+    from plugbay.packages.reference import Registries
+
+    config = load_config(None)
+    return Registries() if config is None else Registries.of(config.registries)
 
 
 def now() -> datetime:

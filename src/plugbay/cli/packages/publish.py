@@ -16,7 +16,7 @@ import typer
 
 from plugbay.cli import lookup
 from plugbay.cli.options import AsJson
-from plugbay.cli.packages.common import PlainHttp, format_size, report_refusals
+from plugbay.cli.packages.common import PlainHttp, allowed_registries, format_size, report_refusals
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
@@ -114,7 +114,11 @@ def push(
     with report_refusals(as_json):
         package = _read_package(archive)
         place = _with_tag(reference, package)
-        with Connection(place, plain_http=plain_http, actions=PUSH) as connection, progress_bars() as progress:
+        exceptions = allowed_registries()
+        with (
+            Connection(place, plain_http=plain_http, actions=PUSH, registries=exceptions) as connection,
+            progress_bars() as progress,
+        ):
             pushed = registry.push(connection, place, archive, _annotations(package), progress)
     if as_json:
         output.print_json({"reference": str(pushed.reference), "digest": pushed.archive_digest})
@@ -193,7 +197,8 @@ def fetch(reference: str, out: Path, *, plain_http: bool) -> Pulled:
     from plugbay.packages.reference import parse
 
     place = parse(reference)
-    with Connection(place, plain_http=plain_http) as connection, progress_bars() as progress:
+    exceptions = allowed_registries()
+    with Connection(place, plain_http=plain_http, registries=exceptions) as connection, progress_bars() as progress:
         return registry.pull(connection, place, out, progress=progress)
 
 

@@ -34,6 +34,9 @@
     [retention]
     invocations = "90 days"
 
+    [registries."registry.internal:5000"]
+    private = true
+
     [plugins."example.weather"]
     enabled = true
     grants = ["tool.execute"]
@@ -72,10 +75,12 @@ from plugbay.host.config.sections import (
     PluginSandbox,
     ProcessLimits,
     ProviderConfig,
+    RegistryConfig,
     RetentionConfig,
     SandboxConfig,
     ServerConfig,
     names_problem,
+    registry_problem,
 )
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.model.addresses import pair_problem
@@ -299,6 +304,7 @@ class Config(BaseModel):
     llm: LlmConfig = LlmConfig()
     mcp: dict[str, ServerConfig] = {}
     retention: RetentionConfig = RetentionConfig()
+    registries: dict[str, RegistryConfig] = {}
     plugins: dict[str, PluginConfig] = {}
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(None)
@@ -309,6 +315,15 @@ class Config(BaseModel):
         problem = names_problem(value)
         if problem is not None:
             raise ValueError(problem)
+        return value
+
+    @field_validator("registries")
+    @classmethod
+    def _registries(cls, value: dict[str, RegistryConfig]) -> dict[str, RegistryConfig]:
+        for name in value:
+            problem = registry_problem(name)
+            if problem is not None:
+                raise ValueError(problem)
         return value
 
     @property

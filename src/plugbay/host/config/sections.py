@@ -1,4 +1,4 @@
-"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, broker, language models.
+"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, registries, broker, language models.
 
     [sandbox]
     require = true
@@ -23,6 +23,10 @@
     [retention]
     invocations = "90 days"
     audit = "forever"
+
+    [registries."registry.internal:5000"]
+    private = true
+    plain_http = true
 
     [broker]
     url = "tls://nats.example.com:4222"
@@ -80,6 +84,7 @@ OFF_FORM = '[plugins."x".sandbox] with off = "the reason why"'
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE = re.compile(r"([0-9]{1,15})\s*([a-z]{0,3})", re.IGNORECASE)
+_ENDS_WITH_PORT = re.compile(r":[0-9]{1,5}$")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _UIDS = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
 
@@ -379,6 +384,27 @@ def pattern_problem(pattern: str) -> str | None:
         return f"goes on after {REST}, which stands for everything that follows"
     # A wildcard stands for a segment, so the pattern is valid if it is valid with a letter in its place.
     return topic_problem(".".join("x" if segment in (ANY, REST) else segment for segment in segments))
+
+
+class RegistryConfig(BaseModel):
+    """`[registries."host:port"]`: exceptions for one registry of packages, by the name that references use."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    private: bool = False
+    """It may be on this machine or a private network when a caller of the server imports from it."""
+    plain_http: bool = False
+    """It is asked over HTTP without TLS."""
+
+
+def registry_problem(name: str) -> str | None:
+    """Why a name is not that of a registry, as `registry.internal:5000`."""
+    host, colon, port = name.rpartition(":") if _ENDS_WITH_PORT.search(name) else (name, "", "")
+    clean = clean_host(host.removeprefix("[").removesuffix("]"))
+    usual = "" if clean is None else f"[{clean}]{colon}{port}" if ":" in clean else f"{clean}{colon}{port}"
+    if not usual or (colon and not 0 < int(port) < 65536):
+        return f"{name!r} is no registry; write it like registry.internal or registry.internal:5000"
+    return None if name == usual else f"{name!r} must be written {usual}"
 
 
 class BrokerConfig(BaseModel):

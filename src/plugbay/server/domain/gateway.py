@@ -23,6 +23,7 @@ from plugbay.host.admin.logs import PluginLogs
 from plugbay.host.host import Host
 from plugbay.host.records import TOKEN_PREFIX
 from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.packages.reference import Registries
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
@@ -143,7 +144,9 @@ class Gateway:
         self.invocation_events = InvocationEvents()
         self.releases = Releases(settings.data, lambda: datetime.fromtimestamp(clock.now(), UTC))
         rules = PackageSettings(
-            settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
+            settings.require_signature,
+            frozenset(host.config.network.allow_private),
+            Registries.of(host.config.registries),
         )
         self.packages = Packages(database, self.releases, self.orgs, self.audit, clock, rules)
         self.secrets = Secrets(database, self.orgs, self.audit, load_keyring(settings.data, os.environ), clock)

@@ -5,8 +5,8 @@ The contents of a version never change once it was available; a quarantined uplo
 An archive is unpacked and verified in a staging folder, published in one step into a folder named by its digest, and
 its hash is checked again before a process starts. `Releases` blocks on disk, so it runs in threads.
 
-Registries are contacted at public addresses and those in `[network] allow_private`. The reason of a failed pull is only
-in the log: callers cannot learn from an answer whether an address exists.
+Registries are contacted at public addresses and those in `[network] allow_private`, and by name as `[registries]`
+allows. The reason of a failed pull is only in the log: callers cannot learn from an answer whether an address exists.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import logging
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -25,11 +26,11 @@ from typing import Any, TypeVar
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.model.spec import Export, PluginSpec
-from plugbay.packages.connection import Connection
+from plugbay.packages.connection import NO_EXCEPTIONS, Connection
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import verify
 from plugbay.packages.package import SIGNATURE_NAME, Opened, open_archive, read_folder
-from plugbay.packages.reference import Reference
+from plugbay.packages.reference import Reference, Registries
 from plugbay.packages.reference import parse as parse_reference
 from plugbay.packages.registry import pull
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits
@@ -43,6 +44,7 @@ from plugbay.server.domain.errors import (
     denied,
     not_found,
     too_large,
+    too_many,
     unavailable,
     unprocessable,
 )
@@ -187,6 +189,12 @@ UPLOAD = "upload"
 
 LOG = logging.getLogger("plugbay.server.domain")
 
+PULL_SECONDS = 600.0
+"""Total time of a pull for a caller of the API."""
+
+MAX_PULLS = 2
+"""Pulls at the same time, of each org."""
+
 _UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
 """Reasons that would reveal whether an address exists."""
 
@@ -197,10 +205,10 @@ class PackageSettings:
 
     require_signature: bool = True
     """Only signed packages of trusted keys are usable."""
-    plain_http: bool = False
-    """Use HTTP for registries on this machine."""
     opened: frozenset[str] = frozenset()
     """`address:port` of registries allowed at private addresses."""
+    registries: Registries = NO_EXCEPTIONS
+    """Registries that the operator allows by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +252,34 @@ class Packages:
         self._clock = clock
         self._settings = settings or PackageSettings()
         self._ids = ids
+        self._pulls = Counter[str]()
         self._storing = asyncio.Lock()
         """Held while files and rows change: files without a row are removed."""
 
     async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
         """Pull a package by digest and store it; returns its row and whether it is new."""
         reference = _parse_pinned(source)
-        with tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
+        with self._pulling(caller.org_id or ""), tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
             pulling = asyncio.to_thread(self._pull_archive, reference, Path(folder))
             archive, signature = await _translate_refusals(_hide_registry_details(reference, pulling))
             return await self.upload(caller, archive, signature, source=str(reference))
 
+    @contextmanager
+    def _pulling(self, owner: str) -> Iterator[None]:
+        """Limit the pulls of an owner: a slow registry holds a thread."""
+        if self._pulls[owner] >= MAX_PULLS:
+            raise too_many(f"{MAX_PULLS} packages are being pulled already", retry_after=5.0, code="quota.pulls")
+        self._pulls[owner] += 1
+        try:
+            yield
+        finally:
+            self._pulls[owner] -= 1
+
     def _pull_archive(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
-        plain = self._settings.plain_http and reference.is_local
-        with Connection(reference, plain_http=plain, opened=self._settings.opened) as connection:
+        exceptions = self._settings.registries
+        with Connection(
+            reference, opened=self._settings.opened, registries=exceptions, seconds=PULL_SECONDS
+        ) as connection:
             pulled = pull(connection, reference, folder, self._releases.limits)
         return pulled.archive, None if pulled.signature is None else pulled.signature.read_bytes()
 
@@ -514,9 +536,11 @@ async def _hide_registry_details(reference: Reference, work: Awaitable[T]) -> T:
     except PackageRefused as refused:
         if refused.reason not in _UNREACHED:
             raise
-        LOG.warning("a package was not pulled", extra={"source": str(reference), "reason": refused.message})
-        text = f"no registry answers at {reference.registry}, or this server does not connect to its address"
-        raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; its log has the reason") from None
+        reason = f"{refused.message}; {refused.hint}" if refused.hint else refused.message
+        LOG.warning("a package was not pulled", extra={"source": str(reference), "reason": reason})
+        text = f"no registry answers over TLS at {reference.registry}, or this server does not connect to its address"
+        more = "its log has the reason, and [registries] of its plugbay.toml allows private addresses and plain HTTP"
+        raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; {more}") from None
 
 
 async def _translate_refusals(work: Awaitable[T]) -> T:

@@ -28,8 +28,6 @@ class GatewaySettings:
     """Of each caller."""
     require_signature: bool = True
     """Only signed packages of trusted keys are usable; others are quarantined."""
-    plain_http: bool = False
-    """Use HTTP for registries on this machine."""
     unconfined: bool = False
     """Run plugins of packages without a sandbox, on machines that have none."""
     config_file: Path | None = None
