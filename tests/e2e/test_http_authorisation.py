@@ -7,6 +7,7 @@ the route says it needs, from whose thing the request is about, and from the few
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from typing import Any, Literal
 
 import httpx2
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi.routing import APIRoute
 
+from plugbay.packages import keys
 from plugbay.packages.registry import ARCHIVE_TYPE
 from plugbay.server.api.caller import NEEDS, NEEDS_ONE
 from plugbay.server.api.sse import MEDIA_TYPE
@@ -34,10 +37,22 @@ ROUTES = {
 OPEN = {"GET /livez", "GET /readyz"}
 """Asked without a key, by machines that have none."""
 
-OPERATOR_ALONE = {"POST /v1/orgs", "POST /v1/secrets:rotate-key"}
+OPERATOR_ALONE = {
+    "POST /v1/orgs",
+    "POST /v1/secrets:rotate-key",
+    "GET /v1/trusted-publishers",
+    "POST /v1/trusted-publishers",
+    "DELETE /v1/trusted-publishers/{key_id}",
+    "POST /v1/plugin-marketplace",
+    "DELETE /v1/plugin-marketplace/{card_id}",
+}
 """What concerns all orgs is for the operator of all of them, whatever role a key has."""
 
-WHOLE_ORG_ALONE = {"PATCH /v1/orgs/{org_id}", "POST /v1/orgs/{org_id}/projects"}
+WHOLE_ORG_ALONE = {
+    "PATCH /v1/orgs/{org_id}",
+    "POST /v1/orgs/{org_id}/projects",
+    "DELETE /v1/plugin-packages/{package}",
+}
 """What concerns a whole org is not for a key of one of its projects."""
 
 OWN_RUNS = {"POST /v1/runs/{run_id}:cancel", "POST /v1/runs/{run_id}:regenerate"}
@@ -122,6 +137,38 @@ def upload(world: World) -> Ask:
     return Ask("/v1/plugin-packages", None, None, {"content": packed.path.read_bytes(), "headers": headers})
 
 
+def package_deletion(world: World) -> Ask:
+    packed = world.publisher.pack(package="acme/gone", version=f"1.0.{next(_VERSIONS)}")
+    headers = {"content-type": ARCHIVE_TYPE, **world.publisher.header(packed)}
+    made = world.ask("admin", "POST", "/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers)
+    return Ask(f"/v1/plugin-packages/{made.json()['id']}", "org")
+
+
+def binding_deletion(world: World) -> Ask:
+    return Ask(f"/v1/plugin-bindings/{world.made('POST', '/v1/plugin-bindings', BINDING, 'binding_id')}", "project")
+
+
+def trust_addition(world: World) -> Ask:
+    public = keys.public_of(Ed25519PrivateKey.generate())
+    body = {"public_key": base64.b64encode(public).decode(), "publisher": "matrix", "other_keys": "keep"}
+    return Ask("/v1/trusted-publishers", None, body)
+
+
+def trust_removal(world: World) -> Ask:
+    added = world.ask("bootstrap", "POST", "/v1/trusted-publishers", json=trust_addition(world).body)
+    return Ask(f"/v1/trusted-publishers/{added.json()['key_id']}")
+
+
+def publication(world: World) -> Ask:
+    entry = {"id": f"entry-{next(_VERSIONS)}", "package": world.ids["shared_package"], "export_id": "t"}
+    return Ask("/v1/plugin-marketplace", None, entry)
+
+
+def unpublication(world: World) -> Ask:
+    made = world.ask("bootstrap", "POST", "/v1/plugin-marketplace", json=publication(world).body)
+    return Ask(f"/v1/plugin-marketplace/{made.json()['id']}")
+
+
 def deletion(world: World) -> Ask:
     assert world.ask("admin", "PUT", "/v1/secrets/gone", json=SECRET).is_success
     return Ask("/v1/secrets/gone", "project", None, {"params": SCOPE})
@@ -193,15 +240,20 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "POST /v1/plugin-packages": upload,
     "GET /v1/plugin-packages": at("/v1/plugin-packages"),
     "GET /v1/plugin-packages/{package}": at("/v1/plugin-packages/{package}", "org"),
+    "DELETE /v1/plugin-packages/{package}": package_deletion,
     "POST /v1/plugin-bindings": at("/v1/plugin-bindings", "project", BINDING),
     "GET /v1/plugin-bindings": at("/v1/plugin-bindings"),
     "GET /v1/plugin-bindings/{binding_id}": at("/v1/plugin-bindings/{binding_id}", "project"),
     "PATCH /v1/plugin-bindings/{binding_id}": at("/v1/plugin-bindings/{binding_id}", "project", {"config": {}}),
+    "DELETE /v1/plugin-bindings/{binding_id}": binding_deletion,
     "POST /v1/plugin-bindings/{binding_id}:validate": at("/v1/plugin-bindings/{binding_id}:validate", "project"),
     "GET /v1/plugin-harnesses": at("/v1/plugin-harnesses"),
     "GET /v1/plugin-tools": at("/v1/plugin-tools"),
     "GET /v1/plugin-hooks": at("/v1/plugin-hooks"),
     "GET /v1/plugin-compactors": at("/v1/plugin-compactors"),
+    "GET /v1/trusted-publishers": at("/v1/trusted-publishers"),
+    "POST /v1/trusted-publishers": trust_addition,
+    "DELETE /v1/trusted-publishers/{key_id}": trust_removal,
     "PUT /v1/secrets/{name}": at("/v1/secrets/{name}", "project", SECRET),
     "GET /v1/secrets": at("/v1/secrets"),
     "DELETE /v1/secrets/{name}": deletion,
@@ -214,6 +266,8 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "POST /v1/plugin-invocations/{invocation_id}:cancel": cancellation,
     "GET /v1/plugin-marketplace": at("/v1/plugin-marketplace"),
     "GET /v1/plugin-marketplace/{card_id}": at("/v1/plugin-marketplace/{card_id}"),
+    "POST /v1/plugin-marketplace": publication,
+    "DELETE /v1/plugin-marketplace/{card_id}": unpublication,
     "POST /v1/plugin-marketplace/{card_id}:install": at(
         "/v1/plugin-marketplace/{card_id}:install", "project", {"scope": SCOPE}
     ),

@@ -174,7 +174,7 @@ class World:
         package = await self.publisher.bring(self.gateway, HOOK, EXPORTS)
         org1 = Principal("key", "org_1", role="admin", key_id="key_of_the_org")
         own = await self.publisher.bring(self.gateway, "", EXPORTS, package="acme/own", caller=org1)
-        self.ids["package"] = own.id
+        self.ids |= {"package": own.id, "shared_package": package.id}
         for id, kind in (("t", "binding_id"), ("h", "hook"), ("c", "compactor"), ("x", "harness")):
             self.ids[kind] = (await bind(self.gateway, package, id)).id
 

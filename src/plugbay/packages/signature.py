@@ -90,10 +90,15 @@ def read(data: bytes) -> Signature:
 
 def check(signature: Signature, public: bytes, package: Package) -> None:
     """Verify signature and files; raises `PackageRefused` with the difference."""
+    check_key(signature, public)
+    check_contents(signature, package)
+
+
+def check_key(signature: Signature, public: bytes) -> None:
+    """Verify that this key signed the document, without looking at files; raises `PackageRefused`."""
     if not keys.verify(public, _decode(signature.signature), signature.signed_bytes()):
         text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
         raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint=AGAIN)
-    check_contents(signature, package)
 
 
 def check_contents(signature: Signature, package: Package) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,24 @@ from typing import Any
 import pytest
 
 from plugbay.host.request import CallRequest
+from plugbay.packages import keys
+from plugbay.packages import signature as signatures
 from plugbay.packages.installer import verify
-from plugbay.packages.package import read_folder
+from plugbay.packages.package import read_folder, read_signature
+from plugbay.packages.trust import TrustedKey
+from plugbay.server.domain import marketplace
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.marketplace import CARDS, Artifact
+from plugbay.server.domain.marketplace import CARDS, CATALOGUE, PUBLISHER_KEY, Artifact, NewEntry
 from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
-from tests.support.gateways import gateway_at, make_org
+from tests.packages.builders import key
+from tests.support.clocks import TurnedClock
+from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
+from tests.support.packaged import Publisher
 from tests.support.requirements import requirement
+from tests.support.vai import export
 
 ADMIN = Principal("key", "org_1", role="admin", key_id="key_1")
 
@@ -33,13 +43,14 @@ BLOCKS = [said("system", "You write code.", 0)] + [
 ]
 
 
-@requirement("vai:control-marketplace-install", "vai:control-thread-weave")
+@requirement("vai:control-marketplace-install", "vai:control-thread-weave", "vai:control-marketplace-signed")
 def test_thread_weave_is_installed_signed_and_really_compacts(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             await make_org(gateway)
             card = await gateway.marketplace.card("thread-weave")
-            assert card["install_policy"] == {"installable": True, "reasons": [], "requires_lock": False}
+            policy = {"installable": True, "reasons": [], "requires_lock": False, "lock_file": None}
+            assert card["install_policy"] == policy
             where = (ADMIN, "thread-weave", "org_1", "proj_1")
             package, binding = await gateway.marketplace.install(*where, {"detail": 60}, {})
             assert (package.status, package.signature_status, package.org_id) == ("available", "verified", None)
@@ -82,33 +93,185 @@ def test_a_card_that_is_not_installable_lists_the_reasons(sqlite_url: str, tmp_p
             with pytest.raises(GatewayError) as caught:
                 await gateway.marketplace.card("none")
             assert caught.value.code == "card.not_found"
-            assert [card["id"] for card in await gateway.marketplace.cards()][-1] == "thread-weave"
+            cards = (await gateway.marketplace.page(Page())).items
+            assert [card["id"] for card in cards] == ["openai-codex-harness", "opencode-harness", "thread-weave"]
             assert (await gateway.packages.page(OPERATOR, Page())).items == ()
 
     run(main)
 
 
-def test_a_revoked_first_party_key_makes_cards_uninstallable(sqlite_url: str, tmp_path: Path, run: Run) -> None:
-    async def main() -> None:
-        async with gateway_at(sqlite_url, tmp_path) as gateway:
-            await make_org(gateway)
-            card = await gateway.marketplace.card("thread-weave")
-            gateway.releases.trust.revoke(card["signature"]["key_id"])
-            with pytest.raises(GatewayError) as caught:
-                await gateway.marketplace.install(OPERATOR, "thread-weave", "org_1", None, {}, {})
-            assert [reason["code"] for reason in caught.value.details["reasons"]] == ["signature_not_verified"]
+@requirement("vai:control-marketplace-signed")
+def test_built_in_packages_are_signed_by_their_publisher_and_no_key_of_the_server_signs(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    public = keys.load_public(PUBLISHER_KEY)
+    for folder in (path for path in CATALOGUE.iterdir() if (path / "vai-plugin.toml").exists()):
+        package = read_folder(folder, to_pack=True)
+        data = read_signature(folder)
+        assert data is not None, f"plugbay sign {folder} --key KEY, and KEY.pub is {PUBLISHER_KEY.name}"
+        signatures.check(signatures.read(data), public, package)
 
-    run(main)
-
-
-def test_the_archive_is_the_same_each_time_and_the_key_too(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         cards = []
         for _ in range(2):
             async with gateway_at(sqlite_url, tmp_path) as gateway:
                 cards.append(await gateway.marketplace.card("thread-weave"))
         assert cards[0] == cards[1]
-        assert (tmp_path / "marketplace" / "first-party.key").stat().st_mode & 0o777 == 0o600
+        signature = cards[0]["signature"]
+        assert (signature["key_id"], signature["publisher"]) == (keys.key_id(public), "plugbay")
+        assert signature["status"] == "verified" and signature["signed_at"].endswith("Z")
+        assert [path.name for path in tmp_path.rglob("*.key")] == ["secret.key"], "it seals secrets and signs nothing"
+
+    run(main)
+
+
+@requirement("vai:control-marketplace-signed")
+def test_a_publisher_that_the_operator_no_longer_trusts_makes_cards_uninstallable(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    own = TrustedKey(keys.public_of(key()), "plugbay")
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            card = await gateway.marketplace.card("thread-weave")
+            assert card["signature"]["status"] == "verified"
+            assert len(gateway.releases.trust.add(own, "replace")) == 1
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            assert (await gateway.marketplace.card("thread-weave"))["signature"]["status"] == "untrusted"
+            with pytest.raises(GatewayError) as caught:
+                await gateway.marketplace.install(OPERATOR, "thread-weave", "org_1", None, {}, {})
+            assert [reason["code"] for reason in caught.value.details["reasons"]] == ["signature_not_verified"]
+            assert gateway.releases.trust.keys() == [own], "not trusted again"
+
+    run(main)
+
+
+@requirement("vai:control-marketplace-signed")
+def test_a_built_in_package_whose_signature_is_wrong_or_missing_is_shown_as_such(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = tmp_path / "catalogue"
+    shutil.copytree(CATALOGUE, catalogue)
+    monkeypatch.setattr(marketplace, "CATALOGUE", catalogue)
+
+    async def main() -> None:
+        for status, code in (("invalid", "signature_not_verified"), ("missing", "signature_not_verified")):
+            if status == "invalid":
+                (catalogue / "thread_weave" / "README.md").write_text("changed")
+            else:
+                (catalogue / "thread_weave" / "marketplace.signature.json").unlink()
+            async with gateway_at(sqlite_url, tmp_path) as gateway:
+                card = await gateway.marketplace.card("thread-weave")
+                assert card["signature"]["status"] == status
+                assert [reason["code"] for reason in card["install_policy"]["reasons"]] == [code]
+
+    run(main)
+
+
+def entry(package: PackageRow, **fields: Any) -> NewEntry:
+    return replace(NewEntry("jira", package.id, "t", "https://example.com", ("v1",), reviewed=True), **fields)
+
+
+@requirement("vai:control-marketplace-publish", "vai:control-marketplace-signed")
+def test_the_operator_publishes_a_package_of_a_trusted_publisher_and_orgs_install_it(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            await make_org(gateway)
+            publisher = Publisher(tmp_path, tmp_path)
+            package = await publisher.bring(gateway, exports=[export("t"), export("x", "harness")])
+            card = await gateway.marketplace.publish(OPERATOR, entry(package))
+            assert card == await gateway.marketplace.card("jira")
+            assert card["publisher"] == {"id": "acme", "name": "acme", "first_party": False}
+            signature = card["signature"]
+            assert (signature["status"], signature["key_id"]) == ("verified", publisher.key_id)
+            assert (signature["publisher"], signature["signed_at"]) == ("acme", "2026-11-15T12:00:00Z")
+            assert card["source"] == {"repo": "https://example.com", "refs": ["v1"]}
+            assert (card["kind"], card["version"], card["oci"]["digest"]) == ("tool", "1.0.0", package.digest)
+            clock.turn(1)
+            harness = await gateway.marketplace.publish(OPERATOR, entry(package, id="x", export_id="x", reviewed=False))
+            codes = [reason["code"] for reason in harness["install_policy"]["reasons"]]
+            assert codes == ["not_reviewed", "dependency_lock_missing"]
+            part = await gateway.marketplace.page(Page(limit=4))
+            rest = await gateway.marketplace.page(Page(limit=4, after=part.after))
+            assert [item["id"] for item in (*part.items, *rest.items)][3:] == ["x", "jira"] and rest.after is None
+
+            installed, binding = await gateway.marketplace.install(ADMIN, "jira", "org_1", "proj_1", {}, {})
+            assert installed == package and (binding.package_row, binding.status) == (package.id, "active")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.delete(OPERATOR, package.id)
+            assert caught.value.details["marketplace_entries"] == ["x", "jira"]
+            gone = await gateway.marketplace.unpublish(OPERATOR, "jira")
+            assert gone == card and await code_of(gateway.marketplace.card("jira")) == "card.not_found"
+            assert (await gateway.bindings.get(ADMIN, binding.id)).status == "active"
+            audited = [item.action for item in (await gateway.audit.page(OPERATOR, Page(), subject_id="jira")).items]
+            assert sorted(audited) == ["marketplace.publish", "marketplace.unpublish"]
+
+    run(main)
+
+
+@requirement("vai:control-marketplace-publish", "vai:control-marketplace-signed")
+def test_an_entry_is_published_by_rules_and_its_signature_is_verified_again(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            market, publisher = gateway.marketplace, Publisher(tmp_path, tmp_path)
+            package = await publisher.bring(gateway, exports=[export("x", "harness")])
+            unsigned, _ = await gateway.packages.upload(OPERATOR, publisher.pack(version="2.0.0").path)
+            of_org = await publisher.bring(gateway, version="3.0.0", caller=ADMIN)
+            good = entry(package, export_id="x", lock_file="bin/plugin")
+            for caller, new, code in (
+                (ADMIN, good, "auth.role_denied"),
+                (OPERATOR, replace(good, package="pkg_none"), "package.not_found"),
+                (OPERATOR, replace(good, package=unsigned.id), "marketplace.signature_not_verified"),
+                (OPERATOR, replace(good, package=of_org.id), "marketplace.package_not_shared"),
+                (OPERATOR, replace(good, export_id="t"), "marketplace.unknown_export"),
+                (OPERATOR, replace(good, lock_file="uv.lock"), "marketplace.lock_file_missing"),
+                (OPERATOR, replace(good, id="thread-weave"), "marketplace.entry_exists"),
+            ):
+                assert await code_of(market.publish(caller, new)) == code
+            card = await market.publish(OPERATOR, good)
+            assert card["install_policy"]["installable"] and card["install_policy"]["lock_file"] == "bin/plugin"
+            assert await code_of(market.publish(OPERATOR, good)) == "marketplace.entry_exists"
+            assert await code_of(market.unpublish(ADMIN, "jira")) == "auth.role_denied"
+            assert await code_of(market.unpublish(OPERATOR, "thread-weave")) == "marketplace.builtin"
+            assert await code_of(market.unpublish(OPERATOR, "none")) == "card.not_found"
+
+            root = gateway.releases.folder(package.digest, package.package_id)
+            program = root / "bin" / "plugin"
+            before = program.read_text()
+            program.chmod(0o755)
+            program.write_text(before + "\n")
+            code = await code_of(market.install(OPERATOR, "jira", "org_1", None, {}, {}))
+            assert code == "package.tampered", "the files are hashed before an installation"
+            program.write_text(before)
+            own = publisher.pack("# of the org", [export("x", "harness")])
+            await gateway.packages.upload(ADMIN, own.path, publisher.sign(own))
+            code = await code_of(market.install(OPERATOR, "jira", "org_1", None, {}, {}))
+            assert code == "marketplace.own_package" and not (await gateway.bindings.page(ADMIN, Page())).items
+
+            stored = root / "marketplace.signature.json"
+            stored.chmod(0o644)
+            signed = stored.read_bytes()
+            for changed, status in (
+                (signed.replace(b"T12:00:00Z", b"T12:00:01Z"), "invalid"),
+                (publisher.sign(own), "invalid"),
+                (b"rubbish", "invalid"),
+            ):
+                stored.write_bytes(changed)
+                assert (await market.card("jira"))["signature"]["status"] == status
+            stored.write_bytes(signed)
+            await gateway.trusted_publishers.remove(OPERATOR, publisher.key_id)
+            shown = await market.card("jira")
+            assert shown["signature"]["status"] == "untrusted" and shown["signature"]["publisher"] is None
+            code = await code_of(market.install(OPERATOR, "jira", "org_1", None, {}, {}))
+            assert code == "marketplace.not_installable"
 
     run(main)
 
@@ -151,5 +314,5 @@ def test_a_harness_needs_a_lock_and_a_card_needs_a_review() -> None:
 def test_a_card_has_a_field_for_each_posture() -> None:
     shown = WEAVE.to_json(GOOD)
     assert shown["publisher"]["first_party"] and shown["review"]["state"] == "reviewed"
-    assert shown["signature"] == {"status": "verified", "key_id": "k"}
+    assert shown["signature"] == {"status": "verified", "key_id": "k", "publisher": None, "signed_at": None}
     assert shown["oci"] == {"ref": "builtin:x", "digest": "sha256:1"} and shown["source"]["refs"]

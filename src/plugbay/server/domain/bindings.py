@@ -458,11 +458,7 @@ class Bindings:
         return BindingContext(package, export, parse_policy(org.policy), frozenset(missing), shares)
 
     async def _export(self, package: PackageRow | None, export_id: str) -> Export | None:
-        if package is None:
-            return None
-        found = await self._packages.load(package)
-        assert found.spec is not None
-        return next((export for export in found.spec.exports if export.name == export_id), None)
+        return None if package is None else await self._packages.export(package, export_id)
 
     async def _require(self, tx: Tx, caller: Principal, org_id: str, project_id: str | None) -> None:
         await self._orgs.scope(tx, caller, org_id, project_id)

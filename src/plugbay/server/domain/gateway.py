@@ -184,7 +184,7 @@ class Gateway:
             clock,
         )
         self.marketplace = Marketplace(
-            database, self.packages, self.bindings, self.releases, settings.data, self.releases.clock
+            database, self.packages, self.bindings, self.releases, self.audit, settings.data, clock
         )
         self._areas.append(self.invocations)
 

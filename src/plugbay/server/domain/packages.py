@@ -26,14 +26,23 @@ from typing import Any, TypeVar
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.model.spec import Export, PluginSpec
+from plugbay.packages import signature as signatures
 from plugbay.packages.connection import NO_EXCEPTIONS, Connection
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import verify
-from plugbay.packages.package import SIGNATURE_NAME, Opened, open_archive, read_folder
+from plugbay.packages.package import (
+    SIGNATURE_NAME,
+    Opened,
+    open_archive,
+    read_folder,
+    read_signature,
+    tree_sha256,
+)
 from plugbay.packages.reference import Reference, Registries
 from plugbay.packages.reference import parse as parse_reference
 from plugbay.packages.registry import pull
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits
+from plugbay.packages.signature import Signature
 from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.audit import Audit
@@ -70,6 +79,9 @@ UNTRUSTED = frozenset({Reason.KEY_UNKNOWN, Reason.KEY_EXPIRED, Reason.KEY_REVOKE
 
 CONTRACT = "vai"
 
+VERIFIED, UNTRUSTED_SIGNATURE, INVALID = "verified", "untrusted", "invalid"
+"""Statuses of a signature, with `missing`."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignatureVerdict:
@@ -79,6 +91,17 @@ class SignatureVerdict:
     """`verified`, `untrusted` or `missing`; an invalid signature is refused."""
     key_id: str | None = None
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSignature:
+    """The signature of a stored release."""
+
+    status: str
+    """`verified`, `untrusted`, `missing` or `invalid`."""
+    signature: Signature | None = None
+    publisher: str | None = None
+    """The publisher whose key signed it; None unless it is verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +165,30 @@ class Releases:
         if signature is None:
             return SignatureVerdict("missing", why="it has no signature")
         try:
-            return SignatureVerdict("verified", verify(opened.package, signature, self.trust, self.clock()).key.key_id)
+            return SignatureVerdict(VERIFIED, verify(opened.package, signature, self.trust, self.clock()).key.key_id)
         except PackageRefused as refused:
             if refused.reason not in UNTRUSTED:
                 raise
             return SignatureVerdict(UNTRUSTED_SIGNATURE, why=refused.message)
+
+    def read_signature(self, row: PackageRow) -> ReadSignature:
+        """Verify the stored signature of a release: its key, and that it is for these files, by their hash.
+
+        The files themselves are hashed when they are used.
+        """
+        try:
+            data = read_signature(self.folder(row.digest, row.package_id))
+            if data is None:
+                return ReadSignature("missing")
+            signature = signatures.read(data)
+            key = self.trust.judge(signature.key_id, row.package_id, self.clock())
+            signatures.check_key(signature, key.public_key)
+        except PackageRefused as refused:
+            return ReadSignature(UNTRUSTED_SIGNATURE if refused.reason in UNTRUSTED else INVALID)
+        stated = signature.package_id, signature.version, signature.tree_sha256, tree_sha256(signature.files)
+        if stated != (row.package_id, row.version, row.tree_sha256, row.tree_sha256):
+            return ReadSignature(INVALID)
+        return ReadSignature(VERIFIED, signature, key.publisher)
 
     def folder(self, digest: str, package_id: str) -> Path:
         """Where the files of a release are."""
@@ -180,7 +222,6 @@ class Releases:
 
 
 AVAILABLE, QUARANTINED = "available", "quarantined"
-VERIFIED, UNTRUSTED_SIGNATURE = "verified", "untrusted"
 
 T = TypeVar("T")
 
@@ -493,6 +534,12 @@ class Packages:
             return own
         shared = await rows.find(tx, None, package_id, version, lock=lock)
         return shared if own is None or (shared is not None and shared.status == AVAILABLE) else own
+
+    async def export(self, row: PackageRow, export_id: str) -> Export | None:
+        """One export of a package; None if it has none of this name."""
+        found = await self.load(row)
+        assert found.spec is not None
+        return next((export for export in found.spec.exports if export.name == export_id), None)
 
     async def load(self, row: PackageRow) -> Found:
         """The manifest of a package with its schemas."""

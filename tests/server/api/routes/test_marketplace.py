@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
+from tests.support.packaged import Publisher
 from tests.support.requirements import requirement
 
 SCOPE = {"org_id": "org_1", "project_id": "proj_1"}
@@ -38,5 +39,33 @@ def test_cards_are_shown_and_one_of_them_is_installed(sqlite_url: str, tmp_path:
             assert (await client.get("/v1/plugin-marketplace/none")).status_code == 404
             async with client_of(gateway, await make_key(gateway, "org_1", "viewer")) as viewer:
                 assert (await viewer.post(path, json={"scope": SCOPE})).status_code == 403
+
+    run(main)
+
+
+@requirement("vai:control-marketplace-publish")
+def test_an_entry_is_published_listed_installed_and_removed(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            package = await Publisher(tmp_path, tmp_path).bring(gateway)
+            body = {"id": "jira", "package": package.id, "export_id": "t", "reviewed": True}
+            source = {"repo": "https://example.com", "refs": ["v1"]}
+            made = await client.post("/v1/plugin-marketplace", json={**body, "source": source})
+            assert made.status_code == 201, made.text
+            assert made.json()["source"] == source and made.json()["review"]["state"] == "reviewed"
+            assert (await client.get("/v1/plugin-marketplace")).json()["items"][-1] == made.json()
+            first = (await client.get("/v1/plugin-marketplace?limit=3")).json()
+            assert len(first["items"]) == 3 and first["next_cursor"]
+            rest = (await client.get(f"/v1/plugin-marketplace?limit=3&cursor={first['next_cursor']}")).json()
+            assert rest == {"items": [made.json()], "next_cursor": None}
+            done = await client.post("/v1/plugin-marketplace/jira:install", json={"scope": SCOPE})
+            assert done.json()["package"]["id"] == package.id and done.json()["binding"]["status"] == "active"
+            for change in ({"id": "A b"}, {"export_id": ""}, {"colour": 1}, {"reviewed": "perhaps"}):
+                assert (await client.post("/v1/plugin-marketplace", json={**body, **change})).status_code == 400
+            assert (await client.delete("/v1/plugin-marketplace/jira")).json() == made.json()
+            assert (await client.delete("/v1/plugin-marketplace/jira")).status_code == 404
+            async with client_of(gateway, await make_key(gateway, "org_1")) as admin:
+                assert (await admin.post("/v1/plugin-marketplace", json=body)).status_code == 403
 
     run(main)

@@ -1,16 +1,17 @@
-"""Routes of the marketplace: list cards, read one, install one."""
+"""Routes of the marketplace: list cards, read one, install one; publish and remove entries."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, Listing, PathId
-from plugbay.server.api.routes.bindings import BindingOut, Reference, Scope, Slot, binding_out
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.api.routes.bindings import BindingOut, ExportName, Reference, Scope, Slot, binding_out
 from plugbay.server.api.routes.packages import PackageOut, package_out
+from plugbay.server.domain.marketplace import NewEntry
 
 router = Router(tags=["marketplace"])
 
@@ -27,8 +28,10 @@ class ReviewOut(Answer):
 
 
 class CardSignatureOut(Answer):
-    status: Literal["verified", "untrusted", "missing"]
+    status: Literal["verified", "untrusted", "missing", "invalid"]
     key_id: str | None
+    publisher: str | None = Field(description="The publisher whose trusted key signed the package.")
+    signed_at: str | None
 
 
 class SourceOut(Answer):
@@ -50,6 +53,7 @@ class InstallPolicyOut(Answer):
     installable: bool
     reasons: list[ReasonOut]
     requires_lock: bool
+    lock_file: str | None = Field(description="The file of the package that pins its dependencies.")
 
 
 class CardOut(Answer):
@@ -81,11 +85,47 @@ class InstalledOut(Answer):
     binding: BindingOut
 
 
+class SourceIn(Body):
+    repo: Annotated[str, StringConstraints(max_length=500)] = ""
+    refs: Annotated[list[Annotated[str, StringConstraints(max_length=200)]], Field(max_length=20)] = Field(
+        default_factory=list
+    )
+
+
+class EntryIn(Body):
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    package: ChosenId = Field(description="The id of a shared package, signed by a publisher whose key is trusted.")
+    export_id: ExportName
+    source: SourceIn = SourceIn()
+    lock_file: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = Field(
+        default=None, description="The file of the package that pins its dependencies; a harness needs one."
+    )
+    reviewed: bool = Field(default=False, description="Whether the operator has reviewed the package.")
+
+
 @router.get("/v1/plugin-marketplace", **needs("viewer"))
-async def list_cards(caller: Caller, gateway: TheGateway) -> Listing[CardOut]:
-    """All cards, on one page."""
-    cards = [CardOut.model_validate(card) for card in await gateway.marketplace.cards()]
-    return Listing(items=cards, next_cursor=None)
+async def list_cards(caller: Caller, gateway: TheGateway, page: Paging) -> Listing[CardOut]:
+    """The built-in cards, then published ones. The signature of each is verified again."""
+    return listing(await gateway.marketplace.page(page), CardOut.model_validate)
+
+
+@router.post("/v1/plugin-marketplace", status_code=201, **needs("admin"))
+async def publish_entry(body: EntryIn, caller: Caller, gateway: TheGateway) -> CardOut:
+    """Publish an export of a shared package. Only for the operator of all orgs.
+
+    Name, description and permissions on the card are those of the manifest, which the publisher has signed.
+    """
+    source = body.source
+    new = NewEntry(
+        body.id, body.package, body.export_id, source.repo, tuple(source.refs), body.lock_file, body.reviewed
+    )
+    return CardOut.model_validate(await gateway.marketplace.publish(caller, new))
+
+
+@router.delete("/v1/plugin-marketplace/{card_id}", **needs("admin"))
+async def unpublish_entry(card_id: PathId, caller: Caller, gateway: TheGateway) -> CardOut:
+    """Remove a published entry; installed packages and bindings stay. Only for the operator of all orgs."""
+    return CardOut.model_validate(await gateway.marketplace.unpublish(caller, card_id))
 
 
 @router.get("/v1/plugin-marketplace/{card_id}", **needs("viewer"))
