@@ -26,7 +26,7 @@ from plugbay.host.disk import durable, tree
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.packages import documents
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.package import all_files, folder_name, hash_files
+from plugbay.packages.package import SIGNATURE_NAME, all_files, folder_name, hash_files
 
 KEPT_RELEASES = 5
 """Releases kept per plugin, including the current one."""
@@ -183,6 +183,17 @@ class Store:
         _seal(parcel / target.name)
         durable.sync_tree(parcel)
         durable.move(parcel, target.parent)
+
+    def replace_signature(self, digest: str, plugin_id: str, data: bytes) -> None:
+        """Give a release another signature file. Its own files stay as they are."""
+        folder = self.package_folder(digest, plugin_id)
+        folder.chmod(0o755)
+        try:
+            (folder / SIGNATURE_NAME).unlink(missing_ok=True)
+            durable.write_file(folder / SIGNATURE_NAME, data)
+            (folder / SIGNATURE_NAME).chmod(0o444)
+        finally:
+            folder.chmod(0o555)
 
     def discard(self, digest: str) -> None:
         """Remove a release, in one step; does nothing when it is not there."""

@@ -214,6 +214,28 @@ def test_the_operator_publishes_a_package_of_a_trusted_publisher_and_orgs_instal
     run(main)
 
 
+@requirement("vai:control-marketplace-signed")
+def test_a_package_that_was_signed_after_its_upload_is_published_and_no_upload_takes_its_signature_away(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            (tmp_path / "elsewhere").mkdir()
+            publisher, stranger = Publisher(tmp_path, tmp_path), Publisher(tmp_path / "elsewhere", tmp_path)
+            packed = publisher.pack()
+            for signature in (None, stranger.sign(packed), publisher.sign(packed)):
+                package, _ = await gateway.packages.upload(OPERATOR, packed.path, signature)
+            published = await gateway.marketplace.publish(OPERATOR, entry(package))
+            second = Publisher(tmp_path, tmp_path)
+            for signature in (None, stranger.sign(packed), second.sign(packed)):
+                await gateway.packages.upload(ADMIN, packed.path, signature)
+                assert await gateway.marketplace.card("jira") == published
+            assert published["signature"]["key_id"] == publisher.key_id
+
+    run(main)
+
+
 @requirement("vai:control-marketplace-publish", "vai:control-marketplace-signed")
 def test_an_entry_is_published_by_rules_and_its_signature_is_verified_again(
     sqlite_url: str, tmp_path: Path, run: Run

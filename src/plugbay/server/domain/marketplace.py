@@ -449,9 +449,10 @@ class Marketplace:
         found = self._releases.read_signature(row)
         signature = found.signature
         ref = row.source if is_reference(row.source) else None
-        locked = card.lock_file is not None and signature is not None and card.lock_file in signature.files
-        signed_at = None if signature is None else signature.signed_at
-        return Artifact(row.digest, found.status, row.key_id, ref, locked, found.publisher, signed_at)
+        if signature is None:
+            return Artifact(row.digest, found.status, row.key_id, ref)
+        locked = card.lock_file in signature.files
+        return Artifact(row.digest, found.status, signature.key_id, ref, locked, found.publisher, signature.signed_at)
 
     def _artifact_of_builtin(self, card: Card, built: BuiltPackage) -> Artifact:
         digest, ref = built.packed.digest, f"builtin:{card.id}:{card.version}"

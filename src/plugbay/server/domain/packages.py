@@ -17,7 +17,7 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -149,10 +149,18 @@ class Releases:
             yield UnpackedPackage(opened, tomllib.loads(text), verdict)
 
     def keep(self, unpacked_package: UnpackedPackage) -> None:
-        """Publish an unpacked release; idempotent."""
-        package = unpacked_package.opened.package
+        """Publish an unpacked release; idempotent. A verified signature takes the place of one that is not."""
+        package, digest = unpacked_package.opened.package, unpacked_package.digest
+        given = read_signature(package.root)
         with self._store.locked():
-            self._store.publish(package.root, unpacked_package.digest, package.id)
+            self._store.publish(package.root, digest, package.id)
+            stored = read_signature(self.folder(digest, package.id))
+            if given is None or given == stored or unpacked_package.verdict.status != VERIFIED:
+                return
+            with suppress(PackageRefused):  # the stored one is invalid
+                if self._verify(unpacked_package.opened, stored).status == VERIFIED:
+                    return
+            self._store.replace_signature(digest, package.id, given)
 
     def discard(self, digest: str) -> None:
         """Remove the files of a release."""
