@@ -40,7 +40,7 @@ def test_a_deleted_package_keeps_its_row_and_is_found_only_on_request(database_u
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
             await packages.insert(tx, ROW)
-            assert await packages.get(tx, "pkg_1", lock=True) == ROW and await packages.is_stored(tx, "sha256:1")
+            assert await packages.get(tx, "pkg_1", lock="update") == ROW and await packages.is_stored(tx, "sha256:1")
             assert await packages.verified(tx) == [ROW]
             await packages.delete(tx, "pkg_1", 7.0)
             gone = replace(ROW, deleted_at=7.0)

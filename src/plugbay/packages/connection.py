@@ -106,7 +106,7 @@ class Watchdog:
         self.expired = False
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
-        self._timer = threading.Timer(seconds, self._expire)
+        self._timer = threading.Timer(seconds, self.expire)
         self._timer.daemon = True
         self._timer.start()
 
@@ -125,7 +125,8 @@ class Watchdog:
             while self._sockets:
                 self._sockets.pop().close()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """End the time now."""
         with self._lock:
             self.expired = True
             self._end_if_expired()
@@ -174,6 +175,10 @@ class Connection:
     def __exit__(self, *error: object) -> None:
         self._client.close()
         self._watchdog.close()
+
+    def abort(self) -> None:
+        """End the current request and all later ones with an error; from any thread."""
+        self._watchdog.expire()
 
     def manifest(self, reference: Reference, media_type: str, limit: int) -> bytes | None:
         """The manifest of a tag or digest; None when there is none. Reads at most `limit` bytes."""
@@ -332,7 +337,9 @@ class Connection:
             ) from error
 
     def _out_of_time(self) -> PackageRefused:
-        return self._failed(f"takes more than {self._watchdog.minutes:.0f} minutes for one package")
+        return self._failed(
+            f"takes more than {self._watchdog.minutes:.0f} minutes for one package, or the pull was ended"
+        )
 
     def _failed(self, text: str, hint: str = "") -> PackageRefused:
         if self._reference.is_local and self._scheme == "https":

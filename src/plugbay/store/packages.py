@@ -55,11 +55,9 @@ async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
     return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or NO_OWNER})
 
 
-async def get(tx: AsyncConnection, id: str, *, lock: bool = False) -> PackageRow | None:
-    """Find a package by row id. With `lock`, nothing else changes or uses it until the transaction ends."""
-    query = select(PACKAGES).where(PACKAGES.c.id == id, _PRESENT)
-    found = (await tx.execute(query.with_for_update() if lock else query)).first()
-    return None if found is None else _row(found)
+async def get(tx: AsyncConnection, id: str, *, lock: Lock | None = None) -> PackageRow | None:
+    """Find a package by row id."""
+    return await _first(tx, select(PACKAGES).where(PACKAGES.c.id == id, _PRESENT), lock)
 
 
 async def find(
@@ -75,10 +73,7 @@ async def find(
     query = select(PACKAGES).where(
         PACKAGES.c.org_id == (org_id or NO_OWNER), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
     )
-    query = query if deleted else query.where(_PRESENT)
-    query = query if lock is None else query.with_for_update(read=lock == "share")
-    found = (await tx.execute(query)).first()
-    return None if found is None else _row(found)
+    return await _first(tx, query if deleted else query.where(_PRESENT), lock)
 
 
 async def judge(tx: AsyncConnection, row: PackageRow) -> None:
@@ -129,6 +124,11 @@ async def select_part(
     for column, wanted in (("package_id", package_id), ("version", version), ("status", status)):
         query = query if wanted is None else query.where(PACKAGES.c[column] == wanted)
     return await select_page(tx, query, PACKAGES.c.created_at, PACKAGES.c.id, page, _row)
+
+
+async def _first(tx: AsyncConnection, query: Select[Any], lock: Lock | None) -> PackageRow | None:
+    found = (await tx.execute(query if lock is None else query.with_for_update(read=lock == "share"))).first()
+    return None if found is None else _row(found)
 
 
 async def _update(tx: AsyncConnection, row: PackageRow, names: Iterable[str]) -> None:

@@ -253,6 +253,27 @@ def test_a_binding_is_deleted_once_its_work_is_finished(database_url: str, tmp_p
     run(main)
 
 
+@requirement("vai:control-package-quarantine-replaced")
+def test_a_binding_keeps_its_package_unless_its_version_changes(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path, "1.0.0", "2.0.0") as gateway:
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            publisher, org = Publisher(tmp_path, tmp_path), Principal("key", "org_1", role="admin")
+            options: dict[str, Any] = {"exports": EXPORTS, "schemas": {"config": SCHEMA}, "caller": org}
+            own = [
+                await publisher.bring(gateway, "# own", version=version, **options) for version in ("1.0.0", "2.0.0")
+            ]
+            changed = await gateway.bindings.change(org, row.id, {"config": {"n": 1}})
+            assert changed.package_row == row.package_row, "the org's new package of the same version is another one"
+            changed = await gateway.bindings.change(org, row.id, {"package_version": "2.0.0"})
+            assert changed.package_row == own[1].id
+            await gateway.trusted_publishers.remove(OPERATOR, publisher.key_id)
+            changed = await gateway.bindings.change(org, row.id, {"status": "active"})
+            assert changed.package_row != own[1].id, "the shared package is available"
+
+    run(main)
+
+
 def test_an_upsert_makes_one_binding_and_then_changes_that_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with bound_gateway(sqlite_url, tmp_path) as gateway:
@@ -273,9 +294,9 @@ def test_what_a_binding_is_bound_to_is_read_once_and_again_when_anything_of_it_h
     reads: list[str] = []
     get = package_rows.get
 
-    async def counted(tx: Tx, id: str) -> PackageRow | None:
+    async def counted(tx: Tx, id: str, **options: Any) -> PackageRow | None:
         reads.append(id)
-        return await get(tx, id)
+        return await get(tx, id, **options)
 
     monkeypatch.setattr(package_rows, "get", counted)
 

@@ -278,17 +278,36 @@ def test_an_entry_is_published_by_rules_and_its_signature_is_verified_again(
             code = await code_of(market.install(OPERATOR, "jira", "org_1", None, {}, {}))
             assert code == "marketplace.own_package" and not (await gateway.bindings.page(ADMIN, Page())).items
 
+    run(main)
+
+
+@requirement("vai:control-marketplace-signed")
+def test_the_signature_of_an_entry_is_verified_for_each_list_and_installation(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            market, publisher = gateway.marketplace, Publisher(tmp_path, tmp_path)
+            package = await publisher.bring(gateway)
+            await market.publish(OPERATOR, entry(package))
+            other = publisher.pack("# other")
+            root = gateway.releases.folder(package.digest, package.package_id)
             stored = root / "marketplace.signature.json"
             stored.chmod(0o644)
             signed = stored.read_bytes()
             for changed, status in (
                 (signed.replace(b"T12:00:00Z", b"T12:00:01Z"), "invalid"),
-                (publisher.sign(own), "invalid"),
+                (publisher.sign(other), "invalid"),
                 (b"rubbish", "invalid"),
             ):
                 stored.write_bytes(changed)
                 assert (await market.card("jira"))["signature"]["status"] == status
             stored.write_bytes(signed)
+            gateway.releases.trust.path.chmod(0o666)
+            for id in ("jira", "thread-weave"):
+                assert await code_of(market.card(id)) == "package.trust_unreadable"
+            gateway.releases.trust.path.chmod(0o600)
             await gateway.trusted_publishers.remove(OPERATOR, publisher.key_id)
             shown = await market.card("jira")
             assert shown["signature"]["status"] == "untrusted" and shown["signature"]["publisher"] is None

@@ -35,8 +35,10 @@ from plugbay.store.pages import Page
 from tests.packages import lying_registry
 from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
+from tests.packages.test_connection import dripping
 from tests.store.test_invocations import record
 from tests.support.clocks import TurnedClock
+from tests.support.conversing import settled
 from tests.support.databases import run_write
 from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
@@ -368,6 +370,19 @@ def test_an_org_pulls_few_packages_at_a_time(
 
     monkeypatch.setattr(Packages, "_pull_archive", wait)
     run(main)
+
+
+@requirement("vai:package-slow-registry")
+def test_a_pull_ends_with_the_server(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        section = RegistryConfig(private=True, plain_http=True)
+        async with gateway_at(sqlite_url, tmp_path, host=Host([], Config(registries={slow: section}))) as gateway:
+            pull = asyncio.ensure_future(gateway.packages.pull(ADMIN, f"oci://{slow}/acme/p@{DIGEST}"))
+            await settled(lambda: asyncio.sleep(0, gateway.packages._connections), bool)
+        assert await code_of(pull) == "package.registry_failed"
+
+    with dripping(b"HTTP/1.1 200 OK\r\nx-header: ", 0.01) as slow:
+        run(main)
 
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -29,7 +29,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, denied, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.packages import Packages
+from plugbay.server.domain.packages import AVAILABLE, Packages
 from plugbay.server.domain.policy import (
     Policy,
     Reach,
@@ -373,7 +373,7 @@ class Bindings:
             before = _visible(caller, id, await rows.get(tx, id))
             await self._require(tx, caller, before.org_id, before.project_id)
             row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
-            package = await self._packages.usable_by(tx, row.org_id, row.package_id, row.package_version, "share")
+            package = await self._package_of(tx, before, row.package_version)
             export = await self._export(package, row.export_id)
             if package is not None:
                 row = replace(row, package_row=package.id)
@@ -387,6 +387,14 @@ class Bindings:
             if before.status == ACTIVE and row.status != ACTIVE:
                 await self._end_work(tx, id)
         return row
+
+    async def _package_of(self, tx: Tx, before: BindingRow, version: str) -> PackageRow | None:
+        """The package for a changed binding: the one it has, unless its version changes or it is not available."""
+        if version == before.package_version:
+            package = await package_rows.get(tx, before.package_row, lock="share")
+            if package is not None and package.status == AVAILABLE:
+                return package
+        return await self._packages.usable_by(tx, before.org_id, before.package_id, version, "share")
 
     async def delete(self, caller: Principal, id: str) -> BindingRow:
         """Delete a binding without running or waiting work; raises with the ids of that work."""

@@ -224,6 +224,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Stop everything that `start` started, even after errors. The caller closes database and host."""
+        self.packages.stop()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._flush)
             for area in self._areas:

@@ -39,6 +39,7 @@ from plugbay.server.domain.packages import (
     ListedExport,
     Packages,
     Releases,
+    translate_refusals,
 )
 from plugbay.server.domain.principal import Principal, require_operator_of_all
 from plugbay.store import marketplace as entry_rows
@@ -310,7 +311,7 @@ class Marketplace:
             new.id, new.package, new.export_id, new.repo, list(new.refs), new.lock_file, reviewed_at, created_at=now
         )
         async with self._database.transaction() as tx:
-            row = await package_rows.get(tx, new.package, lock=True)
+            row = await package_rows.get(tx, new.package, lock="update")
             if row is None:
                 raise not_found("package", new.package)
             await self._require_publishable(row, new)
@@ -326,7 +327,7 @@ class Marketplace:
         if row.org_id is not None:
             text = f"{name} belongs to one org; the operator of all orgs uploads a shared package"
             raise unprocessable("marketplace.package_not_shared", text, "package")
-        found = await asyncio.to_thread(self._releases.read_signature, row)
+        found = await translate_refusals(asyncio.to_thread(self._releases.read_signature, row))
         if found.signature is None or row.status != AVAILABLE:
             text = f"the signature of {name} is {found.status}; a publisher whose key is trusted signs it"
             raise conflict("marketplace.signature_not_verified", text, "package", signature=found.status)
@@ -440,10 +441,11 @@ class Marketplace:
     async def _artifact(self, card: Card) -> Artifact:
         """The artifact of a card, with its signature as it is verified now."""
         if card.package is not None:
-            return await asyncio.to_thread(self._artifact_of_package, card, card.package)
+            return await translate_refusals(asyncio.to_thread(self._artifact_of_package, card, card.package))
         if card.builtin is None:
             return Artifact()
-        return await asyncio.to_thread(self._artifact_of_builtin, card, await self._build(card))
+        built = await self._build(card)
+        return await translate_refusals(asyncio.to_thread(self._artifact_of_builtin, card, built))
 
     def _artifact_of_package(self, card: Card, row: PackageRow) -> Artifact:
         found = self._releases.read_signature(row)
@@ -468,7 +470,7 @@ class Marketplace:
     async def _build(self, card: Card) -> BuiltPackage:
         async with self._building:
             if card.id not in self._built:
-                self._built[card.id] = await asyncio.to_thread(self._pack, card)
+                self._built[card.id] = await translate_refusals(asyncio.to_thread(self._pack, card))
             return self._built[card.id]
 
     def _pack(self, card: Card) -> BuiltPackage:

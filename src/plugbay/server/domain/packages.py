@@ -302,6 +302,7 @@ class Packages:
         self._settings = settings or PackageSettings()
         self._ids = ids
         self._pulls = Counter[str]()
+        self._connections: set[Connection] = set()
         self._storing = asyncio.Lock()
         """Held while files and rows change: files without a row are removed."""
 
@@ -310,7 +311,7 @@ class Packages:
         reference = _parse_pinned(source)
         with self._pulling(caller.org_id or ""), tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
             pulling = asyncio.to_thread(self._pull_archive, reference, Path(folder))
-            archive, signature = await _translate_refusals(_hide_registry_details(reference, pulling))
+            archive, signature = await translate_refusals(_hide_registry_details(reference, pulling))
             return await self.upload(caller, archive, signature, source=str(reference))
 
     @contextmanager
@@ -324,12 +325,21 @@ class Packages:
         finally:
             self._pulls[owner] -= 1
 
+    def stop(self) -> None:
+        """End all pulls: their threads would keep the process alive."""
+        for connection in list(self._connections):
+            connection.abort()
+
     def _pull_archive(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
         exceptions = self._settings.registries
         with Connection(
             reference, opened=self._settings.opened, registries=exceptions, seconds=PULL_SECONDS
         ) as connection:
-            pulled = pull(connection, reference, folder, self._releases.limits)
+            self._connections.add(connection)
+            try:
+                pulled = pull(connection, reference, folder, self._releases.limits)
+            finally:
+                self._connections.discard(connection)
         return pulled.archive, None if pulled.signature is None else pulled.signature.read_bytes()
 
     async def upload(
@@ -348,10 +358,10 @@ class Packages:
         unpacked = ExitStack()
         try:
             unpacking = self._releases.unpack(archive, signature)
-            unpacked_package = await _translate_refusals(asyncio.to_thread(unpacked.enter_context, unpacking))
+            unpacked_package = await translate_refusals(asyncio.to_thread(unpacked.enter_context, unpacking))
             async with self._storing:
                 # Files first: a row must never refer to missing files.
-                await _translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
+                await translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
                 owner = None if shared else caller.org_id
                 try:
                     row, new, before = await self._record(caller, unpacked_package, source, owner)
@@ -420,7 +430,8 @@ class Packages:
             gone = "" if before.deleted_at is None else ", and was deleted"
             text = f"{row.package_id} {row.version} exists with other contents{gone}; a version is released once"
             raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
-        _require_org_key(caller)
+        if row.org_id is not None:
+            _require_org_key(caller)
         bound = await binding_rows.of_packages(tx, [before.id], None, None)
         kinds = {export.name: export.kind for export in spec.exports}
         lost = [binding.id for binding in bound if kinds.get(binding.export_id) != binding.export_kind]
@@ -453,7 +464,7 @@ class Packages:
         """
         async with self._storing:
             async with self._database.transaction() as tx:
-                row = await rows.get(tx, id, lock=True)
+                row = await rows.get(tx, id, lock="update")
                 if row is None or not _sees(caller, row):
                     raise not_found("package", id)
                 if row.org_id is None:
@@ -554,12 +565,12 @@ class Packages:
         known = self._releases.cached(row.digest)
         if known is not None:
             return known
-        return await _translate_refusals(asyncio.to_thread(self._releases.load, row.digest, row.package_id))
+        return await translate_refusals(asyncio.to_thread(self._releases.load, row.digest, row.package_id))
 
     async def load_verified(self, row: PackageRow) -> Found:
         """The manifest of a release, after its files were verified again."""
         work = asyncio.to_thread(self._releases.load_verified, row.digest, row.package_id, row.tree_sha256)
-        return await _translate_refusals(work)
+        return await translate_refusals(work)
 
 
 def _sees(caller: Principal, row: PackageRow) -> bool:
@@ -598,7 +609,7 @@ async def _hide_registry_details(reference: Reference, work: Awaitable[T]) -> T:
         raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; {more}") from None
 
 
-async def _translate_refusals(work: Awaitable[T]) -> T:
+async def translate_refusals(work: Awaitable[T]) -> T:
     """Translate errors of the package layer."""
     try:
         return await work
