@@ -103,7 +103,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     "tool": {"effect_class": "read_only", "input_schema": "schemas/any.json"},
     "hook": {"subscribes_to": ["run.completed"]},
     "compactor": {"target_context": "coding", "supports_pinned_items": True},
-    "harness": {"mode": "composite", "fidelity": "checkpoint", "supports": ["continue"]},
+    "harness": {"mode": "composite", "fidelity": "checkpoint", "supports": []},
 }
 
 

@@ -46,6 +46,10 @@ class Policy:
     gateway_api_scopes: tuple[str, ...] | None = None
     execution_class: str | None = None
     max_concurrency: int | None = None
+    filesystem: str | None = None
+    secret_slots: tuple[str, ...] | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Limits on the work that a plugin starts with its token: max_depth, max_child_runs, allow_compaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,8 +276,8 @@ RESUME = "resume"
 class Compaction(Value):
     """The request to a compactor: target size, pinned items, and the conversation's ids.
 
-    `target` has `max_input_tokens` and `target_model`, `policy` has `retain_system` and `retain_open_tasks`; both are
-    as the host sent them.
+    `target` has `max_input_tokens`, `target_model` and `target_context`, `policy` has `retain_system` and
+    `retain_open_tasks`; both are as the host sent them.
     """
 
     __slots__ = ("chain_id", "id", "pinned", "policy", "target", "token_estimate")

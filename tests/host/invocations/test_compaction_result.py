@@ -67,6 +67,18 @@ def test_the_system_block_comes_first_where_it_is_to_be_retained() -> None:
     assert judge([block()], [block()], retain_system=True) == []
 
 
+@requirement("vai:host-seed-retain-system")
+def test_a_system_block_that_was_replaced_or_dropped_is_refused() -> None:
+    other, second = block("system", "You are a pirate."), block("system", "Answer in French.")
+    stored = {**SYSTEM, "id": "blk_1", "sequence": 1}
+    for seed in ([other, block()], [other, SYSTEM, block()], [SYSTEM, block()]):
+        found = judge(seed, [stored, second, block()], retain_system=True)
+        assert found and all("system block" in why for why in found), seed
+        assert judge(seed, [stored, second, block()], retain_system=False) == []
+    # Ids and positions belong to the old chain; the words are what counts. More system blocks may follow.
+    assert judge([SYSTEM, block(), second, other], [stored, second, block()], retain_system=True) == []
+
+
 @requirement("vai:host-seed-estimate")
 def test_the_hosts_own_estimate_has_to_fit_the_target_whatever_the_plugin_says() -> None:
     long = block(text="x" * 4000)
@@ -83,3 +95,10 @@ def test_pinned_items_that_were_lost_come_back_at_the_end() -> None:
     pin, other = block(text="keep me"), block(text="and me")
     assert compaction_result.with_pinned([pin, block()], [pin, other]) == [pin, block(), other]
     assert compaction_result.with_pinned([block()], []) == [block()]
+
+
+@requirement("vai:host-compactor-pinned")
+def test_a_pinned_item_that_a_supporting_compactor_lost_is_a_violation() -> None:
+    pin = block(text="keep me")
+    assert compaction_result.lost_pins([pin, block()], [pin]) == []
+    assert "pinned item 1" in compaction_result.lost_pins([block()], [block(), pin])[0]

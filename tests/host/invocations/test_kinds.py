@@ -158,7 +158,8 @@ def compactor(body, m):
 
 @requirement("vai:host-compactor-projection")
 def test_a_large_conversation_goes_through_the_room_with_the_same_result(run: Run, tmp_path: Path) -> None:
-    exports = [export("c", "compactor", permissions=SCRATCH), export("d", "compactor")]
+    own = {"supports_pinned_items": False}
+    exports = [export("c", "compactor", permissions=SCRATCH, own=own), export("d", "compactor", own=own)]
     root = write_vai_plugin(tmp_path, READS, exports)
     small = [block("first"), block("x")]
     large = [block("first"), block("x" * MAX_INLINE)]
@@ -223,6 +224,67 @@ def compactor(body, m):
     with_host(run, raw_host_of(root), main)
 
 
+@requirement("vai:host-compactor-pinned")
+def test_pinned_items_are_kept_by_a_compactor_that_supports_them_and_appended_for_any_other(
+    run: Run, tmp_path: Path
+) -> None:
+    body = """
+    def compactor(body, m):
+        projection = body["source"]["projection"]
+        kept = projection["pinned_items"] if "keeps" in body["config"] else []
+        succeed(m, {"seed_blocks": [{"kind": "input", "content": []}, *kept]})
+    """
+    exports = [
+        export("yes", "compactor", config_schema="schemas/any.json"),
+        export("no", "compactor", own={"supports_pinned_items": False}),
+    ]
+    root = write_vai_plugin(tmp_path, body, exports)
+    request = compaction([block("first")], [block("keep me")])
+
+    async def main(host: Host) -> None:
+        keeps = ExportBinding(config={"keeps": True})
+        kept = await host.invoke("yes", request, binding=keeps)
+        assert kept.value_or_raise()["seed_blocks"][1:] == [block("keep me")]
+        lost = await host.invoke("yes", request)
+        assert lost.failure is not None and "supports_pinned_items" in lost.failure.message
+        assert lost.failure.detail["plugin_code"] == "compactor.invalid_seed"
+        appended = await host.invoke("no", request)
+        assert appended.value_or_raise()["seed_blocks"][1:] == [block("keep me")]
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-compactor-context")
+def test_the_context_of_a_compactor_reaches_it_and_another_one_is_refused(run: Run, tmp_path: Path) -> None:
+    body = """
+    def compactor(body, m):
+        succeed(m, {"seed_blocks": body["source"]["projection"]["blocks"], "target": body["target"]})
+    """
+    exports = [
+        export("coding", "compactor"),
+        export("general", "compactor", own={"target_context": "general"}),
+        export("silent", "compactor", own={"target_context": ""}),
+    ]
+    root = write_vai_plugin(tmp_path, body, exports)
+    request = compaction([block("first")])
+
+    async def main(host: Host) -> None:
+        async def target_of(name: str, **wanted: str) -> Any:
+            asked = {**request, "target": {**request["target"], **wanted}}
+            return (await host.invoke(name, asked)).value_or_raise()["target"].get("target_context")
+
+        assert await target_of("coding") == await target_of("coding", target_context="coding") == "coding"
+        assert await target_of("general", target_context="coding") == "coding"
+        assert await target_of("general") == "general"
+        assert (await target_of("silent"), await target_of("silent", target_context="tea")) == (None, "tea")
+        refused = await host.invoke("coding", {**request, "target": {"max_input_tokens": 9, "target_context": "tea"}})
+        assert refused.failure is not None and refused.failure.code == Code.INVALID_INPUT
+        assert refused.failure.detail["plugin_code"] == "compactor.other_context"
+        assert "'tea'" in refused.failure.message and "'coding'" in refused.failure.message
+
+    with_host(run, host_of(root), main)
+
+
 # Harnesses.
 
 CHECKPOINT = {"kind": "checkpoint", "data": {"cursor": 12}}
@@ -262,10 +324,15 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
         ("checkpoint", ResumeState({"type": "a"}), None),
         ("lossless", None, None),
         ("prompt_replay", ResumeState({"type": "a"}), {"trigger": {"type": "a"}, "checkpoint": None}),
+        (
+            "prompt_replay",
+            ResumeState({"type": "a"}, CHECKPOINT, "so far"),
+            {"trigger": {"type": "a"}, "checkpoint": None},
+        ),
         ("prompt_replay", None, None),
         (
             "summary_reseed",
-            ResumeState({"type": "a"}, None, "so far"),
+            ResumeState({"type": "a"}, CHECKPOINT, "so far"),
             {
                 "trigger": {"type": "summary_reseed", "input": [{"type": "text", "text": "so far"}]},
                 "checkpoint": None,
@@ -292,6 +359,88 @@ def test_what_a_harness_goes_on_from_is_a_matter_of_its_fidelity(
             assert said["mode"] == "resume" and {name: said[name] for name in expected} == expected
 
     with_host(run, host_of(root, checkpoints=checkpoints), main)
+
+
+@requirement("vai:host-harness-resume")
+def test_a_prompt_replay_repeats_the_recorded_input_and_no_other(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness", own={"fidelity": "prompt_replay"})])
+    first = {"type": "user_request", "input": [{"type": "text", "text": "fix it"}]}
+
+    async def main(host: Host) -> None:
+        await host.invoke("x", {"trigger": first}, execution_id="exec_1")
+        again = {"mode": "resume", "target": {"execution_id": "exec_1"}, "trigger": {"type": "another"}}
+        said = (await host.invoke("x", again)).value_or_raise()["said"]
+        assert (said["mode"], said["trigger"], said["checkpoint"]) == ("resume", first, None)
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-harness-resume")
+def test_the_summary_of_a_failed_harness_is_kept_for_its_reseed(run: Run, tmp_path: Path) -> None:
+    body = """
+    def harness(body, m):
+        if body["mode"] == "resume":
+            return succeed(m, {"said": body["trigger"], "artifacts": []})
+        respond(m, status="failed", error={"code": "x", "message": "y"}, result={"summary": {"text": "half done"}})
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness", own={"fidelity": "summary_reseed"})])
+
+    async def main(host: Host) -> None:
+        assert (await host.invoke("x", {}, execution_id="exec_1")).status == "failed"
+        resumed = await host.invoke("x", {"mode": "resume", "target": {"execution_id": "exec_1"}})
+        text = {"type": "text", "text": "half done"}
+        assert resumed.value_or_raise()["said"] == {"type": "summary_reseed", "input": [text]}
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-harness-supports")
+def test_a_harness_is_held_to_what_its_manifest_supports(run: Run, tmp_path: Path) -> None:
+    body = """
+    def harness(body, m):
+        if body["config"]:
+            send(type="event", request_id=m["id"], event={"type": "checkpoint", "checkpoint": {"kind": "k", "data": 1}})
+            os._exit(3)
+        succeed(m, {"checkpoint": {"kind": "k", "data": 1}, "policy": body["policy"], "artifacts": []})
+    """
+    scopes = {"network": "egress", "gateway_api_scopes": ["chains:write"]}
+    exports = [
+        export("tools", "harness", own={"supports": ["tool"]}, permissions=scopes, config_schema="schemas/any.json"),
+        export("all", "harness", own={"supports": []}, permissions=scopes),
+    ]
+    root = write_vai_plugin(tmp_path, body, exports)
+    tokens = MemoryTokens()
+    policy = {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
+
+    async def main(host: Host) -> None:
+        host.invocations.gateway = Gateway("http://127.0.0.1:1", tokens)
+        done = await host.invoke("tools", {"policy": policy}, execution_id="exec_1")
+        assert done.value_or_raise()["policy"] == {**policy, "allow_compaction": False}
+        free = await host.invoke("all", {"policy": policy}, execution_id="exec_2")
+        assert free.value_or_raise()["policy"] == policy
+        resumed = await host.invoke("tools", {"mode": "resume", "target": {"execution_id": "exec_1"}})
+        assert resumed.failure is not None and resumed.failure.detail["plugin_code"] == "harness.not_supported"
+        assert "continue" in resumed.failure.message
+        assert (await host.invoke("all", {"mode": "resume", "target": {"execution_id": "exec_2"}})).failure is None
+        # A crash goes on from the checkpoint by a resume, so it ends here.
+        crashed = await host.invoke("tools", {}, binding=ExportBinding(config={"crash": True}))
+        assert len(crashed.invocations) == 1
+
+    with_host(run, raw_host_of(root), main)
+
+
+@requirement("vai:host-harness-mode")
+def test_a_harness_of_a_mode_that_the_host_does_not_have_is_not_started(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness", own={"mode": "swarm"})])
+
+    async def main(host: Host) -> None:
+        refused = await host.invoke("x", {})
+        assert refused.failure is not None and refused.failure.code == Code.UNAVAILABLE
+        assert refused.failure.detail["plugin_code"] == "harness.unsupported_mode"
+        assert "'swarm'" in refused.failure.message and "composite" in refused.failure.message
+        assert refused.invocation is not None and refused.invocation.status == "failed"
+
+    with_host(run, host_of(root), main)
 
 
 @requirement("vai:host-harness-checkpoint")

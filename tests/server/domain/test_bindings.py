@@ -447,6 +447,11 @@ def test_where_a_config_is_wrong_is_told_all_at_once() -> None:
     [
         (replace(AROUND, org_policy=Policy(gateway_api_scopes=frozenset())), "binding.scope_not_granted"),
         (replace(AROUND, package=replace(PACKAGE, signature_status="missing")), None),
+        (replace(AROUND, org_policy=Policy(secret_slots=frozenset())), "binding.secret_not_granted"),
+        (
+            replace(facts(permissions={**ASKED, "filesystem": "scratch"}), org_policy=Policy(filesystem="none")),
+            "binding.filesystem_not_granted",
+        ),
         (facts(execution_class="inline"), "binding.class_raised"),
         (facts(timeout_ms=3_600_000), "binding.timeout_clamped"),
     ],
@@ -454,6 +459,16 @@ def test_where_a_config_is_wrong_is_told_all_at_once() -> None:
 def test_what_a_binding_does_not_get_is_a_warning(around: BindingContext, code: str | None) -> None:
     verdict = judge_binding(ROW, around)
     assert verdict.valid and [finding.code for finding in verdict.warnings] == ([] if code is None else [code])
+
+
+@requirement("vai:host-harness-mode")
+def test_a_harness_of_an_unknown_mode_cannot_be_active() -> None:
+    export = replace(AROUND.export or Export("harness", "t"), kind="harness")
+    known, other = (replace(export, facts={**export.facts, "mode": mode}) for mode in ("composite", "swarm"))
+    assert codes(ROW, replace(AROUND, export=known)) == []
+    (error,) = judge_binding(ROW, replace(AROUND, export=other)).errors
+    assert error.code == "binding.unsupported_mode" and "'swarm'" in error.message and "composite" in error.message
+    assert check_invariants(replace(ROW, status="draft"), replace(AROUND, export=other)) == []
 
 
 def test_without_the_network_its_scopes_go_too() -> None:

@@ -215,6 +215,31 @@ def test_the_compactor_is_named_or_the_only_one(run: Run, sqlite_url: str) -> No
     run(story)
 
 
+@requirement("vai:host-compactor-context")
+def test_the_context_of_a_conversation_chooses_the_compactor_and_must_fit_it(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain("a")
+            create = talk.conversations.compactions.create
+            talk.workers.bind("compactor", "c", shorten, target_context="coding")
+            talk.workers.bind("compactor", "t", shorten, target_context="tea")
+
+            def about(context: str, **more: Any) -> CompactionRequest:
+                return CompactionRequest(chain.id, {**TARGET, "target_context": context}, POLICY, **more)
+
+            chosen = await create(CALLER, about("tea"))
+            assert chosen.binding_id == "bind_t"
+            await ended(talk, chosen)
+            assert talk.workers.received[-1].input["target"]["target_context"] == "tea"
+            for wanted, code in ((about("law"), "no_compactor"), (about("tea", binding_id="bind_c"), "other_context")):
+                with pytest.raises(GatewayError) as refused:
+                    await create(CALLER, wanted)
+                assert (refused.value.code, refused.value.status) == (f"compaction.{code}", 422)
+                assert wanted.target["target_context"] in refused.value.message
+
+    run(story)
+
+
 def test_there_must_be_something_to_compact_and_to_pin(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=compactor()) as talk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,9 +31,9 @@ async def succeeds(work: CallRequest) -> Any:
     return DONE
 
 
-def harness(does: Any = succeeds) -> ScriptedWorkers:
+def harness(does: Any = succeeds, **facts: Any) -> ScriptedWorkers:
     workers = ScriptedWorkers()
-    workers.bind("harness", "h", does)
+    workers.bind("harness", "h", does, **facts)
     return workers
 
 
@@ -47,9 +48,9 @@ async def ended(talk: Talk, execution: HarnessExecution) -> HarnessExecution:
     return await settled(look, lambda now: now.completed_at is not None)
 
 
-async def reached(talk: Talk, execution: HarnessExecution) -> None:
+async def reached(talk: Talk, execution: HarnessExecution, **more: Any) -> None:
     """The host has kept a checkpoint."""
-    journey = ResumeState(TRIGGER, {"kind": "checkpoint", "data": {"cursor": 3}})
+    journey = ResumeState(**{"trigger": TRIGGER, "checkpoint": {"kind": "checkpoint", "data": {"cursor": 3}}, **more})
     async with talk.database.transaction() as tx:
         await checkpoints.save(tx, f"org_1:{execution.id}", journey, 1.0)
 
@@ -196,5 +197,90 @@ def test_another_orgs_executions_are_not_there(run: Run, sqlite_url: str) -> Non
                 assert refused.value.status == 404
             assert (await harnesses.page(STRANGER, Page())).items == ()
             assert [item.id for item in (await harnesses.page(CALLER, Page(), binding_id="bind_h")).items] == [done.id]
+
+    run(story)
+
+
+@requirement("vai:control-harness-fidelity")
+def test_a_summary_reseed_goes_on_in_a_fresh_chain_with_the_summary(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness(fidelity="summary_reseed")) as talk:
+            harnesses, chains = talk.conversations.harnesses, talk.conversations.chains
+            chain = await talk.chain("bug")
+            before = await chains.get(CALLER, chain.id)
+            begun = await ended(talk, await harnesses.create(CALLER, errand(chain_id=chain.id)))
+            with pytest.raises(GatewayError) as refused:
+                await harnesses.resume(CALLER, begun.id)
+            assert refused.value.code == "harness.nothing_to_resume"
+            await reached(talk, begun)
+            with pytest.raises(GatewayError) as refused:  # a checkpoint is not what it resumes from
+                await harnesses.resume(CALLER, begun.id)
+            assert (refused.value.code, "summary_reseed" in refused.value.message) == (
+                "harness.nothing_to_resume",
+                True,
+            )
+            await reached(talk, begun, summary="half done")
+            resumed = await ended(talk, await harnesses.resume(CALLER, begun.id))
+            assert resumed.chain_id != chain.id
+            fresh = await chains.get(CALLER, resumed.chain_id)
+            assert (fresh.parent_chain_id, fresh.session_id, fresh.block_count) == (chain.id, chain.session_id, 1)
+            _, [first] = await chains.context(CALLER, fresh.id)
+            assert first["content"] == [{"type": "text", "text": "half done"}]
+            assert await chains.get(CALLER, chain.id) == before
+            assert talk.workers.received[-1].input["target"]["chain_id"] == fresh.id
+
+    run(story)
+
+
+@requirement("vai:control-harness-fidelity")
+def test_a_prompt_replay_needs_no_checkpoint_and_stays_on_its_chain(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness(fidelity="prompt_replay")) as talk:
+            harnesses = talk.conversations.harnesses
+            begun = await ended(talk, await harnesses.create(CALLER, errand()))
+            await reached(talk, begun, checkpoint=None)
+            resumed = await ended(talk, await harnesses.resume(CALLER, begun.id))
+            assert (resumed.chain_id, resumed.mode) == (begun.chain_id, "resume")
+
+    run(story)
+
+
+@requirement("vai:host-harness-supports")
+def test_a_harness_that_does_not_support_something_is_refused_it(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness(supports=["tool"])) as talk:
+            harnesses = talk.conversations.harnesses
+            begun = await harnesses.create(CALLER, errand())
+            assert begun.policy == {**POLICY, "allow_compaction": False}
+            await reached(talk, await ended(talk, begun))
+            with pytest.raises(GatewayError) as refused:
+                await harnesses.resume(CALLER, begun.id)
+            assert (refused.value.code, refused.value.details["supports"]) == ("harness.not_supported", ["tool"])
+
+    run(story)
+
+
+@requirement("vai:host-harness-mode")
+def test_a_harness_of_an_unknown_mode_is_not_started(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness(mode="swarm")) as talk:
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.harnesses.create(CALLER, errand())
+            assert (refused.value.code, refused.value.status) == ("harness.unsupported_mode", 422)
+
+    run(story)
+
+
+@requirement("vai:control-policy-limits")
+def test_the_limits_of_a_binding_narrow_those_of_the_request(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = harness()
+        bound, does = workers.bindings["bind_h"]
+        limits = {"max_child_runs": 1, "max_depth": 9, "allow_compaction": False}
+        workers.bindings["bind_h"] = (replace(bound, limits=limits), does)
+        async with conversing(sqlite_url, workers=workers) as talk:
+            begun = await ended(talk, await talk.conversations.harnesses.create(CALLER, errand()))
+            narrowed = {"max_child_runs": 1, "max_depth": POLICY["max_depth"], "allow_compaction": False}
+            assert begun.policy == talk.workers.received[-1].input["policy"] == narrowed
 
     run(story)

@@ -278,6 +278,68 @@ def test_a_plugin_comes_back_to_the_gateway_and_gets_nowhere_else_on_this_machin
     assert all(headers["Authorization"].startswith("Bearer vai_dlg_") for _, _, headers, _ in heard)
 
 
+LOOKS = """
+def tool(body, m):
+    folder, written = body["context"]["scratch_dir"], None
+    if folder is not None:
+        with open(os.path.join(folder, "note"), "w") as file:
+            written = file.write("tea")
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split()[4] for line in file if "/scratch" in line.split()[4]]
+    succeed(m, output({"written": written, "mounts": len(mounts), "secrets": sorted(body["secrets"]),
+                       "permissions": body["context"]["permissions"]}))
+"""
+LOOKING = export(permissions={"filesystem": "scratch", "secret_slots": ["key", "other"]})
+BOTH = {"key": "secret://org_1/key", "other": "secret://org_1/key"}
+
+
+@requirement("vai:control-policy-files-and-secrets")
+@pytest.mark.parametrize(
+    ("org", "binding", "files", "slots"),
+    [
+        ({}, {}, "scratch", ["key", "other"]),
+        ({}, {"filesystem": "none", "secret_slots": ["other"]}, "none", ["other"]),
+        ({"filesystem": "assets_ro", "secret_slots": ["key"]}, {"filesystem": "scratch"}, "assets_ro", ["key"]),
+        ({"secret_slots": ["key"]}, {"secret_slots": ["other"]}, "scratch", []),
+    ],
+    ids=["nothing", "binding", "org", "both"],
+)
+def test_a_process_has_the_files_and_the_secrets_that_the_policies_leave(
+    sqlite_url: str, tmp_path: Path, run: Run, org: Any, binding: Any, files: str, slots: list[str]
+) -> None:
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, LOOKS, [LOOKING]) as (gateway, package, _):
+            await gateway.orgs.change(OPERATOR, "org_1", policy=org)
+            row = await bind(gateway, package, secrets=BOTH, policy=binding)
+            result = await gateway.invocations.invoke(work())
+            said = result.value_or_raise()["structured_output"]
+            assert said["permissions"] == {"network": "none", "filesystem": files}
+            assert (said["written"], said["mounts"] > 0) == ((3, True) if files == "scratch" else (None, False))
+            assert said["secrets"] == slots
+            assert result.invocation is not None
+            assert result.invocation.permissions["filesystem"] == files
+            assert result.invocation.permissions["secret_slots"] == slots
+            verdict = await gateway.bindings.validate(OPERATOR, row.id)
+            assert (verdict.permissions.filesystem, list(verdict.permissions.secret_slots)) == (files, slots)
+
+    run(main)
+
+
+@requirement("vai:control-policy-files-and-secrets")
+def test_a_secret_that_a_policy_withholds_is_neither_needed_nor_read(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, LOOKS, [LOOKING]) as (gateway, package, _):
+            with pytest.raises(GatewayError) as caught:
+                await bind(gateway, package, secrets=KEY)
+            assert caught.value.code == "binding.unbound_slot"
+            gone = {**KEY, "other": "secret://org_1/nowhere"}
+            await bind(gateway, package, secrets=gone, policy={"secret_slots": ["key"]})
+            said = (await gateway.invocations.invoke(work())).value_or_raise()["structured_output"]
+            assert said["secrets"] == ["key"]
+
+    run(main)
+
+
 def test_what_cannot_be_begun_says_why(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     schema = {"type": "object", "required": ["q"]}
     strict = export("strict", own={"input_schema": "schemas/strict.json"})

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.vai.permissions import SCOPES
-from plugbay.host.invocations.context import CLASSES
+from plugbay.host.invocations.context import CLASSES, FILESYSTEMS
 from plugbay.model.spec import Export
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.policy import (
     Policy,
+    effective_limits,
     effective_permissions,
     find_widened,
     intersect_policies,
@@ -37,6 +38,11 @@ POLICIES = st.builds(
     gateway_api_scopes=st.none() | st.frozensets(st.sampled_from(SCOPES)),
     execution_class=st.none() | st.sampled_from(CLASSES),
     max_concurrency=st.none() | st.integers(1, 10),
+    filesystem=st.none() | st.sampled_from(FILESYSTEMS),
+    secret_slots=st.none() | st.frozensets(st.sampled_from(["key", "other"])),
+    max_depth=st.none() | st.integers(0, 9),
+    max_child_runs=st.none() | st.integers(0, 99),
+    allow_compaction=st.none() | st.booleans(),
 )
 
 
@@ -50,8 +56,11 @@ def test_whatever_policies_say_nobody_gets_more_than_each_of_them_and_the_manife
     for alone in (Policy(), org, binding):
         assert set(got.gateway_api_scopes) <= set(effective_permissions(export, alone).gateway_api_scopes)
         assert got.network == "none" or effective_permissions(export, alone).network == "egress"
+        files = effective_permissions(export, alone).filesystem
+        assert FILESYSTEMS.index(got.filesystem) <= FILESYSTEMS.index(files)
+        assert set(got.secret_slots) <= set(effective_permissions(export, alone).secret_slots)
     assert caller is None or set(got.gateway_api_scopes) <= caller
-    for name in ("timeout_ms", "max_concurrency"):
+    for name in ("timeout_ms", "max_concurrency", "max_depth", "max_child_runs", "allow_compaction"):
         said = [value for value in (getattr(org, name), getattr(binding, name)) if value is not None]
         assert getattr(together, name) == min(said, default=None)
     for domains in (org.egress_domains, binding.egress_domains):
@@ -69,11 +78,44 @@ def test_whatever_policies_say_nobody_gets_more_than_each_of_them_and_the_manife
         ({"gateway_api_scopes": ["runs:write"]}, "gateway_api_scopes"),
         ({"execution_class": "inline"}, "execution_class"),
         ({"timeout_ms": 20_001}, "timeout_ms"),
+        ({"secret_slots": ["key", "more"]}, "secret_slots"),
     ],
 )
 def test_a_policy_that_asks_for_more_than_the_manifest_is_told_where(said: dict[str, Any], field: str) -> None:
     offline = tool("none", ())
     assert [name for name, _ in find_widened(parse_policy(validate_policy(said)), offline)] == [field]
+
+
+@requirement("vai:control-policy-narrows")
+@pytest.mark.parametrize(
+    ("asked", "said", "widens"),
+    [
+        ("none", "scratch", True),
+        ("none", "assets_ro", True),
+        ("assets_ro", "scratch", True),
+        ("scratch", "assets_ro", False),
+        ("scratch", "scratch", False),
+        ("scratch", "none", False),
+    ],
+)
+def test_a_policy_gives_no_more_files_than_the_manifest_asks_for(asked: str, said: str, widens: bool) -> None:
+    export = tool(permissions={"filesystem": asked})
+    policy = parse_policy(validate_policy({"filesystem": said}))
+    assert bool(find_widened(policy, export)) is widens
+    assert effective_permissions(export, policy).filesystem == (asked if widens else said)
+    assert policy.reach().scratch is (said == "scratch")
+
+
+@requirement("vai:control-policy-limits")
+def test_the_limits_of_a_policy_never_exceed_those_of_the_export() -> None:
+    policy = parse_policy(validate_policy({"max_child_runs": 50, "max_depth": 2, "allow_compaction": False}))
+    assert policy.for_host().limits == {"max_child_runs": 50, "max_depth": 2, "allow_compaction": False}
+    capped = policy.for_host({"max_child_runs": 12, "max_depth": 4, "allow_compaction": True}).limits
+    assert capped == {"max_child_runs": 12, "max_depth": 2, "allow_compaction": False}
+    assert Policy().for_host().limits == {}
+    shown = effective_limits(tool(max_concurrency=4), intersect_policies(policy, Policy(timeout_ms=5, max_depth=3)))
+    limits = {"max_depth": 2, "max_child_runs": 50, "allow_compaction": False}
+    assert shown == {"timeout_ms": 5, "max_concurrency": 4, **limits}
 
 
 def test_a_policy_that_narrows_everything_widens_nothing() -> None:
@@ -99,6 +141,10 @@ def test_a_policy_that_narrows_everything_widens_nothing() -> None:
         {"egress_domains": ["not a host"]},
         {"gateway_api_scopes": ["all:write"]},
         {"max_concurrency": "4"},
+        {"filesystem": "home"},
+        {"secret_slots": ["Not A Slot"]},
+        {"max_child_runs": -1},
+        {"allow_compaction": 0},
     ],
 )
 def test_what_no_policy_says_is_refused(said: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from plugbay.model.spec import Access
 from plugbay.server.domain import runner as runners
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.policy import Reach
-from plugbay.server.domain.runner import IDLE_SECONDS, _host_config, _narrow_network
+from plugbay.server.domain.runner import IDLE_SECONDS, _host_config, _narrow_access
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
@@ -48,18 +48,18 @@ def test_a_policy_takes_hosts_away_from_the_process_itself(tmp_path: Path) -> No
     found = inspect(write_vai_plugin(tmp_path, exports=[export(permissions=asked)]))
 
     def access(reach: Reach) -> list[tuple[str, int | None]]:
-        spec = _narrow_network(found, reach, "https://gateway.example").spec
+        spec = _narrow_access(found, reach, "https://gateway.example").spec
         assert spec is not None and any(item.kind == "scratch" for item in spec.access)
         return [(item.target, item.port) for item in spec.access if item.kind == "network"]
 
     assert access(Reach()) == [("", None)] and access(Reach(())) == []
     assert access(Reach(("api.example",))) == [("api.example", None), ("gateway.example", 443)]
     offline = inspect(write_vai_plugin(tmp_path / "offline", exports=[export()]))
-    assert _narrow_network(offline, Reach(("api.example",)), None) is offline
+    assert _narrow_access(offline, Reach(("api.example",)), None) is offline
     assert (
         Access("network", "api.example", capability="network")
         in (
-            _narrow_network(found, Reach(("api.example",)), None).spec or found.spec  # type: ignore[union-attr]
+            _narrow_access(found, Reach(("api.example",)), None).spec or found.spec  # type: ignore[union-attr]
         ).access
     )
 

@@ -34,6 +34,10 @@ from tests.support.patience import until
 from tests.support.requirements import requirement
 
 
+async def _never(work: Any) -> Any:
+    raise AssertionError("it is not asked")
+
+
 async def happened(talk: Talk) -> list[str]:
     async with talk.database.reading() as tx:
         return [event.type for event in (await event_rows.page(tx, Page(), ALL_TENANTS)).items]
@@ -80,6 +84,26 @@ def test_of_two_that_come_at_the_same_moment_one_is_refused(run: RunLoop, databa
             ends = await asyncio.gather(*(talk.begun("now", chain) for _ in range(4)), return_exceptions=True)
             refused = [end for end in ends if isinstance(end, GatewayError)]
             assert [error.code for error in refused] == ["chain.attach_conflict"] * 3
+
+    run(story)
+
+
+@requirement("vai:host-harness-supports")
+def test_the_runs_of_a_harness_that_does_not_support_tools_have_none(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, says("ok")) as talk:
+            talk.workers.bind("tool", "search", _never)
+            chain = await talk.chain("hi")
+            claims = {"session_id": chain.session_id, "export_kind": "harness"}
+            runs, scopes = talk.conversations.runs, ["runs:write", "runs:read"]
+            for listed, offered in (([], ["search"]), (["tool"], ["search"]), (["continue"], [])):
+                plugin = delegated(scopes, **claims, policy={"supports": listed})
+                begun = await runs.create(plugin, chain.id, NewRun([text_block("input", "again")]))
+                assert [tool["name"] for tool in begun.request["tools"]] == offered
+                await talk.ended(begun)
+            with pytest.raises(GatewayError) as refused:
+                await runs.create(plugin, chain.id, NewRun(wanted=RunOptions(tools=["search"])))
+            assert (refused.value.code, refused.value.status) == ("policy.not_supported", 403)
 
     run(story)
 

@@ -210,6 +210,23 @@ def test_a_fork_begins_somewhere(run: Run, sqlite_url: str, where: dict[str, obj
     run(story)
 
 
+@requirement("vai:host-harness-supports")
+def test_a_harness_that_does_not_support_branches_makes_none(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain("a")
+            for listed in (["branch_session"], []):
+                free = delegated(["chains:write"], session_id=chain.session_id, policy={"supports": listed})
+                assert (await talk.conversations.chains.branch(free, chain.session_id))[0].parent_session_id
+            bound = delegated(["chains:write"], session_id=chain.session_id, policy={"supports": ["tool"]})
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.chains.branch(bound, chain.session_id)
+            assert (refused.value.code, refused.value.status) == ("policy.not_supported", 403)
+            assert refused.value.details == {"required": "branch_session", "supports": ["tool"]}
+
+    run(story)
+
+
 @requirement("vai:control-session-branch")
 def test_a_branch_is_another_session_with_the_same_bytes(run: Run, sqlite_url: str) -> None:
     async def story() -> None:

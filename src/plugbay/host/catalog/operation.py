@@ -107,7 +107,11 @@ INPUTS: dict[str, Any] = {
             "target": {
                 "type": "object",
                 "required": ["max_input_tokens"],
-                "properties": {"max_input_tokens": {"type": "integer", "minimum": 1}, "target_model": _TEXT},
+                "properties": {
+                    "max_input_tokens": {"type": "integer", "minimum": 1},
+                    "target_model": _TEXT,
+                    "target_context": {**_TEXT, "description": "the kind of conversation, such as coding"},
+                },
             },
             "policy": {"type": "object"},
         },

@@ -1,7 +1,7 @@
 """Checks the result of a compactor: the seed blocks that a new chain would begin with.
 
 Pure. The host computes its own token estimate, and a seed that breaks a rule makes no chain. The host repairs one thing
-itself: missing pinned items are appended.
+itself: it appends pinned items for a compactor that does not support them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ def with_pinned(blocks: Sequence[Any], pinned: Sequence[Any]) -> list[Any]:
     return [*blocks, *(item for item in pinned if item not in blocks)]
 
 
+def lost_pins(blocks: Sequence[Any], pinned: Sequence[Any]) -> list[str]:
+    """The pinned items that a seed lacks, for a compactor whose manifest says that it keeps them."""
+    return [
+        f"pinned item {at} is missing, and its manifest says supports_pinned_items"
+        for at, item in enumerate(pinned)
+        if item not in blocks
+    ][:MAX_VIOLATIONS]
+
+
 def violations(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], source: Sequence[Any]) -> list[str]:
     """The rules that a seed breaks. `blocks` are its own and the pinned items, `source` the blocks they replace."""
     if not isinstance(result, Mapping) or not isinstance(result.get("seed_blocks"), list) or not result["seed_blocks"]:
@@ -41,8 +50,8 @@ def violations(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], s
         return found[:MAX_VIOLATIONS]
     found = _pairing_problems(blocks)
     retain = request.get("policy") or {}
-    if retain.get("retain_system") and _has_system(source) and blocks[0]["kind"] != "system":
-        found.append("the first block must be the system block, which is to be retained")
+    if retain.get("retain_system"):
+        found += _system_problems(blocks, source)
     limit = (request.get("target") or {}).get("max_input_tokens")
     size = token_estimate(blocks)
     if limit is not None and size > limit:
@@ -85,8 +94,19 @@ def _pairing_problems(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     return found + [f"the tool_call {id!r:.60} has no result" for id, count in waiting.items() if count > 0]
 
 
-def _has_system(source: Sequence[Any]) -> bool:
-    return any(isinstance(block, Mapping) and block.get("kind") == "system" for block in source)
+def _system_problems(blocks: Sequence[Mapping[str, Any]], source: Sequence[Any]) -> list[str]:
+    """Every system block of the source is there with its content, the first one first; ids are the old chain's."""
+    of_source, of_seed = _system_contents(source), _system_contents(blocks)
+    found = []
+    if of_source and (blocks[0]["kind"] != "system" or blocks[0]["content"] != of_source[0]):
+        found.append("the first block must be the system block of the source, which is to be retained")
+    lost = [at for at, content in enumerate(of_source) if content not in of_seed]
+    return found + [f"system block {at} of the source was replaced or dropped; it is to be retained" for at in lost]
+
+
+def _system_contents(blocks: Sequence[Any]) -> list[Any]:
+    of_system = [block for block in blocks if isinstance(block, Mapping) and block.get("kind") == "system"]
+    return [block.get("content") for block in of_system]
 
 
 def _is_content(item: Any) -> bool:

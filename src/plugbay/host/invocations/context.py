@@ -27,7 +27,10 @@ CLASSES = ("inline", "worker", ISOLATED)
 LONGEST = 3_600_000
 """Milliseconds; the longest timeout of any invocation."""
 
-NO_ACCESS = "none"
+NO_ACCESS, SCRATCH = "none", "scratch"
+
+FILESYSTEMS = (NO_ACCESS, "assets_ro", SCRATCH)
+"""Access to files, from the least to the most: an invocation with a scratch directory reads its package too."""
 
 TRACE_PREFIX = "tr_"
 
@@ -79,12 +82,25 @@ def effective(export: Export, granted: Iterable[str], policy: Policy, scopes: It
     may = [scope for scope in asked.gateway_api_scopes if f"scope={scope}" in given] if online else []
     for narrower in (policy.gateway_api_scopes, scopes):
         may = may if narrower is None else [scope for scope in may if scope in frozenset(narrower)]
+    slots = [slot for slot in asked.secret_slots if f"secret={slot}" in given]
+    files = asked.filesystem if f"filesystem={asked.filesystem}" in given else NO_ACCESS
     return Permissions(
         network=asked.network if online else NO_ACCESS,
-        filesystem=asked.filesystem if f"filesystem={asked.filesystem}" in given else NO_ACCESS,
+        filesystem=narrow_filesystem(files, policy.filesystem),
         gateway_api_scopes=tuple(may),
-        secret_slots=tuple(slot for slot in asked.secret_slots if f"secret={slot}" in given),
+        secret_slots=tuple(slot for slot in slots if policy.secret_slots is None or slot in policy.secret_slots),
     )
+
+
+def narrow_filesystem(asked: str, allowed: str | None) -> str:
+    """The lesser of two kinds of access to files; None allows any."""
+    return asked if allowed is None else min(asked, allowed, key=FILESYSTEMS.index)
+
+
+def narrow_limits(limits: Mapping[str, Any], narrower: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits with the lesser of both values for each name: the smaller number, or False."""
+    given = {name: value for name, value in limits.items() if isinstance(value, int)}
+    return {**limits, **{name: min(given.get(name, value), value) for name, value in narrower.items()}}
 
 
 def execution_class(*classes: str | None) -> str:

@@ -7,14 +7,16 @@ whether another attempt is allowed. It has no processes, deadlines or records; t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from plugbay.contracts.vai.manifest import MODES
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.invocations import artifacts, compaction_result, retry
+from plugbay.host.invocations.context import narrow_limits
 from plugbay.host.invocations.resources import Resources
 from plugbay.host.ports import DEFAULT_ORG, ResumeState
 from plugbay.host.request import CallRequest, id_problem
@@ -33,6 +35,11 @@ PROJECTION_TYPE = "application/vnd.vai.projection.v1+json"
 
 MAX_CHECKPOINT = 256 << 10
 """Bytes of a checkpoint as JSON: enough to resume from, too little to store data in."""
+
+GENERAL = "general"
+"""The `target_context` of a compactor for conversations of any kind, as is an empty one."""
+
+SUMMARY_RESEED, PROMPT_REPLAY = "summary_reseed", "prompt_replay"
 
 _EXACT = frozenset({"lossless", "checkpoint"})
 """Fidelities of harnesses that resume from their checkpoint."""
@@ -69,8 +76,12 @@ class Execution:
         return {}
 
     def token_limits(self) -> dict[str, Any]:
-        """The policy of the request, for the claims of the token."""
-        return {}
+        """The limits of the request and its binding, for the claims of the token."""
+        return dict(self._binding_limits)
+
+    @property
+    def _binding_limits(self) -> Mapping[str, Any]:
+        return {} if self.request.binding is None else self.request.binding.policy.limits
 
     def problem(self) -> Failure | None:
         """Why it cannot be started."""
@@ -178,6 +189,14 @@ class CompactorExecution(Execution):
         projection: dict[str, Any] = self._op.request["source"]["projection"]
         return {"blocks": projection["blocks"], "pinned_items": projection.get("pinned_items", [])}
 
+    def problem(self) -> Failure | None:
+        wanted, serves = self._op.request["target"].get("target_context"), self.entry.export.facts.get("target_context")
+        if serves_context(serves, wanted):
+            return super().problem()
+        text = f"{self._name} compacts conversations of the context {serves!r}, not {wanted!r}"
+        detail = {"path": "target.target_context", "plugin_code": "compactor.other_context"}
+        return Failure(Code.INVALID_INPUT, text, detail=detail)
+
     async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
         request = self._op.request
         whole = self._projection
@@ -191,21 +210,23 @@ class CompactorExecution(Execution):
         else:
             projection = {"transport": "inline", **whole, "token_estimate": estimate}
         chain_id = self.location()["chain_id"] or self.request.chain_id
+        declared = self.entry.export.facts.get("target_context")
         parts = {
             "compaction_id": self.execution_id,
             "source": {"chain_id": chain_id, "projection": projection},
-            "target": request["target"],
+            "target": {**({"target_context": declared} if declared else {}), **request["target"]},
             "policy": request.get("policy", {}),
         }
         return Compact(self._name, parts, common)
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
         whole = self._projection
-        seed = result.get("seed_blocks") if isinstance(result, dict) else None
-        blocks = compaction_result.with_pinned(seed if isinstance(seed, list) else [], whole["pinned_items"])
-        violations = compaction_result.violations(
-            result, self._op.request, blocks, [*whole["blocks"], *whole["pinned_items"]]
-        )
+        found = result.get("seed_blocks") if isinstance(result, dict) else None
+        seed, pinned = found if isinstance(found, list) else [], whole["pinned_items"]
+        blocks = compaction_result.with_pinned(seed, pinned)
+        violations = compaction_result.violations(result, self._op.request, blocks, [*whole["blocks"], *pinned])
+        if self.entry.export.facts.get("supports_pinned_items"):
+            violations += compaction_result.lost_pins(seed, pinned)
         if violations:
             return self._invalid("compactor.invalid_seed", "; ".join(violations), breaches=violations)
         return {**result, "seed_blocks": blocks, "token_estimate": compaction_result.token_estimate(blocks)}
@@ -220,6 +241,7 @@ class HarnessExecution(Execution):
         super().__init__(entry, op, request, resources)
         self._resuming = op.request.get("mode", "start") == "resume"
         self._fidelity = entry.export.facts.get("fidelity", "checkpoint")
+        self._supports: Sequence[str] = entry.export.facts.get("supports") or ()
         self._key = resume_key(request.org_id, self.execution_id)
         self._is_known = False
         self._state = ResumeState(op.request.get("trigger"))
@@ -232,7 +254,9 @@ class HarnessExecution(Execution):
         known = await self._resources.checkpoints.load(self._key) if self._resuming else None
         self._is_known = known is not None
         if known is not None:
-            trigger = known.trigger if self._state.trigger is None else self._state.trigger
+            # A prompt replay repeats the recorded input; another resume may bring a new trigger.
+            replays = self._state.trigger is None or self._fidelity == PROMPT_REPLAY
+            trigger = known.trigger if replays else self._state.trigger
             self._state = msgspec.structs.replace(known, trigger=trigger)
 
     @property
@@ -249,17 +273,30 @@ class HarnessExecution(Execution):
 
     @property
     def repeatable(self) -> bool:
-        has_checkpoint = self._fidelity in _EXACT and self._state.checkpoint is not None
+        from_checkpoint = self._fidelity in _EXACT and supports(self._supports, "continue")
+        has_checkpoint = from_checkpoint and self._state.checkpoint is not None
         return retry.repeatable("harness", None, has_checkpoint=has_checkpoint)
 
+    @property
+    def _policy(self) -> dict[str, Any]:
+        """The policy of the request, narrowed by the binding and to what the manifest supports."""
+        policy = narrow_limits(self._op.request.get("policy") or {}, self._binding_limits)
+        return policy if supports(self._supports, "compact") else {**policy, "allow_compaction": False}
+
     def token_limits(self) -> dict[str, Any]:
-        return dict(self._op.request.get("policy") or {})
+        return {**self._policy, **({"supports": list(self._supports)} if self._supports else {})}
 
     def problem(self) -> Failure | None:
+        mode = self.entry.export.facts.get("mode", MODES[0])
+        if mode not in MODES:
+            text = f"{self._name} cannot run here: its harness mode is {mode!r:.60}; this host has {', '.join(MODES)}"
+            return Failure(Code.UNAVAILABLE, text, detail={"plugin_code": "harness.unsupported_mode"})
         if not self._resuming:
             return super().problem()
-        have = {"prompt_replay": self._state.trigger, "summary_reseed": self._state.summary}
-        if self._is_known and have.get(self._fidelity, self._state.checkpoint) is not None:
+        if not supports(self._supports, "continue"):
+            text = f"{self._name} cannot be resumed: its manifest supports {', '.join(self._supports)}, not continue"
+            return Failure(Code.CAPABILITY_NOT_ALLOWED, text, detail={"plugin_code": "harness.not_supported"})
+        if self._is_known and resume_source(self._fidelity, self._state) is not None:
             return None
         text = f"{self.execution_id} has no stored state that {self._name} could resume from ({self._fidelity})"
         return Failure(Code.NOT_FOUND, text, detail={"plugin_code": "harness.nothing_to_resume"})
@@ -274,16 +311,16 @@ class HarnessExecution(Execution):
             "mode": "resume" if resuming else "start",
             "target": target,
             "trigger": self._trigger(resuming),
-            "policy": self.token_limits(),
+            "policy": self._policy,
         }
-        if resuming and state.checkpoint is not None:
+        if resuming and self._fidelity in _EXACT and state.checkpoint is not None:
             parts["checkpoint"] = state.checkpoint
         await self._resources.checkpoints.save(self._key, state)
         return RunHarness(self._name, parts, common)
 
     def _trigger(self, resuming: bool) -> Any:
-        if resuming and self._fidelity == "summary_reseed" and self._state.summary is not None:
-            return {"type": "summary_reseed", "input": [{"type": "text", "text": self._state.summary}]}
+        if resuming and self._fidelity == SUMMARY_RESEED and self._state.summary is not None:
+            return {"type": SUMMARY_RESEED, "input": [{"type": "text", "text": self._state.summary}]}
         return self._state.trigger or {"type": "user_request", "input": []}
 
     def on_event(self, event: Any) -> str | None:
@@ -292,8 +329,10 @@ class HarnessExecution(Execution):
 
     async def on_failure(self, failure: Failure) -> None:
         result = failure.detail.get("result")
-        if isinstance(result, dict) and result.get("checkpoint") is not None:
-            self._set_checkpoint(result["checkpoint"])
+        if isinstance(result, dict):
+            if result.get("checkpoint") is not None:
+                self._set_checkpoint(result["checkpoint"])
+            self._set_summary(result)
         await self._wait_saved()
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
@@ -302,10 +341,7 @@ class HarnessExecution(Execution):
         why = None if result.get("checkpoint") is None else self._set_checkpoint(result["checkpoint"])
         if why is not None:
             return self._invalid("harness.invalid_checkpoint", why)
-        summary = result.get("summary")
-        text = summary.get("text") if isinstance(summary, dict) else None
-        if isinstance(text, str):
-            self._set_state(msgspec.structs.replace(self._state, summary=text))
+        self._set_summary(result)
         await self._wait_saved()
         found = result.get("artifacts") or []
         if not found:
@@ -329,6 +365,12 @@ class HarnessExecution(Execution):
             return f"a checkpoint has {size:,} bytes; at most {MAX_CHECKPOINT:,}"
         self._set_state(msgspec.structs.replace(self._state, checkpoint=checkpoint))
         return None
+
+    def _set_summary(self, result: dict[str, Any]) -> None:
+        summary = result.get("summary")
+        text = summary.get("text") if isinstance(summary, dict) else None
+        if isinstance(text, str):
+            self._set_state(msgspec.structs.replace(self._state, summary=text))
 
     def _set_state(self, state: ResumeState) -> None:
         self._state = state
@@ -357,6 +399,22 @@ def resume_key(org: str | None, execution_id: str) -> str:
     """The storage key of a resume state. Callers choose execution ids, so the key has the org: no org may resume
     another's state. Ids have no colon."""
     return execution_id if org in (None, DEFAULT_ORG) else f"{org}:{execution_id}"
+
+
+def resume_source(fidelity: str, state: ResumeState) -> Any:
+    """The part of a stored state that a harness of this fidelity resumes from; None: there is nothing to resume."""
+    of_fidelity = {PROMPT_REPLAY: state.trigger, SUMMARY_RESEED: state.summary}
+    return of_fidelity.get(fidelity, state.checkpoint)
+
+
+def supports(declared: Sequence[str], feature: str) -> bool:
+    """Whether a harness may use a feature: one of those that its manifest lists, or any if it lists none."""
+    return not declared or feature in declared
+
+
+def serves_context(declared: str | None, wanted: str | None) -> bool:
+    """Whether a compactor with this `target_context` serves a conversation of the wanted context."""
+    return wanted is None or declared in (None, "", GENERAL, wanted)
 
 
 def _size(payload: Any, codec: MsgspecCodec) -> int:

@@ -1,4 +1,4 @@
-"""`Idempotency-Key` for all routes that change something.
+"""`Router`: the routes of one area, with `Idempotency-Key` for all routes that change something.
 
     router = Router()
 
@@ -33,6 +33,7 @@ from starlette.responses import Response, StreamingResponse
 
 from plugbay.server.api.caller import authenticate, gateway_of
 from plugbay.server.api.errors import ERRORS
+from plugbay.server.api.queries import Handler, refuse_unknown_parameters
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.idempotency import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Completed, Outcome
@@ -43,7 +44,6 @@ REPLAYED = "idempotency-replayed"
 LONGEST_KEY = 255
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Bind = Callable[[Request], Coroutine[Any, Any, tuple[Any, ...] | None]]
 """Makes the arguments of a handler."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -80,10 +80,12 @@ def shown_once(*fields: str) -> Callable[[Endpoint], Endpoint]:
 
 
 class IdempotentRoute(APIRoute):
-    """A route that honours `Idempotency-Key`."""
+    """A route that honours `Idempotency-Key` and refuses unknown query parameters."""
 
     def get_route_handler(self) -> Handler:
-        handler = super().get_route_handler()
+        return refuse_unknown_parameters(self, self._once_handler(super().get_route_handler()))
+
+    def _once_handler(self, handler: Handler) -> Handler:
         if MUTATING.isdisjoint(self.methods or ()):
             return handler
         marks = getattr(self.endpoint, "__dict__", {})

@@ -21,11 +21,13 @@ from typing import Any
 import msgspec
 
 from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.vai.manifest import MODES
 from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.host.request import ExportBinding
 from plugbay.model.spec import Export
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.credentials import LIMITS
 from plugbay.server.domain.errors import GatewayError, conflict, denied, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
@@ -33,6 +35,7 @@ from plugbay.server.domain.packages import AVAILABLE, Packages
 from plugbay.server.domain.policy import (
     Policy,
     Reach,
+    effective_limits,
     effective_permissions,
     find_widened,
     intersect_policies,
@@ -133,6 +136,7 @@ class Verdict:
     errors: tuple[Finding, ...]
     warnings: tuple[Finding, ...] = ()
     permissions: Permissions = field(default_factory=Permissions)
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
@@ -164,11 +168,12 @@ def judge_binding(binding: BindingRow, context: BindingContext) -> Verdict:
         return Verdict(tuple(errors))
     errors += _package_errors(package, export)
     errors += _config_errors(export.facts.get("config_schema"), binding.config)
-    errors += _secret_errors(binding, export, context.missing)
-    errors += _rollout_errors(binding, context.others)
     policy = intersect_policies(context.org_policy, parse_policy(binding.policy))
     permissions = effective_permissions(export, policy)
-    return Verdict(tuple(errors), tuple(_warnings(package, export, policy, permissions)), permissions)
+    errors += _secret_errors(binding, permissions.secret_slots, context.missing)
+    errors += _rollout_errors(binding, context.others)
+    warnings = tuple(_warnings(package, export, policy, permissions))
+    return Verdict(tuple(errors), warnings, permissions, effective_limits(export, policy))
 
 
 def least_execution_class(package: PackageRow) -> str:
@@ -215,6 +220,10 @@ def _package_errors(package: PackageRow, export: Export) -> list[Finding]:
     unsupported = export.facts.get("unsupported")
     if unsupported:
         found.append(Finding("binding.unsupported_platform", "package_version", unsupported))
+    mode = export.facts.get("mode", MODES[0])
+    if export.kind == "harness" and mode not in MODES:
+        text = f"its harness mode is {mode!r:.60}, and this gateway has {', '.join(MODES)}"
+        found.append(Finding("binding.unsupported_mode", "export_id", text))
     return found
 
 
@@ -231,11 +240,12 @@ def _config_errors(schema: Any, config: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def _secret_errors(binding: BindingRow, export: Export, missing: Iterable[str]) -> list[Finding]:
-    unbound = [slot for slot in _slots(export) if slot not in binding.secrets]
+def _secret_errors(binding: BindingRow, slots: Sequence[str], missing: Iterable[str]) -> list[Finding]:
+    """Errors of the slots that the policies leave; the others get nothing, so nothing is needed for them."""
+    unbound = [slot for slot in slots if slot not in binding.secrets]
     found = [Finding("binding.unbound_slot", f"secrets.{slot}", "nothing is bound to this slot") for slot in unbound]
-    text = "there is no such secret"
-    return found + [Finding("binding.secret_not_found", f"secrets.{slot}", text) for slot in sorted(missing)]
+    text, gone = "there is no such secret", sorted(set(missing).intersection(slots))
+    return found + [Finding("binding.secret_not_found", f"secrets.{slot}", text) for slot in gone]
 
 
 def _rollout_errors(binding: BindingRow, others: Iterable[Share]) -> list[Finding]:
@@ -254,6 +264,13 @@ def _warnings(package: PackageRow, export: Export, policy: Policy, permissions: 
         yield Finding("binding.scope_not_granted", "policy.gateway_api_scopes", text)
     if asked.network != permissions.network:
         yield Finding("binding.network_not_granted", "policy.network", "it asks for the network and does not get it")
+    if asked.filesystem != permissions.filesystem:
+        text = f"it asks for {asked.filesystem} and gets {permissions.filesystem}"
+        yield Finding("binding.filesystem_not_granted", "policy.filesystem", text)
+    withheld = [slot for slot in asked.secret_slots if slot not in permissions.secret_slots]
+    if withheld:
+        text = f"it asks for the secrets {', '.join(withheld)} and does not get them"
+        yield Finding("binding.secret_not_granted", "policy.secret_slots", text)
     declared, least = export.facts.get("execution_class") or "isolated", least_execution_class(package)
     if execution_class(declared, least) != declared:
         text = f"it wants to run {declared}; its publisher is trusted with {least}"
@@ -300,7 +317,7 @@ class ResolvedBinding:
     binding: ExportBinding
     """For the host, without secrets."""
     reach: Reach
-    """The hosts that the plugin may reach."""
+    """The access that the sandbox leaves the plugin."""
 
 
 class Bindings:
@@ -524,7 +541,9 @@ class Bindings:
         )  # checked at creation, and packages never change
         least = Policy(execution_class=least_execution_class(package))
         policy = intersect_policies(parse_policy(org.policy), parse_policy(row.policy), least)
-        binding = ExportBinding(row.id, row.config, {}, policy.for_host(), row.org_id, row.project_id)
+        # Requests to a harness name its limits; the work of other kinds has the default ones.
+        for_host = policy.for_host(None if export.kind == "harness" else LIMITS)
+        binding = ExportBinding(row.id, row.config, {}, for_host, row.org_id, row.project_id)
         return ResolvedBinding(row, package, export, policy, binding, policy.reach())
 
     async def select(

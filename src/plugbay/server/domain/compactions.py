@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from plugbay.host.invocations.kinds import serves_context
 from plugbay.host.request import CallRequest
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import BackgroundJobs, retry_until_stored
@@ -117,7 +118,7 @@ class Compactions:
                 return _require_same_chain(known, chain)
             if chain.block_count == 0:
                 raise unprocessable("compaction.empty_chain", f"{chain.id} has no blocks", "chain_id")
-            binding_id = await self._compactor(tx, chain, wanted.binding_id)
+            binding_id = await self._compactor(chain, wanted.binding_id, wanted.target.get("target_context"))
             pinned = await self._pinned(tx, chain, wanted.pinned)
             cause = await find_provenance(tx, caller)
             await charge_budget(tx, self._budgets, caller, cause, "compaction", cause.depth)
@@ -168,18 +169,28 @@ class Compactions:
                 filters["invocation_id"] = caller.invocation_id
             return await rows.page(tx, part, tenant(caller), only=only, **filters)
 
-    async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
-        """The compactor's binding: the named one, or the only active one."""
+    async def _compactor(self, chain: Chain, wanted: str | None, context: str | None) -> str:
+        """The compactor's binding: the named one, or the only active one for this context of conversations."""
         if wanted is not None:
             bound = await self._workers.bound("compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
                 text = f"{wanted!r} is not an active binding of a compactor here"
                 raise unprocessable("compaction.no_compactor", text, "compactor.binding_id")
+            declared = bound.facts.get("target_context")
+            if not serves_context(declared, context):
+                text = f"{bound.export_id} compacts conversations of the context {declared!r}, not {context!r}"
+                raise unprocessable("compaction.other_context", text, "target.target_context")
             return wanted
-        serving = await self._workers.serving("compactor", chain.org_id, chain.project_id, chain.session_id)
+        found = await self._workers.serving("compactor", chain.org_id, chain.project_id, chain.session_id)
+        serving = [each for each in found if serves_context(each.facts.get("target_context"), context)]
         if len(serving) == 1:
             return serving[0].binding_id
-        text = "no compactor is bound here" if not serving else "several compactors are bound here; name one"
+        of_context = "" if context is None else f" for the context {context!r}"
+        text = (
+            f"several compactors are bound here{of_context}; name one"
+            if serving
+            else f"no compactor{of_context} is bound here"
+        )
         candidates = [each.binding_id for each in serving]
         raise unprocessable("compaction.no_compactor", text, "compactor.binding_id", candidates=candidates)
 

@@ -8,13 +8,16 @@ when its token is revoked and its process is gone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from plugbay.host.invocations.kinds import resume_key
+from plugbay.contracts.vai.manifest import MODES
+from plugbay.host.invocations.context import narrow_limits
+from plugbay.host.invocations.kinds import SUMMARY_RESEED, resume_key, resume_source, supports
 from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallRequest
 from plugbay.model.errors import Outcome
@@ -26,8 +29,8 @@ from plugbay.server.domain.errors import conflict, invalid, not_found, unprocess
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.sessions import Chains
-from plugbay.server.domain.workers import Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
+from plugbay.server.domain.sessions import Chains, text_block
+from plugbay.server.domain.workers import BoundExport, Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -36,6 +39,9 @@ from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page, Part
 
 START, RESUME = "start", "resume"
+
+CHECKPOINT = "checkpoint"
+"""The usual fidelity."""
 
 _cut_off = partial(cut_off_outcome, "harness")
 
@@ -119,6 +125,10 @@ class Harnesses:
             if bound is None:
                 text = f"{request.binding_id!r} is not an active binding of a harness here"
                 raise unprocessable("harness.no_binding", text, "binding_id")
+            mode = bound.facts.get("mode", MODES[0])
+            if mode not in MODES:
+                text = f"the harness mode of {bound.export_id} is {mode!r:.60}; this gateway has {', '.join(MODES)}"
+                raise unprocessable("harness.unsupported_mode", text, "binding_id")
             execution = HarnessExecution(
                 id=request.execution_id or self._ids("exec_"),
                 org_id=chain.org_id,
@@ -129,7 +139,7 @@ class Harnesses:
                 status="queued",
                 mode=START,
                 trigger=request.trigger,
-                policy=limits_of(request.policy),
+                policy=_limits(request.policy, bound),
                 summary=None,
                 artifacts=[],
                 error=None,
@@ -169,17 +179,28 @@ class Harnesses:
             return await self._existing(tx, caller, id)
 
     async def resume(self, caller: Principal, id: str) -> HarnessExecution:
-        """Resume from the last checkpoint."""
+        """Resume from the stored state that the fidelity of the harness names; a summary reseeds a fresh chain."""
         await self._jobs.wait_closed(id)
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id, lock=True)
             if execution.status in rows.UNFINISHED or id in self._jobs.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
-            if await journey_rows.load(tx, _checkpoint_key(execution)) is None:
-                raise conflict("harness.nothing_to_resume", f"{id} has no checkpoint")
+            state = await journey_rows.load(tx, _checkpoint_key(execution))
+            facts = await self._facts(execution)
+            fidelity, listed = facts.get("fidelity", CHECKPOINT), facts.get("supports") or ()
+            if not supports(listed, "continue"):
+                text = f"{id} cannot be resumed: its harness supports {', '.join(listed)}, not continue"
+                raise conflict("harness.not_supported", text, supports=list(listed))
+            if state is None or resume_source(fidelity, state) is None:
+                text = f"{id} has nothing stored that a harness of the fidelity {fidelity} resumes from"
+                raise conflict("harness.nothing_to_resume", text, fidelity=fidelity)
+            chain_id = execution.chain_id
+            if fidelity == SUMMARY_RESEED:
+                chain_id = (await self._reseeded_chain(tx, caller, execution, str(state.summary))).id
             await rows.change(
                 tx,
                 id,
+                chain_id=chain_id,
                 status="queued",
                 mode=RESUME,
                 error=None,
@@ -191,6 +212,24 @@ class Harnesses:
             resumed = await self._existing(tx, caller, id)
             self._database.after_commit(lambda: self._launch(resumed))
             return resumed
+
+    async def _facts(self, execution: HarnessExecution) -> Mapping[str, Any]:
+        """The manifest's table of the harness; empty if its binding is not active, which the invocation reports."""
+        bound = await self._workers.bound("harness", execution.org_id, execution.project_id, execution.binding_id)
+        return {} if bound is None else bound.facts
+
+    async def _reseeded_chain(self, tx: Tx, caller: Principal, execution: HarnessExecution, summary: str) -> Chain:
+        """A fresh chain of the same session that begins with the summary."""
+        source = await self._chains.existing(tx, caller, execution.chain_id)
+        session = await self._sessions.existing(tx, caller, execution.session_id)
+        return await self._chains.begin(
+            tx,
+            session,
+            [text_block("input", summary)],
+            defaults=source.defaults,
+            metadata=source.metadata,
+            parent=source.id,
+        )
 
     async def _target(self, tx: Tx, caller: Principal, request: HarnessRequest) -> Chain:
         """The chain to work on."""
@@ -283,6 +322,14 @@ def _call_request(execution: HarnessExecution, request: HarnessRequest | None) -
         run_id=None if request is None else request.run_id,
         timeout=None if request is None else request.timeout,
     )
+
+
+def _limits(policy: Mapping[str, Any], bound: BoundExport) -> dict[str, Any]:
+    """The limits of an execution: those of the request, narrowed by the binding's policies and by the manifest."""
+    limits = narrow_limits(limits_of(policy), bound.limits)
+    if not supports(bound.facts.get("supports") or (), "compact"):
+        limits["allow_compaction"] = False
+    return limits
 
 
 def _checkpoint_key(execution: HarnessExecution) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -327,8 +327,9 @@ class Invocations:
             # Only now: a binding disabled from here on finds this invocation in `_running` and cancels it.
             bound = await self._bound(request, binding_id)
             binding = bound.binding
-            if bound.row.secrets:
-                binding = replace(binding, secrets=await self._read_secrets(bound.row))
+            references = allowed_references(bound)
+            if references:
+                binding = replace(binding, secrets=await self._read_secrets(bound.row, references))
 
             def on_progress(event: Any) -> None:
                 self._events.publish(InvocationEvent(EVENT, running.record, event))
@@ -403,11 +404,11 @@ class Invocations:
             raise conflict("binding.not_active", f"the binding {binding_id} is {bound.row.status}")
         return bound
 
-    async def _read_secrets(self, row: BindingRow) -> dict[str, str]:
+    async def _read_secrets(self, row: BindingRow, references: Mapping[str, str]) -> dict[str, str]:
         """Not cached: secrets stay in memory only while they are needed."""
         async with self._database.reading() as tx:
-            values = await self._secrets.values(tx, row.org_id, row.secrets)
-        gone = sorted(set(row.secrets) - set(values))
+            values = await self._secrets.values(tx, row.org_id, references)
+        gone = sorted(set(references) - set(values))
         if gone:
             text = f"the binding {row.id} needs secrets that are not there: {', '.join(gone)}"
             raise conflict("binding.secret_not_found", text, slots=gone)
@@ -431,6 +432,12 @@ class Invocations:
             raise not_found("org", org_id)
         async with self._database.reading() as tx:
             return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, wanted)
+
+
+def allowed_references(bound: ResolvedBinding) -> dict[str, str]:
+    """The secret references of a binding in the slots that its policies leave."""
+    allowed, secrets = bound.policy.secret_slots, bound.row.secrets
+    return {slot: ref for slot, ref in secrets.items() if allowed is None or slot in allowed}
 
 
 def refusal_error(result: CallResult) -> GatewayError:

@@ -57,6 +57,18 @@ class Principal:
         if not self.sees(org_id, project_id):
             raise not_found(kind, id)
 
+    def supports(self, feature: str) -> bool:
+        """Whether the caller may use a feature that harnesses declare; a harness that lists some has only those."""
+        listed = (self.claims.get("policy") or {}).get("supports")
+        return not listed or feature in listed
+
+    def must_support(self, feature: str) -> None:
+        """Raises `policy.not_supported` if the caller is a harness that lists others in its manifest's `supports`."""
+        if not self.supports(feature):
+            listed = list(self.claims["policy"]["supports"])
+            text = f"the manifest of this harness supports {', '.join(listed)}, not {feature}"
+            raise denied("policy.not_supported", text, required=feature, supports=listed)
+
     def has_role(self, role: Role) -> bool:
         """Whether the caller has at least this role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)

@@ -1,10 +1,10 @@
-"""`Runner`: one host per release and network reach, so several versions run side by side.
+"""`Runner`: one host per release and reach, so several versions run side by side.
 
     async with runner.host(package, reach) as host:
         await host.invoke(...)
 
-Hosts are created on first use from files whose hash was checked, and stopped when idle. The network reach of a binding
-is enforced by the sandbox of a process, so each reach needs its own host.
+Hosts are created on first use from files whose hash was checked, and stopped when idle. The reach of a binding (network
+and scratch directories) is enforced by the sandbox of a process, so each reach needs its own host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_HOSTS = 64
 REAP_EVERY = 30.0
 """Seconds between checks for idle hosts."""
 
-NETWORK = "network"
+NETWORK, SCRATCH = "network", "scratch"
 PORTS = {"http": 80, "https": 443}
 
 LOOPBACK = "127.0.0.1"
@@ -167,7 +167,7 @@ class Runner:
     async def _start_host(self, package: PackageRow, reach: Reach) -> Host:
         found = await self._packages.load_verified(package)
         host = Host(
-            [_narrow_network(found, reach, self._settings.base_url)],
+            [_narrow_access(found, reach, self._settings.base_url)],
             _host_config(self._config, self._settings.base_url),
             grant_all=True,
             eager=False,
@@ -207,10 +207,13 @@ def _host_config(config: Config, base_url: str | None) -> Config:
     return config.model_copy(update=update)
 
 
-def _narrow_network(found: Found, reach: Reach, base_url: str | None) -> Found:
-    """The plugin with its network access narrowed to this reach."""
+def _narrow_access(found: Found, reach: Reach, base_url: str | None) -> Found:
+    """The plugin with its access narrowed to this reach."""
     assert found.spec is not None
     spec = found.spec
+    if not reach.scratch:
+        spec = replace(spec, access=tuple(item for item in spec.access if item.kind != SCRATCH))
+        found = replace(found, spec=spec)
     if reach.domains is None or not any(item.kind == NETWORK for item in spec.access):
         return found
     others = tuple(item for item in spec.access if item.kind != NETWORK)

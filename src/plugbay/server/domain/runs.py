@@ -150,7 +150,10 @@ class Runs:
     async def create(self, caller: Principal, chain_id: str, asked: NewRun) -> Run:
         """Create a run and start it after the commit; raises `chain.attach_conflict`."""
         brought = check_blocks(asked.blocks, CLIENT_BLOCKS)
-        asked = replace(asked, run_id=asked.run_id or self._services.ids("run_"))
+        if asked.wanted.tools:
+            caller.must_support("tool")
+        wanted = asked.wanted if caller.supports("tool") else replace(asked.wanted, tools=())
+        asked = replace(asked, wanted=wanted, run_id=asked.run_id or self._services.ids("run_"))
         async with self._database.transaction() as tx:
             chain = await self._chains.existing(tx, caller, chain_id, lock=True)
             _require_idle(chain)
@@ -171,6 +174,8 @@ class Runs:
             chain = await self._chains.copy(tx, source, through=before.input_through, run_id=id)
             await chain_rows.change(tx, chain.id, status=RUNNING)
             kept = _narrow_scopes(RunRequest.from_json(before.request), caller)
+            if not caller.supports("tool"):
+                kept = msgspec.structs.replace(kept, tools=())
             if asked.wanted.model is not None:
                 wanted = RunOptions(model=asked.wanted.model, tools=())
                 chosen = resolve_request(wanted, {}, self._services.llm().names(), ())

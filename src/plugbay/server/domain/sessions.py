@@ -433,6 +433,7 @@ class Chains:
         self, caller: Principal, session_id: str, *, chain_id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> tuple[Session, Chain]:
         """Create a session that starts with the bytes of the named chain, or of the latest."""
+        caller.must_support("branch_session")
         async with self._database.transaction() as tx:
             session = await self.sessions.existing(tx, caller, session_id)
             source_id = chain_id or session.latest_chain_id

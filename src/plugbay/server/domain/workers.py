@@ -39,6 +39,8 @@ class BoundExport:
     input_schema: Any = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The table of its kind in the manifest: effect class, subscriptions, fidelity."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """The limits that its policies set on the work it starts."""
 
 
 class Workers(Protocol):
@@ -150,6 +152,7 @@ def _bound(found: ResolvedBinding) -> BoundExport:
         description=export.description,
         input_schema=export.input_schema,
         facts=export.facts,
+        limits=found.policy.limits(),
     )
 
 

@@ -196,5 +196,5 @@ def _verdict_out(verdict: Verdict) -> VerdictOut:
         valid=verdict.valid,
         errors=[FindingOut.model_validate(finding) for finding in verdict.errors],
         warnings=[FindingOut.model_validate(finding) for finding in verdict.warnings],
-        effective_permissions=verdict.permissions.to_json(),
+        effective_permissions={**verdict.permissions.to_json(), "limits": dict(verdict.limits)},
     )

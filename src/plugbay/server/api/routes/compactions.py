@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
@@ -38,6 +38,9 @@ class CompactorRef(Body):
 class Target(Body):
     max_input_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)]
     target_model: ModelName | None = None
+    target_context: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        default=None, description="The kind of conversation, such as `coding`; the compactor must be for it."
+    )
 
 
 class CompactionPolicy(Body):
