@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.packaged import Publisher
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -350,6 +352,62 @@ def test_a_failure_is_the_same_by_command_over_rest_and_in_the_records(
         shown = run("call", "example.echo", "echo", "{}", *there)
         assert "exit code 3" in shown.err and "boom" in shown.err
         assert "boom" in run("logs", "example.echo", *there).out
+        assert server.end() == 0
+
+
+SPEAKS = """
+def tool(body, m):
+    print("for", body["context"]["org_id"], file=sys.stderr, flush=True)
+    succeed(m, output({}))
+"""
+
+
+@requirement("vai:control-package-logs")
+def test_the_log_of_a_package_is_shown_for_an_org_and_its_key_sees_no_other(
+    run: Run, cwd: Path, tmp_path: Path
+) -> None:
+    write_plugin(cwd / "plugins", "p")
+    packed = Publisher(tmp_path, tmp_path).pack(SPEAKS)
+    with served(cwd, "plugins", "--allow-unsigned", "--no-sandbox") as server, server.client() as client:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        headers = {"content-type": "application/gzip"}
+        row = client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers).json()
+        keys = {}
+        for org in ("org_1", "org_2"):
+            assert client.post("/v1/orgs", json={"id": org, "name": org}).status_code == 201
+            key = client.post("/v1/api-keys", json={"org_id": org, "name": "k", "role": "viewer"}).json()["key"]
+            keys[org] = tmp_path / f"{org}.token"
+            keys[org].write_text(key)
+            scope = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": "t", "scope": {"org_id": org}}
+            binding = client.post("/v1/plugin-bindings", json=scope).json()["binding_id"]
+            done = client.post("/v1/plugin-invocations", json={"binding_id": binding}).json()
+            assert done["invocation"]["status"] == "succeeded", done
+
+        def shown(*words: str) -> str:
+            done = run("logs", *words)
+            assert done.code == 0, done.err
+            return done.out
+
+        def is_shown(text: str, *words: str) -> bool:
+            return text in shown(*words)
+
+        for org, other in (("org_1", "org_2"), ("org_2", "org_1")):
+            wait_until(partial(is_shown, f"for {org}", "acme/p", "--org", org, *there), "its line")
+            by_key = shown("acme/p", "--server", server.facts["url"], "--token-file", str(keys[org]))
+            assert f"for {org}" in by_key and other not in by_key
+            assert by_key == shown(row["id"], "--org", org, *there)
+            (line,) = (json.loads(line) for line in shown("acme/p", "--org", org, "--json", *there).splitlines())
+            assert (line["source"], line["text"].split("] ")[1]) == ("stderr", f"for {org}")
+        everything = shown("acme/p", *there)
+        assert "for org_1" in everything and "for org_2" in everything
+        stranger = run(
+            "logs", "acme/p", "--org", "org_1", "--server", server.facts["url"], "--token-file", str(keys["org_2"])
+        )
+        assert stranger.code == 4 and "org.not_found" in stranger.err
+        for wrong in (("nobody",), ("acme/none",), ("acme/none", "--org", "org_1"), ("Not An Id", "--org", "org_1")):
+            assert run("logs", *wrong, *there).code == 4, wrong
+        with client.stream("GET", f"/v1/plugin-packages/{row['id']}/logs?org_id=org_1&follow=true") as lines:
+            assert any("for org_1" in line for line in lines.iter_lines())
         assert server.end() == 0
 
 

@@ -52,6 +52,7 @@ WHOLE_ORG_ALONE = {
     "PATCH /v1/orgs/{org_id}",
     "POST /v1/orgs/{org_id}/projects",
     "DELETE /v1/plugin-packages/{package}",
+    "GET /v1/plugin-packages/{package}/logs",
 }
 """What concerns a whole org is not for a key of one of its projects."""
 
@@ -241,6 +242,7 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "GET /v1/plugin-packages": at("/v1/plugin-packages"),
     "GET /v1/plugin-packages/{package}": at("/v1/plugin-packages/{package}", "org"),
     "DELETE /v1/plugin-packages/{package}": package_deletion,
+    "GET /v1/plugin-packages/{package}/logs": at("/v1/plugin-packages/{package}/logs", "org"),
     "POST /v1/plugin-bindings": at("/v1/plugin-bindings", "project", BINDING),
     "GET /v1/plugin-bindings": at("/v1/plugin-bindings"),
     "GET /v1/plugin-bindings/{binding_id}": at("/v1/plugin-bindings/{binding_id}", "project"),

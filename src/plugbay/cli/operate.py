@@ -224,32 +224,76 @@ def _age(seconds: float | None) -> str:
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")]
 Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Past lines to show; 100 by default.")]
 LinesAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
+Org = Annotated[
+    str | None, typer.Option("--org", metavar="ORG", help="Show the log of a package for this org; see plugbay serve.")
+]
 
 STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}
 
 
 def logs(
-    plugin: Id,
+    plugin: Annotated[str, typer.Argument(metavar="ID", help="The id of a plugin, or of a package.")],
     follow: Follow = False,
     tail: Tail = 100,
+    org: Org = None,
     server: Server = None,
     token_file: TokenFile = None,
     as_json: LinesAsJson = False,
 ) -> None:
-    """Show the log of a plugin of the running server. It has the output of the plugin, and notes of the host."""
-    client, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
-    if not follow:
-        lines = client.get(path, tail=tail)["lines"]
-        for line in lines:
-            _show_log_line(line, as_json)
-        if not lines and not as_json:
-            output.note(f"the log of {plugin} is empty")
-        return
+    """Show the log of a plugin or a package of the running server.
+
+    The log of a plugin has its output, and notes of the host. The log of a package has the output of its processes for
+    one org: that of the token, or of --org.
+    """
+    client = remote.find(server, token_file, quiet=as_json)
+    path, query = _log_of(client, plugin, org)
+    query["tail"] = tail
     try:
-        for _, line in client.events("GET", path, tail=tail, follow="true"):
-            _show_log_line(line, as_json)
+        if follow:
+            for _, line in client.events("GET", path, **query, follow="true"):
+                _show_log_line(line, as_json)
+            return
+        lines = client.get(path, **query)["lines"]
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.for_signal(signal.SIGINT)) from None
+    for line in lines:
+        _show_log_line(line, as_json)
+    if not lines and not as_json:
+        output.note(f"the log of {plugin} is empty")
+
+
+def _log_of(client: ServerClient, plugin: str, org: str | None) -> tuple[str, dict[str, Any]]:
+    """The path and the query of a log: of a plugin of the host, else of a package that the token can see."""
+    path = remote.plugin_path(plugin, "/logs")
+    if org is None:
+        try:
+            client.get(path, tail=0)
+            return path, {}
+        except remote.RemoteRefused as refused:
+            if refused.http_status not in (403, 404):
+                raise
+            missing = refused
+    else:
+        missing = None
+    found = _package_row(client, plugin)
+    if found is not None:
+        return f"/v1/plugin-packages/{found}/logs", {"org_id": org}
+    raise missing or remote.RemoteRefused(
+        404, {"code": "package.not_found", "message": f"there is no package {plugin!r}"}, client.url
+    )
+
+
+def _package_row(client: ServerClient, word: str) -> str | None:
+    """The id of a package's row, from that id or from the package's own; None if the token sees no such package."""
+    if word.startswith("pkg_"):
+        return word
+    try:
+        found = client.get("/v1/plugin-packages", package_id=word, limit=1)["items"]
+    except remote.RemoteRefused as refused:
+        if refused.http_status == 400:  # a word that no package id looks like
+            return None
+        raise
+    return found[0]["id"] if found else None
 
 
 def _show_log_line(line: dict[str, Any], as_json: bool) -> None:

@@ -178,7 +178,7 @@ class RotatingLog:
 class StderrDrain:
     """Reads one pipe for as long as it is open. Owns `fd`."""
 
-    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_rest", "_tag", "clean")
+    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_rest", "_tag", "clean", "copy")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, log: RotatingLog | None = None, tag: str = "") -> None:
         self._loop = loop
@@ -194,6 +194,8 @@ class StderrDrain:
         """The end of a pause; None while the pipe is being read."""
         self.clean: Callable[[bytes], bytes] | None = None
         """Cleans a line before it is kept or written."""
+        self.copy: RotatingLog | None = None
+        """A second log for the same lines."""
         try:
             os.set_blocking(fd, False)
             loop.add_reader(fd, self._readable)
@@ -207,6 +209,12 @@ class StderrDrain:
         if self._partial:
             kept.append(self._finished())
         return [printable(line) for line in kept[-lines:]] if lines > 0 else []
+
+    def copy_to(self, log: RotatingLog) -> None:
+        """Write the kept lines, and all later ones, to this log as well."""
+        self.copy = log
+        if self._lines:
+            log.write(list(self._lines), self._tag)
 
     def drain_now(self) -> None:
         """Read the pipe until it is empty, without waiting."""
@@ -229,8 +237,9 @@ class StderrDrain:
         if self._partial:
             self._keep([self._finished()])
             self._partial = b""
-        if self._log is not None:
-            self._log.note_dropped()
+        for log in (self._log, self.copy):
+            if log is not None:
+                log.note_dropped()
 
     def forget(self) -> None:
         """Give back the descriptor when the loop is gone."""
@@ -288,8 +297,9 @@ class StderrDrain:
     def _keep(self, lines: list[bytes]) -> None:
         if self.clean is not None:
             lines = list(map(self.clean, lines))
-        if self._log is not None:
-            self._log.write(lines, self._tag)
+        for log in (self._log, self.copy):
+            if log is not None:
+                log.write(lines, self._tag)
         if self._lines is None:
             self._lines = deque()
         for line in lines[-RING_LINES:]:

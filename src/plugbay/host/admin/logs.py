@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plugbay.host.journal import OWN_LINE, Journal, Note
+from plugbay.host.recording.org_logs import LOG_EVENT
 from plugbay.process.stderr import log_name
 
 MAX_TAIL = 1000
@@ -20,6 +21,9 @@ MAX_TAIL = 1000
 
 TAIL_BYTES = 256 << 10
 """Bytes read from the end of a stderr file."""
+
+_EVENT_TAG = f"[{LOG_EVENT}:"
+"""Begins a line that a plugin sent as an event (`OrgLogs`)."""
 
 LOG_POLL_SECONDS = 0.25
 """Seconds between polls of journal and stderr file."""
@@ -135,5 +139,9 @@ def _note_text(note: Note) -> str:
 
 
 def _stderr_line(line: str) -> LogLine:
+    """A line of a file. Lines of stderr begin with the pid, so none of them looks like a log event."""
     at, _, text = line.partition(" ")
+    if text.startswith(_EVENT_TAG):
+        level, _, message = text.removeprefix(_EVENT_TAG).partition("] ")
+        return LogLine(at, "plugin", level, message)
     return LogLine(at, "stderr", "info", text)

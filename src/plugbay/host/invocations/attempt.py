@@ -201,8 +201,13 @@ class Attempt:
         record = self.record
         wanted = supervisor.for_export(record.execution_class, record.org_id, self._execution.entry.export)
         lease = wanted.try_lease() or await wanted.lease(self._deadline)
+        logs = self._resources.org_logs
         if isinstance(lease, Failure):
+            if logs is not None and lease.detail.get("stderr_tail"):
+                logs.write(record.org_id, record.package_id, lease.detail["stderr_tail"])
             return lease
+        if logs is not None:
+            logs.attach(record.org_id, record.package_id, lease.instance.child.stderr)
         watch: asyncio.Task[None] | None = None
         try:
             op = await self._operation(lease)
@@ -271,6 +276,8 @@ class Attempt:
         assert self._lease is not None
         self._events += 1
         event = self._lease.instance.redactor.redact_value(self._resources.codec.load(item))
+        if self._resources.org_logs is not None:
+            self._resources.org_logs.write_event(self.record.org_id, self.record.package_id, event)
         problem = self._execution.on_event(event)
         if problem is not None:
             self._resources.journal.note(self.record.package_id, "event_refused", problem)

@@ -27,6 +27,7 @@ from plugbay.host.invocations.kinds import EXECUTIONS, Execution
 from plugbay.host.invocations.resources import Gateway, Resources
 from plugbay.host.journal import Journal
 from plugbay.host.ports import Checkpoints, InvocationLog, InvocationRecord
+from plugbay.host.recording.org_logs import OrgLogs
 from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
 from plugbay.host.request import CallRequest, ExportBinding, Policy, new_id, request_problem, with_ids_of_context
 from plugbay.host.supervision.instance import Deadline
@@ -134,6 +135,15 @@ class Invocations:
     @gateway.setter
     def gateway(self, gateway: Gateway | None) -> None:
         self._resources.gateway = gateway
+
+    @property
+    def org_logs(self) -> OrgLogs | None:
+        """Where the output of plugins is kept apart for each org."""
+        return self._resources.org_logs
+
+    @org_logs.setter
+    def org_logs(self, logs: OrgLogs | None) -> None:
+        self._resources.org_logs = logs
 
     async def open(self) -> None:
         """Remove the scratch folders of hosts that were killed."""

@@ -18,6 +18,7 @@ from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.journal import Journal
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
+from plugbay.host.recording.org_logs import OrgLogs
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
@@ -49,6 +50,8 @@ class Resources:
     checkpoints: Checkpoints
     make_id: Callable[[str], str]
     gateway: Gateway | None = None
+    org_logs: OrgLogs | None = None
+    """The output of plugins, apart for each org; None: it is not kept apart."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     """Clean-up that runs on after the caller has its result."""
     _limits: dict[tuple[str, ...], ConcurrencyLimit] = field(default_factory=dict)

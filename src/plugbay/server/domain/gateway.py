@@ -39,6 +39,7 @@ from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_memory import OperatorMemory
 from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins
 from plugbay.server.domain.orgs import Orgs
+from plugbay.server.domain.package_logs import PackageLogs
 from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.retention import Retention
@@ -157,6 +158,7 @@ class Gateway:
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
         self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
+        self.package_logs = PackageLogs(database, self.packages, self.orgs, settings.data / "logs")
         self.runner = Runner(
             self.packages,
             RunnerSettings(
@@ -164,6 +166,7 @@ class Gateway:
                 settings.data / "logs",
                 settings.base_url,
                 settings.unconfined,
+                self.package_logs.written,
                 lambda: (*protected(settings, database.file), *host.protection.everything),
             ),
             host.config,

@@ -22,6 +22,7 @@ from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
 from plugbay.host.invocations.resources import Gateway as GatewayAccess
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
+from plugbay.host.recording.org_logs import OrgLogs
 from plugbay.model.addresses import clean_host, is_address
 from plugbay.model.protected import Entry
 from plugbay.model.spec import Access, PluginSpec
@@ -66,6 +67,8 @@ class RunnerSettings:
     """The URL of the gateway for plugins."""
     unconfined: bool = False
     """For tests only: no sandbox."""
+    org_logs: OrgLogs | None = None
+    """Takes the output of plugins, apart for each org."""
     protected: Callable[[], tuple[Entry, ...]] = tuple
     """Paths that no plugin of a package can reach, besides its other releases."""
 
@@ -179,6 +182,7 @@ class Runner:
             tracer=self._tracer,
             protected=self._settings.protected(),
         )
+        host.invocations.org_logs = self._settings.org_logs
         if self._settings.base_url is not None:
             host.invocations.gateway = GatewayAccess(self._settings.base_url, self._tokens)
         await host.start()

@@ -14,7 +14,6 @@ from fastapi import Header, Path, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints
 from starlette.responses import Response
 
-from plugbay.host.admin.logs import MAX_TAIL
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.ports import CallRecord
@@ -25,6 +24,7 @@ from plugbay.model.errors import CallFailed
 from plugbay.model.topics import MAX_SUBJECT, pattern_problem
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.lines import Follow, Lines, Tail, log_response
 from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing, to_seconds
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
@@ -96,17 +96,6 @@ class Plugins(Answer):
 
 class Exports(Answer):
     exports: list[ExportOut]
-
-
-class LineOut(Answer):
-    at: str
-    source: str
-    level: str
-    text: str
-
-
-class Lines(Answer):
-    lines: list[LineOut]
 
 
 class GrantIn(Body):
@@ -290,20 +279,13 @@ async def get_host_plugin_logs(
     request: Request,
     plugin_id: PluginId,
     gateway: TheGateway,
-    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Number of past lines.")] = 100,
-    follow: Annotated[bool, Query(description="Stream new lines as events.")] = False,
+    tail: Tail = 100,
+    follow: Follow = False,
 ) -> Any:
     """Log lines of a plugin, and the host's notes about it."""
     gateway.operator_plugins.plugin(plugin_id)
-    lines = [LineOut.model_validate(line) for line in gateway.host_logs.tail(plugin_id, tail)]
-    return event_stream(request, _log_events(gateway, plugin_id, lines)) if follow else Lines(lines=lines)
-
-
-async def _log_events(gateway: Gateway, plugin_id: str, past: list[LineOut]) -> AsyncIterator[Event]:
-    for line in past:
-        yield Event(line.model_dump(), "line")
-    async for fresh in gateway.host_logs.follow(plugin_id):
-        yield Event(LineOut.model_validate(fresh).model_dump(), "line")
+    logs = gateway.host_logs
+    return log_response(request, logs.tail(plugin_id, tail), logs.follow(plugin_id) if follow else None)
 
 
 @router.get("/api/v1/plugins/{plugin_id:path}", **needs(HOST))

@@ -1,4 +1,4 @@
-"""Routes of packages (upload, pull, list, read, delete) and of the exports they offer."""
+"""Routes of packages (upload, pull, list, read, logs, delete) and of the exports they offer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from plugbay.packages.registry import ARCHIVE_TYPE
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.lines import Follow, Lines, Tail, log_response
 from plugbay.server.api.models import Answer, Body, IdFilter, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, ScopeOut, Status
+from plugbay.server.api.sse import STREAM
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid, too_large
 from plugbay.server.domain.gateway import Gateway
@@ -167,6 +169,21 @@ async def delete_package(package: PathId, caller: Caller, gateway: TheGateway) -
     packages.
     """
     return package_out(await gateway.packages.delete(caller, package))
+
+
+@router.get("/v1/plugin-packages/{package}/logs", **needs("viewer"), responses=STREAM, response_model=Lines)
+async def get_package_logs(
+    request: Request,
+    package: PathId,
+    caller: Caller,
+    gateway: TheGateway,
+    org_id: IdFilter = None,
+    tail: Tail = 100,
+    follow: Follow = False,
+) -> Any:
+    """Output of the package's processes for the caller's org: stderr and `log` events. For keys of a whole org."""
+    log = await gateway.package_logs.open(caller, package, org_id)
+    return log_response(request, log.tail(tail), log.follow() if follow else None)
 
 
 def package_out(row: PackageRow) -> PackageOut:
