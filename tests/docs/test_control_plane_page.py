@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
@@ -141,13 +143,38 @@ def test_a_shell_remembers_and_a_tour_that_lies_is_caught(tmp_path: Path) -> Non
 
 
 def test_the_table_of_routes_names_every_route_with_who_may_ask() -> None:
-    rows = re.findall(r"^\| `([A-Z]+) (/\S+)` \| (.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    text = PAGE.read_text("utf-8").partition("## Every route")[2].partition("### Bodies")[0]
+    rows = re.findall(r"^\| `([A-Z]+) (/\S+)` \| (.*?) \|", text, re.MULTILINE)
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     real = {
         (method, route.path.replace(":path}", "}"), _needs(route)) for route in routes for method in route.methods or ()
     }
     assert {(method, path, needs) for method, path, needs in rows} == real
     assert len(rows) == len(real)
+
+
+@requirement("vai:control-examples")
+def test_the_table_of_bodies_has_the_example_of_every_body() -> None:
+    text = PAGE.read_text("utf-8").partition("### Bodies")[2]
+    rows = re.findall(r"^\| `([A-Z]+ /\S+)` \| `(.*)` \|$", text, re.MULTILINE)
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    real = [
+        (f"{method} {route.path.replace(':path}', '}')}", json.dumps(example, ensure_ascii=False))
+        for route in routes
+        for method in sorted(route.methods or ())
+        if (example := _example(route)) is not None
+    ]
+    assert len(real) > 30
+    assert rows == real, "\n".join(f"| `{name}` | `{body}` |" for name, body in real)
+
+
+def _example(route: APIRoute) -> Any:
+    """The example of a route's JSON body; None: it has none."""
+    if route.body_field is not None:
+        body: Any = route.body_field.field_info.annotation
+        return body.model_config["json_schema_extra"]["examples"][0]
+    content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
+    return content["application/json"]["schema"]["examples"][0] if content else None
 
 
 def _needs(route: APIRoute) -> str:

@@ -83,6 +83,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def example(**fields: Any) -> ConfigDict:
+    """The `model_config` of a body with an example, for the OpenAPI document and docs/control-plane.md. Tests send it."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 class Answer(BaseModel):
     """A response body."""
 

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, PathId, Time, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, PathId, Time, example, listing
 from plugbay.server.domain.bindings import Draft, Verdict
 from plugbay.store.bindings import BindingRow
 
@@ -35,6 +35,18 @@ class Rollout(Body):
 
 
 class BindingIn(Body):
+    model_config = example(
+        package_id="acme/devkit",
+        package_version="1.0.0",
+        export_id="jira_search",
+        scope={"org_id": "acme", "project_id": "shop"},
+        config={"base_url": "https://acme.example"},
+        secrets={"jira_token": "secret://acme/jira_token"},
+        policy={"timeout_ms": 10_000},
+        status="active",
+        rollout={"traffic_percent": 100},
+    )
+
     package_id: PackageName
     package_version: Version
     export_id: ExportName
@@ -49,6 +61,8 @@ class BindingIn(Body):
 
 
 class BindingPatch(Body):
+    model_config = example(policy={"timeout_ms": 5_000}, rollout={"traffic_percent": 50})
+
     package_version: Version | None = None
     config: dict[str, Any] | None = None
     secrets: dict[Slot, Reference] | None = None

@@ -21,6 +21,7 @@ from plugbay.server.api.models import (
     Time,
     TraceId,
     WorkStatus,
+    example,
     listing,
 )
 from plugbay.server.domain.compactions import CompactionRequest
@@ -49,6 +50,14 @@ class CompactionPolicy(Body):
 
 
 class CompactionIn(Body):
+    model_config = example(
+        chain_id="ch_1",
+        target={"max_input_tokens": 32_000, "target_model": "local/any", "target_context": "coding"},
+        compactor={"binding_id": "bind_1"},
+        policy={"retain_system": True, "retain_open_tasks": True},
+        pinned_items=[],
+    )
+
     chain_id: ChosenId
     target: Target
     compactor: CompactorRef = Field(default_factory=CompactorRef)

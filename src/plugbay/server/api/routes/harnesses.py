@@ -23,6 +23,7 @@ from plugbay.server.api.models import (
     Time,
     TraceId,
     WorkStatus,
+    example,
     listing,
     one_of,
 )
@@ -63,6 +64,13 @@ class HarnessInput(Body):
 
 
 class ExecutionIn(Body):
+    model_config = example(
+        binding_id="bind_1",
+        chain_id="ch_1",
+        trigger={"type": "user_request", "input": [{"type": "text", "text": "Investigate the bug and fix it"}]},
+        policy={"max_depth": 4, "max_child_runs": 12, "allow_compaction": True},
+    )
+
     binding_id: ChosenId
     session_id: ChosenId | None = None
     chain_id: ChosenId | None = None

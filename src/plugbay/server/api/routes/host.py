@@ -25,7 +25,7 @@ from plugbay.model.topics import MAX_SUBJECT, pattern_problem
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.lines import Follow, Lines, Tail, log_response
-from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing, to_seconds
+from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, example, listing, to_seconds
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid, unprocessable
@@ -99,10 +99,14 @@ class Exports(Answer):
 
 
 class GrantIn(Body):
+    model_config = example(capabilities=["tool.execute"])
+
     capabilities: list[Capability] = Field(min_length=1, max_length=100)
 
 
 class ApproveIn(Body):
+    model_config = example(digest="sha256:" + 64 * "0")
+
     digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="The digest in the answer of `look`.")
 
 
@@ -119,6 +123,8 @@ class LookOut(Answer):
 
 
 class CallIn(Body):
+    model_config = example(export="example.greeter/greet", input={"name": "Ada"}, timeout_ms=10_000)
+
     export: str = Field(min_length=1, max_length=500)
     input: Any = None
     context: dict[str, Any] = Field(default_factory=dict)
@@ -153,6 +159,8 @@ class CallRecordOut(Answer):
 
 
 class EventIn(Body):
+    model_config = example(topic="tea.brewed", payload={"cups": 2}, session_id="7a1f6f3e-0f0b-4b6e-9a53-6f6f0d1f6c11")
+
     topic: str = Field(min_length=1, max_length=MAX_SUBJECT, description="Without wildcards.")
     payload: Any = None
     session_id: UUID | None = Field(default=None, description="The conversation that the event belongs to.")
@@ -177,6 +185,8 @@ MAX_MESSAGES = 10_000
 
 
 class HookIn(Body):
+    model_config = example(hook="before_message", event={"text": "hello"}, agent="primary")
+
     hook: str = Field(min_length=1, max_length=200)
     event: dict[str, Any] = Field(default_factory=dict)
     agent: AgentName = PRIMARY
@@ -209,6 +219,8 @@ class HookOut(Answer):
 
 
 class CompactIn(Body):
+    model_config = example(messages=[{"role": "user", "content": "Brew some tea."}], agent="primary")
+
     messages: list[dict[str, Any]] = Field(max_length=MAX_MESSAGES)
     agent: AgentName = PRIMARY
     trigger: str = Field(default="manual", min_length=1, max_length=200)
@@ -225,6 +237,8 @@ class CompactOut(Answer):
 
 
 class MemoryIn(Body):
+    model_config = example(agent_id="primary", content="Ada takes her tea with milk.", tags=["tea"])
+
     agent_id: str = Field(min_length=1, max_length=MAX_NAME)
     content: str = Field(min_length=1, max_length=MAX_CONTENT)
     tags: list[Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]] = Field(
@@ -545,6 +559,8 @@ records_router = Router(tags=["records"])
 
 
 class PruneIn(Body):
+    model_config = example(dry_run=True)
+
     dry_run: bool = Field(default=False, description="Only report what would be removed.")
 
 

@@ -18,7 +18,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import Router, direct, long_running
 from plugbay.server.api.middleware import JsonBody
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, example, listing
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
@@ -52,6 +52,10 @@ Export = Annotated[
 
 class InvocationIn(Body):
     """By one binding, or by the binding that serves an export for a scope."""
+
+    model_config = example(
+        binding_id="bind_1", input={"query": "tea"}, session_id="sess_1", timeout_ms=10_000, wait=True
+    )
 
     binding_id: ChosenId | None = None
     export: Export | None = Field(default=None, description="`search`, or `acme/devkit/search`.")

@@ -16,6 +16,7 @@ from plugbay.server.api.models import (
     Paging,
     PathId,
     Time,
+    example,
     listing,
     one_of,
     to_seconds,
@@ -26,6 +27,10 @@ router = Router(tags=["keys"])
 
 
 class KeyIn(Body):
+    model_config = example(
+        org_id="acme", name="deploy", role="operator", project_id="shop", expires_at="2100-01-01T00:00:00Z"
+    )
+
     org_id: ChosenId
     name: Name
     role: Role

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, example, listing
 from plugbay.server.api.routes.bindings import BindingOut, ExportName, Reference, Scope, Slot, binding_out
 from plugbay.server.api.routes.packages import PackageOut, package_out
 from plugbay.server.domain.marketplace import NewEntry
@@ -75,6 +75,8 @@ class CardOut(Answer):
 
 
 class InstallIn(Body):
+    model_config = example(scope={"org_id": "acme", "project_id": "shop"}, config={}, secrets={})
+
     scope: Scope
     config: dict[str, Any] = Field(default_factory=dict)
     secrets: dict[Slot, Reference] = Field(default_factory=dict)

@@ -9,18 +9,22 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, Time, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, Time, example, listing
 
 router = Router(tags=["orgs"])
 
 
 class OrgIn(Body):
+    model_config = example(id="acme", name="Acme", policy={"network": "none", "max_child_runs": 4})
+
     name: Name
     id: ChosenId | None = Field(default=None, description="Default: generated.")
     policy: dict[str, Any] = Field(default_factory=dict, description="Upper limit for all bindings of the org.")
 
 
 class OrgPatch(Body):
+    model_config = example(policy={"timeout_ms": 60_000})
+
     name: Name | None = None
     policy: dict[str, Any] | None = None
 
@@ -34,11 +38,15 @@ class OrgOut(Answer):
 
 
 class ProjectIn(Body):
+    model_config = example(id="shop", name="The shop")
+
     name: Name
     id: ChosenId | None = Field(default=None, description="Default: generated.")
 
 
 class ProjectPatch(Body):
+    model_config = example(name="The tea shop")
+
     name: Name
 
 

@@ -20,7 +20,7 @@ from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.lines import Follow, Lines, Tail, log_response
-from plugbay.server.api.models import Answer, Body, IdFilter, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, IdFilter, Listing, Paging, PathId, example, listing
 from plugbay.server.api.routes.bindings import Kind, ScopeOut, Status
 from plugbay.server.api.sse import STREAM
 from plugbay.server.domain.clock import stamp
@@ -43,6 +43,8 @@ Version = Annotated[str, Query(max_length=128, pattern=r"^[A-Za-z0-9.+-]*$")]
 
 
 class SourceIn(Body):
+    model_config = example(source="oci://registry.example/acme/devkit@sha256:" + 64 * "0")
+
     source: str = Field(max_length=1000, description="oci://registry/repository@sha256:…")
 
 

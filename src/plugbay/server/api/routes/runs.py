@@ -24,6 +24,7 @@ from plugbay.server.api.models import (
     PathId,
     Time,
     TraceId,
+    example,
     listing,
     one_of,
 )
@@ -49,6 +50,13 @@ class Routing(Body):
 
 
 class RunIn(Body):
+    model_config = example(
+        blocks=[{"kind": "input", "content": [{"type": "text", "text": "What is new?"}]}],
+        model="local/any",
+        tools=[],
+        limits={"max_turns": 4},
+    )
+
     blocks: Blocks = Field(default_factory=list, description="The input for the model.")
     model: ModelName | None = Field(default=None, description="`provider/model`.")
     routing: Routing = Field(default_factory=Routing)
@@ -60,11 +68,20 @@ class RunIn(Body):
 
 
 class RunAnywhereIn(RunIn):
+    model_config = example(
+        chain_id="ch_1",
+        blocks=[{"kind": "input", "content": [{"type": "text", "text": "What is new?"}]}],
+        model="local/any",
+        tools=[],
+    )
+
     chain_id: ChosenId | None = None
     session_id: ChosenId | None = Field(default=None, description="Its latest chain, or a new one.")
 
 
 class RegenerateIn(Body):
+    model_config = example(model="local/any", metadata={"attempt": 2})
+
     model: ModelName | None = None
     metadata: Metadata = Field(default_factory=dict)
 

@@ -17,7 +17,7 @@ from plugbay.host.screens.screens import Screen, Screens
 from plugbay.model.errors import CallFailed
 from plugbay.server.api.caller import TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body
+from plugbay.server.api.models import Answer, Body, example
 from plugbay.server.domain.principal import HOST
 
 router = Router(tags=["host"])
@@ -106,6 +106,8 @@ class InputEventIn(Body):
 
 
 class InputIn(Body):
+    model_config = example(screen="board/main", events=[{"key": {"code": {"type": "char", "ch": "q"}}}])
+
     screen: Name
     events: list[InputEventIn] = Field(min_length=1, max_length=MAX_KEYS, description="In the order to deliver them.")
 
@@ -117,6 +119,8 @@ class InputOut(Answer):
 
 
 class ActionIn(Body):
+    model_config = example(plugin="board", action="open")
+
     plugin: Name
     action: Name
 
@@ -126,6 +130,8 @@ class ActionOut(Answer):
 
 
 class RenderIn(Body):
+    model_config = example(screen="board/main", width=80, height=24, keys=[{"code": {"type": "enter"}}])
+
     screen: Name
     width: Cells = 80
     height: Cells = 24
@@ -141,6 +147,8 @@ class RenderOut(Answer):
 
 
 class CommandLineIn(Body):
+    model_config = example(namespace="board", argv=["list"])
+
     namespace: Name
     argv: list[Annotated[str, StringConstraints(max_length=100_000)]] = Field(default_factory=list, max_length=1000)
     timeout_ms: TimeoutMs = None

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, long_running
-from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, example, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.principal import Principal
@@ -27,6 +27,8 @@ SecretName = Annotated[str, Path(pattern=rf"^{SECRET_NAME}$")]
 
 
 class SecretIn(Body):
+    model_config = example(value="correct horse battery", org_id="acme", project_id="shop")
+
     value: Annotated[SecretStr, Field(min_length=SHORTEST, max_length=MAX_VALUE)] = Field(
         description="Not too short: short values cannot be redacted from output."
     )

@@ -20,6 +20,7 @@ from plugbay.server.api.models import (
     Paging,
     PathId,
     Time,
+    example,
     listing,
     one_of,
 )
@@ -39,6 +40,8 @@ Blocks = Annotated[list[dict[str, Any]], Field(max_length=MAX_BLOCKS)]
 
 
 class SessionIn(Body):
+    model_config = example(project_id="shop", external_session_id="ticket-7", metadata={"team": "tea"})
+
     org_id: ChosenId | None = Field(default=None, description="For an operator of all orgs.")
     project_id: ChosenId | None = None
     external_session_id: Text | None = None
@@ -46,11 +49,15 @@ class SessionIn(Body):
 
 
 class SessionPatch(Body):
+    model_config = example(metadata={"team": "coffee"})
+
     external_session_id: Text | None = None
     metadata: Metadata | None = None
 
 
 class BranchIn(Body):
+    model_config = example(chain_id="ch_1", metadata={"attempt": 2})
+
     chain_id: ChosenId | None = Field(default=None, description="The chain to copy; default: the latest.")
     metadata: Metadata = Field(default_factory=dict)
 
@@ -84,6 +91,13 @@ class Defaults(Body):
 
 
 class ChainIn(Body):
+    model_config = example(
+        session_id="sess_1",
+        blocks=[{"kind": "system", "content": [{"type": "text", "text": "You keep a tea shop."}]}],
+        defaults={"model": "local/any", "limits": {"max_turns": 4}},
+        metadata={"topic": "menu"},
+    )
+
     session_id: ChosenId
     blocks: Blocks = Field(default_factory=list)
     defaults: Defaults = Field(default_factory=Defaults)
@@ -91,12 +105,16 @@ class ChainIn(Body):
 
 
 class ChainPatch(Body):
+    model_config = example(defaults={"model": "local/any", "temperature": 0.2}, metadata={"topic": "menu"})
+
     defaults: Defaults | None = None
     metadata: Metadata | None = None
     status: Literal["idle", "closed"] | None = None
 
 
 class ForkIn(Body):
+    model_config = example(run_id="run_1", metadata={"attempt": 2})
+
     sequence: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(default=None, description="The last block.")
     run_id: ChosenId | None = Field(default=None, description="Up to the end of this run.")
     metadata: Metadata | None = None
