@@ -84,7 +84,7 @@ class Body(BaseModel):
 
 
 def example(**fields: Any) -> ConfigDict:
-    """The `model_config` of a body with an example, for the OpenAPI document and docs/control-plane.md. Tests send it."""
+    """The `model_config` of a body with an example, for OpenAPI and docs/control-plane.md. Tests send it."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 

@@ -163,7 +163,11 @@ def _harness_contract(fidelity: str, slots: list[str]) -> dict[str, Any]:
             "gateway_api_scopes": _HARNESS_SCOPES,
             "secret_slots": slots,
         },
-        "harness": {"mode": "composite", "fidelity": fidelity, "supports": ["continue", "branch_session", "tool"]},
+        "harness": {
+            "mode": "composite",
+            "fidelity": fidelity,
+            "supports": ["continue", "branch_session", "compact", "tool"],
+        },
     }
 
 

@@ -69,3 +69,32 @@ def test_an_entry_is_published_listed_installed_and_removed(sqlite_url: str, tmp
                 assert (await admin.post("/v1/plugin-marketplace", json=body)).status_code == 403
 
     run(main)
+
+
+@requirement("vai:control-marketplace-contract-ready")
+def test_a_contract_ready_entry_stays_and_says_why_it_cannot_be_installed(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            installed = await client.post("/v1/plugin-marketplace/thread-weave:install", json={"scope": SCOPE})
+            assert installed.status_code == 200
+            cards = {card["id"]: card for card in (await client.get("/v1/plugin-marketplace")).json()["items"]}
+            for id in ("openai-codex-harness", "opencode-harness"):
+                card = cards[id]
+                assert (card["status"], card["kind"], card["version"]) == ("contract_ready", "harness", None)
+                assert card["contract"]["harness"]["mode"] == "composite" and card["source"]["refs"]
+                assert (card["oci"], card["signature"]["status"]) == ({"ref": None, "digest": None}, "missing")
+                policy = card["install_policy"]
+                assert (policy["installable"], policy["requires_lock"]) == (False, True)
+                reasons = {reason["code"]: reason["message"] for reason in policy["reasons"]}
+                wanted = {"contract_ready", "signature_not_verified", "digest_not_pinned", "dependency_lock_missing"}
+                assert wanted <= set(reasons) and all(reasons.values())
+                refused = await client.post(f"/v1/plugin-marketplace/{id}:install", json={"scope": SCOPE})
+                assert refused.json()["error"]["details"]["reasons"] == policy["reasons"]
+            listed = (await client.get("/v1/plugin-packages")).json()["items"]
+            assert [package["package_id"] for package in listed] == ["plugbay/thread-weave"]
+            assert (await client.get("/v1/plugin-harnesses")).json()["items"] == []
+
+    run(main)
