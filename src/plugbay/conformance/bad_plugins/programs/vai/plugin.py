@@ -275,7 +275,8 @@ def _block(kind: str, **more: Any) -> Message:
     return {"kind": kind, "content": TEXT, **more}
 
 
-SYSTEM = _block("system")
+SYSTEM = {"kind": "system", "content": [{"type": "text", "text": "You write code."}]}
+"""The system block of the conversation that it is asked to compact."""
 
 RESULTS: dict[str, Any] = {
     "compactor_good_seed": _seed(SYSTEM, _block("input")),
@@ -288,6 +289,7 @@ RESULTS: dict[str, Any] = {
     "compactor_call_without_result": _seed(SYSTEM, _block("tool_call", tool_call_id="a", name="t")),
     "compactor_result_without_call": _seed(SYSTEM, _block("tool_result", tool_call_id="a")),
     "compactor_no_system": _seed(_block("input")),
+    "compactor_other_system": _seed(_block("system"), _block("input")),
     "compactor_over_budget": _seed(SYSTEM, _block("input", pad="x" * 100_000)),
     "compactor_says_small": _seed(
         SYSTEM, _block("input", pad="x" * 100_000), diagnostics={"output_tokens_estimate": 1}
