@@ -133,6 +133,7 @@ def acted(folder: Path, url: str) -> None:
         assert execution["status"] == "succeeded", (execution, server.log)
         judge(client, begun["id"], execution["checkpoint"]["data"], ALLOWED)
         judge_invoked(client, errand)
+        judge_narrowed(client, errand)
         assert server.end() == 0
 
 
@@ -150,6 +151,22 @@ def judge_invoked(client: httpx2.Client, errand: dict[str, Any]) -> None:
     assert (execution["status"], execution["session_id"]) == ("succeeded", outcome["invocation"]["session_id"])
 
 
+def judge_narrowed(client: httpx2.Client, errand: dict[str, Any]) -> None:
+    """The same harness under policies of its org and its binding: the least counts, whatever a request asks for."""
+    place = f"/v1/plugin-bindings/{errand['binding_id']}"
+    made(client.patch("/v1/orgs/acme", json={"policy": {"max_child_runs": 2}}), 200)
+    made(client.patch(place, json={"policy": {"max_child_runs": 9, "allow_compaction": False}}), 200)
+    shown = made(client.post(f"{place}:validate"), 200)["effective_permissions"]["limits"]
+    assert (shown["max_child_runs"], shown["max_depth"], shown["allow_compaction"]) == (2, None, False)
+    asked = {"max_child_runs": ALLOWED, "allow_compaction": True}
+    begun = made(
+        client.post("/v1/harness-executions", json={**errand, "chain_id": chain_of(client)["id"], "policy": asked}), 202
+    )
+    assert begun["policy"] == {"max_depth": 4, "max_child_runs": 2, "allow_compaction": False}
+    execution = ended(client, f"/v1/harness-executions/{begun['id']}")
+    judge(client, begun["id"], execution["checkpoint"]["data"], 2)
+
+
 def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any], allowed: int) -> None:
     """What the harness saw, and what the gateway has of it."""
     children = Counter(map(tuple, seen["children"]))
@@ -165,7 +182,7 @@ def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any], allowe
     assert (invocation["execution_class"], invocation["status"]) == ("isolated", "succeeded")
 
 
-@requirement("vai:control-harness-limits", "vai:control-harness-one-way")
+@requirement("vai:control-harness-limits", "vai:control-harness-one-way", "vai:control-policy-limits")
 def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(
     database_url: str, tmp_path: Path
 ) -> None:
