@@ -37,6 +37,7 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
+from tests.support.vai import FAILS, LEFT, write_vai_plugin
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
 FAILURE_SHAPE = {"code", "origin", "message", "detail", "retry_after_ms"}
@@ -717,3 +718,21 @@ def test_pieces_are_shown_as_they_come() -> None:
     pieces: list[Any] = []
     ending = call_on_server(There(DONE), CallRequest("p/t", {}, {}, None, pieces.append))
     assert pieces == [{"step": 1}] and ending.status == 0
+
+
+@requirement("vai:host-failed-result")
+def test_a_failure_is_shown_with_the_result_that_the_plugin_answered_with(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, FAILS)
+    done = run("call", root, "t", "--json")
+    assert (done.code, done.json["status"], done.json["output"]) == (Exit.PLUGIN_ERROR, "failed", LEFT)
+    assert done.json["failure"]["message"] == "the disk is full"
+    shown = run("call", root, "t")
+    assert shown.out == "" and "the disk is full" in shown.err and "content   3 of 4 rows were written" in shown.err
+
+
+@requirement("vai:host-failed-result")
+def test_a_failure_on_the_server_has_its_result_here_too() -> None:
+    failed = {**DONE, "status": "failed", "output": LEFT, "failure": FAILURE}
+    ending = call_on_server(There(failed), CallRequest("p/t", {}, {}, None))
+    assert ending.record is not None and ending.record.failure is not None
+    assert json.loads(bytes(ending.output)) == LEFT

@@ -14,6 +14,8 @@ from plugbay.model.errors import Code
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
+from tests.support.vai import FAILS, LEFT, write_vai_plugin
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "text": {"type": "string"}}, "required": ["n"]}
 LONG = "x" * 50
@@ -142,6 +144,21 @@ def test_a_plugin_that_fails_is_an_answer_too(run: Run, tmp_path: Path) -> None:
             assert answer.failed
             assert answer.text.startswith("crashed: ")
             assert "secret words" not in answer.text
+
+    run(main)
+
+
+@requirement("vai:host-failed-result")
+def test_a_model_reads_the_content_of_a_failure_and_its_message(run: Run, tmp_path: Path) -> None:
+    write_vai_plugin(tmp_path, FAILS)
+
+    async def main() -> None:
+        async with Host.load(tmp_path, grant_all=True) as host:
+            tools = ModelTools(host)
+            answer = await tools.use(next(iter(tools.exports())))
+            assert answer.failed and answer.failure is not None
+            assert answer.text == "3 of 4 rows were written\nplugin_error: the disk is full"
+            assert answer.content == (*LEFT["content"], {"type": "text", "text": "plugin_error: the disk is full"})
 
     run(main)
 

@@ -26,6 +26,7 @@ from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
+from tests.support.vai import FAILS, LEFT, write_vai_plugin
 
 
 class Client:
@@ -214,6 +215,20 @@ class McpClient:
 
     def drop_answer(self, origin: Any) -> None:
         pass
+
+
+@requirement("vai:host-failed-result")
+def test_a_client_is_given_the_content_of_a_failure_and_its_message(run: Run, tmp_path: Path) -> None:
+    write_vai_plugin(tmp_path / "plugins", FAILS)
+
+    async def main() -> None:
+        async with running_server(tmp_path / "plugins") as (_, server):
+            failed = await McpClient(server).call("t")
+            assert failed["isError"] and failed["structuredContent"] == LEFT["structured_output"]
+            assert [item["text"] for item in failed["content"]] == ["3 of 4 rows were written", "the disk is full"]
+            assert failed["_meta"]["dev.plugbay/failure"]["detail"]["plugin_code"] == "acme.half"
+
+    run(main)
 
 
 @requirement("mcp:serve-errors", "mcp:serve-results")

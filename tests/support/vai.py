@@ -106,6 +106,14 @@ _USUAL: dict[str, dict[str, Any]] = {
     "harness": {"mode": "composite", "fidelity": "checkpoint", "supports": []},
 }
 
+LEFT = {"content": [{"type": "text", "text": "3 of 4 rows were written"}], "structured_output": {"rows": 3}}
+
+FAILS = f"""
+def tool(body, m):
+    end(m, "failed", "acme.half", "the disk is full", result={LEFT})
+"""
+"""The body of a plugin whose tool fails and answers with a result all the same."""
+
 
 def export(id: str = "t", kind: str = "tool", **fields: Any) -> dict[str, Any]:
     """One export; `own` adds to the table of its kind, everything else to the export itself."""

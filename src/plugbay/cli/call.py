@@ -209,7 +209,8 @@ def _to_outcome(name: str, answer: dict[str, Any]) -> CallOutcome:
         duration_ms=answer.get("duration_ms") or 0.0,
         failure=_to_failure(answer),
     )
-    output = None if record.failure else msgspec.Raw(msgspec.json.encode(answer.get("output")))
+    answered = answer.get("output")
+    output = None if record.failure and answered is None else msgspec.Raw(msgspec.json.encode(answered))
     return CallOutcome(name, record, output)
 
 

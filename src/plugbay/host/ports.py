@@ -120,6 +120,8 @@ class ResumeState(msgspec.Struct, frozen=True):
     trigger: Any = None
     checkpoint: dict[str, Any] | None = None
     summary: str | None = None
+    attempts: int = 0
+    """The number of attempts so far."""
 
 
 class Checkpoints(Protocol):

@@ -91,7 +91,7 @@ class CallRequest(msgspec.Struct, frozen=True):
     trace_id: str | None = None
     execution_id: str | None = None
     attempt: int = 1
-    """The number of a hook's delivery attempt, from 1."""
+    """From 1; more where the caller tried the same execution before, as with the delivery of a hook."""
     scopes: Collection[str] | None = None
     """Gateway scopes the caller has itself; None: it does not narrow them."""
     binding: ExportBinding | None = None
@@ -100,6 +100,9 @@ class CallRequest(msgspec.Struct, frozen=True):
     """For a gateway: the binding to use; None: the one that serves the export."""
     on_opened: Callable[[InvocationRecord], None] | None = None
     """Called with the record of each attempt when it is open, before a process is started. Must not raise."""
+    on_ended: Callable[[InvocationRecord, msgspec.Raw | None, Failure | None], None] | None = None
+    """Called with the final record of each attempt, its result as JSON and its failure, before the record is closed.
+    Must not raise."""
     stays: bool = False
     """Whether a cancelled caller waits until the cancelled execution has ended, instead of returning at once."""
 
@@ -143,7 +146,8 @@ def _invalid_field(name: str, why: str) -> Failure:
 
 
 class CallResult(msgspec.Struct, frozen=True, gc=False):
-    """How one call ended. `output` is JSON bytes; `value()` decodes them."""
+    """How one call ended. `output` is JSON bytes; `value()` decodes them. A failed call may have an output too: the
+    result that the plugin answered with its failure."""
 
     record: CallRecord
     output: Any

@@ -25,7 +25,7 @@ from plugbay.host.request import CallResult
 from plugbay.host.sync import SyncHost
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.listing import build_listing
-from plugbay.mcp_server.results import tool_result
+from plugbay.mcp_server.results import left_result, tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.lifecycle import State
 from plugbay.wire.fast_json import MsgspecCodec
@@ -135,11 +135,12 @@ class _ToolsBase:
     def _to_answer(self, entry: Entry, result: CallResult) -> ToolAnswer:
         shaped = result.failure or tool_result(entry.export, result.output)
         if isinstance(shaped, Failure):
-            return _failed_answer(shaped)
+            left = left_result(entry.export, shaped) or {"content": []}
+            return _failed_answer(shaped, left["content"], self._truncate("\n".join(_texts(left["content"]))))
         if not isinstance(shaped, dict):
             shaped = self._codec.load(shaped)
         content = [item for item in shaped.get("content") or () if isinstance(item, dict)]
-        texts = [item["text"] for item in content if isinstance(item.get("text"), str)]
+        texts = _texts(content)
         if not texts and "structuredContent" in shaped:
             texts = [msgspec.json.encode(shaped["structuredContent"]).decode()]
         return ToolAnswer(self._truncate("\n".join(texts)), bool(shaped.get("isError")), content, result.value())
@@ -216,9 +217,14 @@ class SyncModelTools(_ToolsBase):
         return self._to_answer(use.entry, result)
 
 
-def _failed_answer(failure: Failure) -> ToolAnswer:
-    """A failure as text for the model, with every invalid argument."""
+def _texts(content: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [item["text"] for item in content if isinstance(item.get("text"), str)]
+
+
+def _failed_answer(failure: Failure, content: Sequence[Mapping[str, Any]] = (), said: str = "") -> ToolAnswer:
+    """A failure as text for the model, with every invalid argument. `content` and its text `said` are the plugin's."""
     errors = failure.detail.get("errors", ()) if failure.origin == Origin.HOST else ()
     more = [f"{error['path']}: {error['rule']}" for error in errors[1:]]
     text = "\n".join([f"{failure.code}: {failure.message}", *more])
-    return ToolAnswer(text, True, ({"type": "text", "text": text},), failure=failure)
+    whole = f"{said}\n{text}" if said else text
+    return ToolAnswer(whole, True, (*content, {"type": "text", "text": text}), failure=failure)

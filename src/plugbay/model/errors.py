@@ -114,6 +114,18 @@ class Failure(Value):
             retry_after_ms=self.retry_after_ms,
         )
 
+    def replace_detail(self, **changed: Any) -> Failure:
+        """The same failure with other details; what is given wins."""
+        return Failure(
+            self.code,
+            self.message,
+            origin=self.origin,
+            plugin=self.plugin,
+            detail={**self.detail, **changed},
+            retryable=self.retryable,
+            retry_after_ms=self.retry_after_ms,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay call --json`."""
         return {

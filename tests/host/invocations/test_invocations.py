@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.host.request import ExportBinding, Policy
-from plugbay.model.errors import Code
-from tests.support.invoking import COUNTS, SCRATCH, alive, raw_host_of, records, rooms, with_host
+from plugbay.host.ports import InvocationRecord
+from plugbay.host.request import CallRequest, ExportBinding, Policy
+from plugbay.model.errors import Code, Failure
+from tests.support.invoking import COUNTS, SCRATCH, alive, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
-from tests.support.vai import export, write_vai_plugin
+from tests.support.vai import FAILS, LEFT, export, write_vai_plugin
 
 IGNORES = """
 def cancelled(m):
@@ -660,3 +663,190 @@ def test_children_of_earlier_hosts_leave_no_scratch(run: Run, tmp_path: Path) ->
 
     with_host(run, raw_host_of(root), main)
     assert os.listdir(tmp_path / "state" / "scratch") == []
+
+
+@requirement("vai:host-failed-result")
+def test_a_failure_keeps_the_result_that_the_plugin_answered_with(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, FAILS)
+
+    async def main(host: Host) -> None:
+        done = await host.invoke("t", {})
+        assert (done.status, done.value()) == ("failed", LEFT)
+        assert done.failure is not None and done.failure.message == "the disk is full"
+        attempted = await host.attempt("t", {})
+        assert attempted.failure is not None and attempted.value() == LEFT
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-failed-result")
+def test_a_caller_is_given_the_outcome_of_each_attempt_before_its_record_is_closed(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool(body, m):
+        if body["input"].get("well"):
+            return succeed(m, output({"a": 1}))
+        end(m, "retryable_failure", "acme.later", "later", result={"content": []})
+    """
+    root = write_vai_plugin(tmp_path, body)
+    ended: list[tuple[Any, ...]] = []
+
+    async def main(host: Host) -> None:
+        def on_ended(record: InvocationRecord, result: Any, failure: Failure | None) -> None:
+            assert next(each for each in records(host) if each.invocation_id == record.invocation_id).status is None
+            value = None if result is None else msgspec.json.decode(result)
+            ended.append((record.status, record.retry_count, value, failure and failure.message))
+
+        await host.run(CallRequest("t", {}, on_ended=on_ended))
+        done = await host.run(CallRequest("t", {"well": True}, on_ended=on_ended))
+        assert ended[:3] == [("retryable_failure", count, {"content": []}, "later") for count in range(3)]
+        assert ended[3:] == [("succeeded", 0, done.value(), None)]
+
+    with_host(run, host_of(root), main)
+
+
+WRITES = """
+def reference(body, name, text):
+    import hashlib
+    with open(os.path.join(body["context"]["scratch_dir"], name), "w") as file:
+        file.write(text)
+    return {"path": name, "media_type": "text/plain", "size_bytes": len(text),
+            "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+def answer(body, m, how, result):
+    result["artifacts"] = [reference(body, "log.txt", "all of it")]
+    if how == "lies":
+        result["artifacts"][0]["size_bytes"] = 1
+    succeed(m, result) if how == "succeed" else end(m, "failed", "acme.half", "half of it", result=result)
+
+def tool(body, m):
+    answer(body, m, body["input"]["how"], output(None))
+
+def harness(body, m):
+    answer(body, m, body["trigger"]["input"][0]["text"], {"summary": {"text": "so far"}})
+"""
+
+
+@requirement("vai:host-result-artifacts")
+@pytest.mark.parametrize("kind", ["tool", "harness"])
+@pytest.mark.parametrize("how", ["succeed", "fail"])
+def test_artifacts_of_a_tool_and_of_a_failure_are_kept_as_those_of_a_harness_are(
+    run: Run, tmp_path: Path, kind: str, how: str
+) -> None:
+    root = write_vai_plugin(tmp_path, WRITES, [export("x", kind, permissions=SCRATCH)])
+
+    async def main(host: Host) -> None:
+        said: Any = {"how": how} if kind == "tool" else {"trigger": {"type": "t", "input": [{"text": how}]}}
+        done = await host.invoke("x", said)
+        assert done.status == ("succeeded" if how == "succeed" else "failed"), done.failure
+        (kept,) = done.value()["artifacts"]
+        assert host.invocations.artifacts.path(kept["asset_id"]).read_text() == "all of it"
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-result-artifacts")
+@pytest.mark.parametrize("kind", ["tool", "harness"])
+def test_a_failure_with_an_artifact_that_is_not_what_it_says_stays_what_it_was(
+    run: Run, tmp_path: Path, kind: str
+) -> None:
+    root = write_vai_plugin(tmp_path, WRITES, [export("x", kind, permissions=SCRATCH)])
+
+    async def main(host: Host) -> None:
+        said: Any = {"how": "lies"} if kind == "tool" else {"trigger": {"type": "t", "input": [{"text": "lies"}]}}
+        done = await host.invoke("x", said)
+        assert done.failure is not None and done.failure.detail["plugin_code"] == "acme.half"
+        assert "asset_id" not in done.value()["artifacts"][0]
+        assert done.failure.detail["artifacts_refused"] == "log.txt has 9 bytes, not 1"
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-retry-count")
+def test_the_attempts_of_a_delivery_count_its_retries(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, "", [export("h", "hook")])
+
+    async def main(host: Host) -> None:
+        for attempt in (1, 2, 3):
+            done = await host.invoke("h", {"type": "run.completed"}, execution_id="del_1", attempt=attempt)
+            assert done.invocation is not None and done.invocation.retry_count == attempt - 1
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-retry-count")
+def test_a_resumed_harness_counts_the_attempts_before_it(run: Run, tmp_path: Path) -> None:
+    body = """
+    def harness(body, m):
+        event(m, type="checkpoint", checkpoint={"kind": "checkpoint", "data": {}})
+        end(m, "failed")
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        started: dict[str, Any] = {"target": {"execution_id": "exec_1"}}
+        counts = []
+        for mode in ("start", "resume", "resume"):
+            done = await host.invoke("x", {**started, "mode": mode})
+            assert done.invocation is not None
+            counts.append(done.invocation.retry_count)
+        assert counts == [0, 1, 2]
+        again = await host.invoke("x", started)
+        assert again.invocation is not None and again.invocation.retry_count == 0, "a new start counts anew"
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-retry-count")
+def test_a_resume_whose_process_never_started_counts_too(run: Run, tmp_path: Path) -> None:
+    body = """
+    def hello(m):
+        if os.path.exists("broken"):
+            os._exit(3)
+        send(type="hello", role="plugin", plugin={"package_id": PACKAGE, "version": VERSION})
+
+    def harness(body, m):
+        event(m, type="checkpoint", checkpoint={"kind": "checkpoint", "data": {}})
+        end(m, "failed")
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        counts = []
+        for mode, broken in (("start", False), ("resume", True), ("resume", False)):
+            (root / "broken").touch() if broken else (root / "broken").unlink(missing_ok=True)
+            done = await host.invoke("x", {"target": {"execution_id": "exec_1"}, "mode": mode})
+            counts.append([each.retry_count for each in done.invocations])
+        first, second, third = counts
+        assert first == [0] and second[0] == 1 and third == [second[-1] + 1], counts
+
+    with_host(run, raw_host_of(root), main)
+
+
+@requirement("vai:host-max-concurrency")
+@pytest.mark.parametrize("declared", [{}, {"max_concurrency": 1}, {"max_concurrency": 3}])
+def test_an_isolated_export_has_as_many_processes_at_once_as_it_declares(
+    run: Run, tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    most = declared.get("max_concurrency", 1)
+    body = f"""
+    def note(mark):
+        with open("running", "a") as file:
+            file.write(mark)
+
+    def tool(body, m):
+        note("+")
+        while open("running").read().count("+") < {most}:
+            time.sleep(0.01)
+        time.sleep(0.1)  # for one too many to begin
+        note("-")
+        succeed(m, output(None))
+    """
+    root = write_vai_plugin(tmp_path, body, [export(**declared)])
+
+    async def main(host: Host) -> None:
+        done = await asyncio.gather(*(host.invoke("t", {}) for _ in range(6)))
+        assert [each.status for each in done] == ["succeeded"] * 6
+        marks = [1 if mark == "+" else -1 for mark in (root / "running").read_text()]
+        assert max(itertools.accumulate(marks)) == most
+
+    with_host(run, raw_host_of(root), main)

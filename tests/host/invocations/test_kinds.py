@@ -310,7 +310,7 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
         assert said == {"mode": "start", "target": target, "trigger": trigger, "policy": policy, "checkpoint": None}
         (record,) = result.invocations
         assert (record.execution_id, record.session_id, record.chain_id) == ("exec_1", "sess_1", "ch_1")
-        assert await host.invocations.checkpoints.load("exec_1") == ResumeState(trigger, CHECKPOINT, "all done")
+        assert await host.invocations.checkpoints.load("exec_1") == ResumeState(trigger, CHECKPOINT, "all done", 1)
 
     with_host(run, host_of(root), main)
 

@@ -222,6 +222,9 @@ def show_failure(failure: Failure) -> None:
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:
         page.line(f"{error['path']}: {error['rule']}", indent=2)
+    content = _left_content(detail.get("result"))
+    if content not in ("", failure.message):
+        page.field("content", content)
     code = _own_code(detail)
     if code not in (None, "", failure.code):
         page.field("own code", str(code))
@@ -239,6 +242,13 @@ def show_failure(failure: Failure) -> None:
         page.field("hint", str(hint), label_style=output.CODE)
     if detail.get("stderr_tail"):
         page.field("stderr", "\n".join(error_excerpt(detail["stderr_tail"], STDERR_LINES)))
+
+
+def _left_content(result: Any) -> str:
+    """The text of the result that a plugin answered with its failure."""
+    items = result.get("content") if isinstance(result, dict) else None
+    texts = [item.get("text") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _own_code(detail: Mapping[str, Any]) -> Any:

@@ -135,13 +135,22 @@ def is_for_the_model(op: type, failure: Failure) -> bool:
     return op is InvokeTool and failure.code not in PROTOCOL and not is_servers_own
 
 
-def to_result(failure: Failure) -> dict[str, Any]:
-    """A failure as a result with `isError`; one that a hosted server gave goes on as it came."""
+def to_result(failure: Failure, left: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A failure as a result with `isError`; one that a hosted server gave goes on as it came.
+
+    `left` is the result that a plugin of another contract answered with its failure, in the shape of MCP.
+    """
     given = failure.detail.get("result")
     if isinstance(given, dict) and given.get("isError") is True and _same(_plain_result(given), failure):
         return given
     text = sendable(failure.message) or f"it failed with {failure.code}"
-    return {"content": [{"type": "text", "text": text}], "isError": True, "_meta": {FAILURE: _whole(failure)}}
+    said = {"type": "text", "text": text}
+    return {
+        **(left or {}),
+        "content": [*(left or {}).get("content", ()), said],
+        "isError": True,
+        "_meta": {FAILURE: _whole(failure)},
+    }
 
 
 def to_error(op: type, failure: Failure, *, modern: bool = False) -> tuple[int, str, dict[str, Any] | None]:

@@ -49,6 +49,9 @@ MAX_INPUT = 60 << 20
 
 IDS_AT_ONCE = 64
 
+RESULT = "result"
+"""The detail of a failure with the result that the plugin answered with it."""
+
 LONGEST_CALL = 3600.0
 """Seconds; the upper bound of every timeout."""
 
@@ -111,6 +114,8 @@ class Calls:
                 failure = finished
             else:
                 output, failure = finished.value, finished.failure
+            if failure is not None and RESULT in failure.detail:
+                output = msgspec.Raw(self._codec.encode(failure.detail[RESULT]))
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
         except BaseException:

@@ -146,7 +146,7 @@ class Attempt:
             self._cancel_reason = self._cancel_reason or SHUTDOWN
             raise
         finally:
-            await self._close(outcome if isinstance(outcome, Failure) else None)
+            await self._close(outcome)
         return outcome
 
     # The call.
@@ -171,7 +171,9 @@ class Attempt:
                 answer = await self._lease_and_call(supervisor)
             finally:
                 release_turns(turns)
-            return answer if isinstance(answer, Failure) else await self._check_result(answer)
+            if isinstance(answer, Failure):
+                return await self._execution.keep_left(answer, self._folder)
+            return await self._check_result(answer)
         except asyncio.CancelledError:
             if not self._cancel_reason or self._task is None:
                 raise
@@ -361,7 +363,8 @@ class Attempt:
             text = f"the scratch directory {folder} could not be removed; it is tried again when the host starts"
             self._resources.journal.note(self.record.package_id, "scratch_left", text)
 
-    async def _close(self, failure: Failure | None) -> None:
+    async def _close(self, outcome: CallFinished | Failure) -> None:
+        failure = outcome if isinstance(outcome, Failure) else None
         status, reason = (Outcome.SUCCEEDED, None) if failure is None else self._status(failure)
         # A result within the grace period is a success.
         self.record = msgspec.structs.replace(
@@ -374,7 +377,17 @@ class Attempt:
         )
         if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
             self._resources.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
+        if self._execution.request.on_ended is not None:
+            self._execution.request.on_ended(self.record, self._result_of(outcome), failure)
         await self._resources.log.closed(self.record)
+
+    def _result_of(self, outcome: CallFinished | Failure) -> msgspec.Raw | None:
+        """The result as JSON; of a failure the one that the plugin answered with it."""
+        if not isinstance(outcome, Failure):
+            result: msgspec.Raw = outcome.value
+            return result
+        left = outcome.detail.get("result")
+        return None if left is None else msgspec.Raw(self._resources.codec.encode(left))
 
     def _status(self, failure: Failure) -> tuple[str, str | None]:
         """The terminal status and the reason of a cancellation."""

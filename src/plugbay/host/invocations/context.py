@@ -117,7 +117,7 @@ class Terms(msgspec.Struct, frozen=True):
     """Whether the manifest requests more."""
     execution_class: str
     max_concurrency: int | None
-    """Concurrent invocations of the export for one org; None: unlimited."""
+    """Concurrent invocations of the export for one org; of an isolated export, processes at work. None: unlimited."""
     seconds: float
     """The shortest of the time limits of host, manifest and binding."""
 
@@ -132,7 +132,6 @@ def terms(
     """The terms of an invocation; `time_factor` lengthens the time that the manifest gives it."""
     permissions = effective(export, granted, policy, scopes)
     isolation = execution_class(export.facts.get("execution_class"), policy.execution_class)
-    declared = export.facts.get("max_concurrency")
     timeout_ms = export.facts.get("timeout_ms")
     limits = (LONGEST, None if timeout_ms is None else timeout_ms * time_factor, policy.timeout_ms)
     return Terms(
@@ -140,9 +139,7 @@ def terms(
         permissions.to_json(),
         permissions != requested(export),
         isolation,
-        # Isolated instances serve one invocation each, so they are unlimited unless the manifest declares more than
-        # the usual 1.
-        None if isolation == ISOLATED and declared == 1 else declared,
+        export.facts.get("max_concurrency"),
         min(ms / 1000 for ms in limits if ms is not None),
     )
 

@@ -231,7 +231,7 @@ class Invocations:
         attempts: list[InvocationRecord],
     ) -> CallFinished | Failure:
         """Run attempts while a retry is allowed and there is time."""
-        trace_id, retries = execution.request.trace_id or self._new_trace(), 0
+        trace_id, tried = execution.request.trace_id or self._new_trace(), 0
         while True:
             supervisor = None if self._stopping else find()
             if supervisor is None:
@@ -239,19 +239,25 @@ class Invocations:
             if pending.is_cancelled():
                 return Failure(Code.CANCELLED, "it was cancelled before it began")
             pending.current = attempt = Attempt(
-                self._resources, execution, binding, terms, deadline, trace_id=trace_id, retry_count=retries
+                self._resources,
+                execution,
+                binding,
+                terms,
+                deadline,
+                trace_id=trace_id,
+                retry_count=execution.next_retry(),
             )
             outcome = await attempt.run(supervisor)
             if attempt.record.status is not None:
                 attempts.append(attempt.record)
-            retries += 1
+            tried += 1
             failure = outcome if isinstance(outcome, Failure) else None
             retryable = failure is None and execution.is_retryable(attempt.result)
             if failure is None and not retryable:
                 return outcome
             again = retry.should_retry(
-                execution.entry.export.kind, execution.repeatable, failure, is_retryable=retryable, attempts=retries
+                execution.entry.export.kind, execution.repeatable, failure, is_retryable=retryable, attempts=tried
             )
-            pause = retry.delay(failure, retries)
+            pause = retry.delay(failure, tried)
             if not again or pending.is_cancelled() or pause >= deadline.left() or not await pending.pause(pause):
                 return outcome

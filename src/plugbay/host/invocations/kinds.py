@@ -60,6 +60,13 @@ class Execution:
         """Bytes of the caller's input as JSON."""
         self._given = self._given_id()
         self.execution_id = self._given or request.execution_id or resources.make_id(self.PREFIX)
+        self._attempts = request.attempt - 1
+        """Attempts at this execution so far, earlier requests of the caller included."""
+
+    def next_retry(self) -> int:
+        """Begin another attempt; returns the number of attempts before it."""
+        self._attempts += 1
+        return self._attempts - 1
 
     @property
     def payload(self) -> Any:
@@ -106,6 +113,20 @@ class Execution:
         """The result as the caller gets it, or the `Failure` of a result that breaks the contract."""
         return result
 
+    async def keep_left(self, failure: Failure, folder: Path | None) -> Failure:
+        """The failure, with the artifacts of the result that the plugin answered with it stored."""
+        left = failure.detail.get("result")
+        if folder is None or not isinstance(left, dict) or not left.get("artifacts"):
+            return failure
+        try:
+            kept = await self._collect(folder, left["artifacts"])
+        except (artifacts.BadArtifact, OSError) as error:
+            return failure.with_detail(artifacts_refused=str(error))
+        return failure.replace_detail(result={**left, "artifacts": kept})
+
+    async def _collect(self, folder: Path, references: Any) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._resources.artifacts.collect, folder, references)
+
     def is_retryable(self, result: Any) -> bool:
         """Whether a result says that another attempt may succeed."""
         return False
@@ -141,14 +162,18 @@ class ToolExecution(Execution):
         if type(whole["is_error"]) is not bool or type(whole["retryable"]) is not bool:
             return self._invalid(code, "is_error and retryable must be true or false")
         schema = self.entry.export.output_schema
-        if schema is None or (whole["is_error"] and whole["structured_output"] is None):
+        if schema is not None and not (whole["is_error"] and whole["structured_output"] is None):
+            errors = self._resources.schema_errors(f"{self.entry.full_name}.output", schema, whole["structured_output"])
+            if errors:
+                first = errors[0]
+                where = f"structured_output{'/' if first['path'] else ''}{first['path']}"
+                return self._invalid(code, f"{where}: {first['rule']}", errors=errors)
+        if folder is None or not whole.get("artifacts"):
             return whole
-        errors = self._resources.schema_errors(f"{self.entry.full_name}.output", schema, whole["structured_output"])
-        if errors:
-            first = errors[0]
-            where = f"structured_output{'/' if first['path'] else ''}{first['path']}"
-            return self._invalid(code, f"{where}: {first['rule']}", errors=errors)
-        return whole
+        try:
+            return {**whole, "artifacts": await self._collect(folder, whole["artifacts"])}
+        except (artifacts.BadArtifact, OSError) as error:
+            return self._invalid("tool.invalid_artifact", str(error))
 
     def is_retryable(self, result: Any) -> bool:
         return bool(result["is_error"] and result["retryable"])
@@ -258,6 +283,7 @@ class HarnessExecution(Execution):
             replays = self._state.trigger is None or self._fidelity == PROMPT_REPLAY
             trigger = known.trigger if replays else self._state.trigger
             self._state = msgspec.structs.replace(known, trigger=trigger)
+            self._attempts = known.attempts
 
     @property
     def payload(self) -> Any:
@@ -315,7 +341,8 @@ class HarnessExecution(Execution):
         }
         if resuming and self._fidelity in _EXACT and state.checkpoint is not None:
             parts["checkpoint"] = state.checkpoint
-        await self._resources.checkpoints.save(self._key, state)
+        self._state = msgspec.structs.replace(state, attempts=self._attempts)
+        await self._resources.checkpoints.save(self._key, self._state)
         return RunHarness(self._name, parts, common)
 
     def _trigger(self, resuming: bool) -> Any:
@@ -333,6 +360,8 @@ class HarnessExecution(Execution):
             if result.get("checkpoint") is not None:
                 self._set_checkpoint(result["checkpoint"])
             self._set_summary(result)
+        if self._is_known and self._state.attempts != self._attempts:  # its process never started
+            self._set_state(msgspec.structs.replace(self._state, attempts=self._attempts))
         await self._wait_saved()
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
@@ -351,7 +380,7 @@ class HarnessExecution(Execution):
                 "harness.invalid_artifact", "artifacts need a scratch directory, and this invocation has none"
             )
         try:
-            kept = await asyncio.to_thread(self._resources.artifacts.collect, folder, found)
+            kept = await self._collect(folder, found)
         except (artifacts.BadArtifact, OSError) as error:
             return self._invalid("harness.invalid_artifact", str(error))
         return {**result, "artifacts": kept}

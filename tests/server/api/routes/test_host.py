@@ -21,6 +21,7 @@ from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import FAILS, LEFT, write_vai_plugin
 
 
 def test_plugins_are_shown_and_handled(sqlite_url: str, tmp_path: Path, run: Run) -> None:
@@ -118,6 +119,20 @@ def test_a_call_is_answered_with_how_it_ended_and_kept(sqlite_url: str, tmp_path
                 assert (await client.get("/api/v1/events", params={"topic": "a..b"})).status_code == 400
             await gateway.stop()
         await database.close()
+
+    run(main)
+
+
+@requirement("vai:host-failed-result")
+def test_a_failed_call_has_the_result_that_the_plugin_answered_with(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_vai_plugin(tmp_path / "plugins", FAILS)
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins", grant_all=True)
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway, client_of(gateway) as client:
+            done = (await client.post("/api/v1/calls", json={"export": "acme/p/t", "input": {}})).json()
+            assert (done["status"], done["output"]) == ("failed", LEFT)
+            assert done["failure"]["message"] == "the disk is full"
 
     run(main)
 

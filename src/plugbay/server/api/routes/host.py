@@ -530,7 +530,7 @@ def _call_out(result: CallResult) -> CallOut:
     record, failure = result.record, result.failure
     return CallOut(
         status=record.status,
-        output=result.value() if failure is None else None,
+        output=result.value(),
         failure=None if failure is None else failure.to_json(),
         plugin=_plugin_ref(record),
         call_id=record.call_id,
