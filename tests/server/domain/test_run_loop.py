@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.run_loop import (
     FEED_DEPTH,
     LAGGED,
@@ -23,14 +25,26 @@ from plugbay.server.domain.run_loop import (
     system_prompt,
     tool_function,
 )
-from plugbay.server.domain.runs import RunOptions
+from plugbay.server.domain.runs import NewRun, RunOptions
+from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.sessions import text_block
 from plugbay.store import runs as rows
-from tests.support.conversing import CALLER, ScriptedWorkers, calls, conversing, result_of, says
+from tests.support.conversing import (
+    CALLER,
+    ScriptedWorkers,
+    calls,
+    conversing,
+    gateway_with_model,
+    result_of,
+    says,
+    settled,
+)
 from tests.support.loops import Run
 from tests.support.openai_server import delta, events, streamed
+from tests.support.packaged import Publisher, bind
 from tests.support.patience import until
 from tests.support.requirements import requirement
+from tests.support.vai import LEFT, export
 
 TOOL = OfferedTool(
     name="t",
@@ -264,7 +278,7 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
         workers = ScriptedWorkers()
 
         async def failing(work: CallRequest) -> Any:
-            said = "the password is hunter22"
+            said = "Jira is down until noon"
             return Failure(Code.PLUGIN_ERROR, said, origin=Origin.PLUGIN, detail={"plugin_code": "jira.down"})
 
         async def picky(work: CallRequest) -> Any:
@@ -286,12 +300,105 @@ def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str
             assert [block["is_error"] for block in results] == [True] * 5
             texts = [_text(block) for block in results]
             assert texts == [
-                "The tool failing failed: jira.down.",
+                "The tool failing failed: Jira is down until noon (jira.down)",
                 "the input does not fit: city is missing",
                 "no such issue",
                 "The tool gone is not available.",
                 "There is no tool called unheard_of.",
             ]
+
+    run(story)
+
+
+@requirement("vai:control-tool-failures")
+def test_words_that_are_not_the_plugins_own_answer_are_kept_from_the_model(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def crashed(work: CallRequest) -> Any:
+            cause = "the plugin ended early (exit code 7): hunter22"
+            return Failure(Code.CRASHED, cause, detail={"cause": cause, "stderr_tail": ["hunter22"]})
+
+        async def refused(work: CallRequest) -> Any:
+            detail = {"plugin_code": "protocol.internal"}
+            return Failure(Code.PLUGIN_ERROR, "at /home/ada/plugin.py", origin=Origin.PLUGIN, detail=detail)
+
+        for name, does in (("crashed", crashed), ("refused", refused)):
+            workers.bind("tool", name, does)
+        asked = calls(("crashed", {}), ("refused", {}))
+        async with conversing(sqlite_url, asked, says("I see"), workers=workers) as talk:
+            done = await talk.answered("go")
+            results = [block for block in await talk.blocks(done.chain_id) if block["kind"] == "tool_result"]
+            assert [_text(block) for block in results] == [
+                "The tool crashed failed: crashed.",
+                "The tool refused failed: protocol.internal.",
+            ]
+
+    run(story)
+
+
+LEFT_RESULTS: list[tuple[Any, list[str], Any]] = [
+    (LEFT, ["3 of 4 rows were written"], {"rows": 3}),
+    ({"structured_output": {"rows": 3}}, ['{"rows":3}'], {"rows": 3}),
+    ({"content": "no list", "structured_output": [1]}, [], None),
+    ({"content": [{"no": "type"}, 7, {"type": "text", "text": "a part"}]}, ["a part"], None),
+    ("no object", [], None),
+]
+
+
+@requirement("vai:control-tool-failed-content")
+@pytest.mark.parametrize(("left", "texts", "structured"), LEFT_RESULTS)
+def test_a_model_sees_the_content_of_a_failure_and_then_its_message(
+    run: Run, sqlite_url: str, left: Any, texts: list[str], structured: Any
+) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def fails(work: CallRequest) -> Any:
+            detail = {"plugin_code": "acme.half", "result": left}
+            return Failure(Code.PLUGIN_ERROR, "x" * 5_000, origin=Origin.PLUGIN, detail=detail)
+
+        workers.bind("tool", "t", fails)
+        async with conversing(sqlite_url, calls(("t", {})), says("I see"), workers=workers) as talk:
+            done = await talk.answered("go")
+            assert done.status == "completed"
+            block = (await talk.blocks(done.chain_id))[2]
+            *said, last = [item["text"] for item in block["content"]]
+            assert (said, block["structured_output"], block["is_error"]) == (texts, structured, True)
+            assert last.startswith("The tool t failed: xxx") and last.endswith("… (acme.half)") and len(last) < 2_100
+            (tool,) = [each for each in talk.server.seen[1].body["messages"] if each["role"] == "tool"]
+            assert tool["content"] == "\n".join([*texts, last])
+
+    run(story)
+
+
+@requirement("vai:control-tool-failed-content", "vai:host-redaction")
+def test_a_secret_in_a_failure_of_a_tool_is_kept_from_the_model_and_the_chain(
+    run: Run, sqlite_url: str, tmp_path: Path
+) -> None:
+    body = """
+    def tool(body, m):
+        key = body["secrets"]["key"]
+        left = {"content": [{"type": "text", "text": f"sent {key}"}], "structured_output": {"key": key}}
+        end(m, "failed", "acme.half", f"refused {key}", result=left)
+    """
+
+    async def story() -> None:
+        replies = calls(("t", {})), says("I see")
+        async with gateway_with_model(sqlite_url, tmp_path / "data", *replies) as gateway:
+            await gateway.secrets.put(OPERATOR, SecretScope("org_1", "proj_1"), "key", "hunter2222")
+            exports = [export("t", permissions={"secret_slots": ["key"]})]
+            package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, body, exports)
+            await bind(gateway, package, secrets={"key": "secret://proj_1/key"})
+            session = await gateway.sessions.create(CALLER)
+            chain = await gateway.chains.create(CALLER, session.id, defaults={"model": "m"})
+            asked = NewRun([text_block("input", "go")])
+            begun = await gateway.runs.create(CALLER, chain.id, asked)
+            await settled(lambda: gateway.runs.get(CALLER, begun.id), lambda now: now.completed_at is not None)
+            block = (await gateway.chains.context(CALLER, chain.id))[1][2]
+            texts = [item["text"] for item in block["content"]]
+            assert texts == ["sent ***", "The tool t failed: refused *** (acme.half)"]
+            assert block["structured_output"] == {"key": "***"}
 
     run(story)
 
@@ -342,8 +449,6 @@ def test_a_run_stops_at_its_limits_with_nothing_dangling(run: Run, sqlite_url: s
 
 def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        from tests.support.openai_server import delta, events, streamed
-
         workers = ScriptedWorkers()
 
         async def tool(work: CallRequest) -> Any:

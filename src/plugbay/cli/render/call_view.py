@@ -232,9 +232,7 @@ def show_failure(failure: Failure) -> None:
         page.field("cause", str(detail["cause"]))
     if detail.get("command"):
         page.field("command", shlex.join(detail["command"]))
-    for key, value in detail.items():
-        if key not in SHOWN and isinstance(value, str | int | float):
-            page.field(key, str(value))
+    _show_more(detail, page)
     if detail.get("exit"):
         page.field("exit", str(detail["exit"]))
     hint = detail.get("hint") or HINTS.get(failure.code)
@@ -242,6 +240,12 @@ def show_failure(failure: Failure) -> None:
         page.field("hint", str(hint), label_style=output.CODE)
     if detail.get("stderr_tail"):
         page.field("stderr", "\n".join(error_excerpt(detail["stderr_tail"], STDERR_LINES)))
+
+
+def _show_more(detail: Mapping[str, Any], page: output.Printer) -> None:
+    for key, value in detail.items():
+        if key not in SHOWN and isinstance(value, str | int | float):
+            page.field(key, str(value))
 
 
 def _left_content(result: Any) -> str:

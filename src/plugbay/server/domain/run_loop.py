@@ -1,9 +1,9 @@
 """`RunLoop`: the turns of one run: ask the model, run its tools, append both to the chain, repeat.
 
 A tool call enters the chain together with its result or not at all. Each call is recorded before the tool starts and
-has exactly one result, in the order of the calls; a failure is a result with a safe message. `RunFeeds` streams
-progress to subscribers and stores nothing; a slow subscriber is cut off and never blocks the run. `runs` starts and
-ends runs.
+has exactly one result, in the order of the calls. A failure is a result with the content and the message of the plugin,
+redacted by the host; if the plugin did not answer, with a safe message. `RunFeeds` streams progress to subscribers and
+stores nothing; a slow subscriber is cut off and never blocks the run. `runs` starts and ends runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from plugbay.host.request import CallRequest
 from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usage
 from plugbay.host.services.llm.registry import LlmRegistry
-from plugbay.model.errors import CallFailed, Code, Failure, Outcome
+from plugbay.model.errors import CallFailed, Code, Failure, Origin, Outcome
 from plugbay.server.domain.background import retry_until_stored
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError
@@ -188,6 +188,15 @@ def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[B
 MAX_PARALLEL_TOOLS = 8
 """Tools of one turn that run in parallel."""
 
+MAX_MESSAGE = 2_000
+"""Characters of a plugin's error message that a model is shown."""
+
+ANSWERED = frozenset({Code.PLUGIN_ERROR, Code.NOT_FOUND, Code.UNAVAILABLE, Code.CANCELLED})
+"""Codes of failures that a plugin itself reports with a status."""
+
+PROTOCOL = "protocol."
+"""Codes of a plugin that refuses a frame: its message is for the operator."""
+
 UNKNOWN_OUTCOME = "unknown"
 """The outcome of an execution whose effects are unknown."""
 
@@ -344,17 +353,40 @@ def _refused_call(code: str, text: str, attempts: int = 0) -> ToolOutcome:
 
 
 def _failed_call(name: str, failure: Failure, status: str, attempts: int) -> ToolOutcome:
-    """A failure with a safe message: a plugin's own text is untrusted. Input errors of the host help the model."""
+    """The content that the plugin answered with, then why it failed. Input errors of the host help the model."""
     code = error_code(failure)
-    text = failure.message if failure.code == Code.INVALID_INPUT else f"The tool {name} failed: {code}."
+    text = failure.message if failure.code == Code.INVALID_INPUT else _failure_text(name, failure, code)
+    left = failure.detail.get("result")
+    content, structured = ([], None) if not isinstance(left, Mapping) else _left_output(left)
+    result = {**_error_result(text, content), "structured_output": structured}
     outcome = failure.detail.get("execution_outcome", "known")
-    return ToolOutcome(
-        _error_result(text), status, code, UNKNOWN_OUTCOME if outcome == UNKNOWN_OUTCOME else "known", attempts
-    )
+    return ToolOutcome(result, status, code, UNKNOWN_OUTCOME if outcome == UNKNOWN_OUTCOME else "known", attempts)
 
 
-def _error_result(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}], "structured_output": None, "is_error": True}
+def _failure_text(name: str, failure: Failure, code: str) -> str:
+    """The plugin's own message if it answered; messages of crashes and broken answers may quote its stderr."""
+    if failure.origin != Origin.PLUGIN or failure.code not in ANSWERED or code.startswith(PROTOCOL):
+        return f"The tool {name} failed: {code}."
+    said = failure.message
+    return f"The tool {name} failed: {said if len(said) <= MAX_MESSAGE else said[:MAX_MESSAGE] + '…'} ({code})"
+
+
+def _left_output(left: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any] | None]:
+    """The usable content and structured output of the result of a failure. Nothing has checked it."""
+    content = left.get("content")
+    items = [item for item in content if _is_content(item)] if isinstance(content, list) else []
+    structured = left.get("structured_output")
+    if not isinstance(structured, dict):
+        return items, None
+    return items or [{"type": "text", "text": msgspec.json.encode(structured).decode()}], structured
+
+
+def _is_content(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("type"), str)
+
+
+def _error_result(text: str, content: Sequence[Any] = ()) -> dict[str, Any]:
+    return {"content": [*content, {"type": "text", "text": text}], "structured_output": None, "is_error": True}
 
 
 def _result_block(call: ToolCall, execution: ToolExecution, outcome: ToolOutcome) -> Block:
