@@ -9,7 +9,7 @@ from tests.support.loops import Run
 
 
 def test_a_journey_is_as_it_was_saved_last(database_url: str, run: Run) -> None:
-    whole = ResumeState({"type": "user_request"}, {"kind": "checkpoint", "data": {"cursor": 12}}, "so far")
+    whole = ResumeState({"type": "user_request"}, {"kind": "checkpoint", "data": {"cursor": 12}}, "so far", 2)
 
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)

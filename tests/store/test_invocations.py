@@ -10,7 +10,7 @@ from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store import invocations
 from plugbay.store.database import Database
-from plugbay.store.invocations import Wanted
+from plugbay.store.invocations import Outcome, Wanted
 from plugbay.store.pages import Page
 from tests.support.databases import run_write
 from tests.support.loops import Run
@@ -108,6 +108,39 @@ def test_a_list_is_narrowed_by_anything_that_was_written_down(database_url: str,
             assert await found(run_id="run_1") == ["inv_3"] == await found(chain_id="ch_1", binding_id="bind_2")
             assert await found(status="running") == ["inv_3", "inv_2"] and await found(status="succeeded") == ["inv_1"]
             assert await found(since=at + 2) == ["inv_3", "inv_2"] and await found(until=at + 2) == ["inv_1"]
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-invocation-result")
+def test_the_outcome_is_closed_with_the_record_and_read_apart_from_it(database_url: str, run: Run) -> None:
+    outcome = Outcome(b'{"content":[]}', 14, {"code": "acme.half", "detail": {"exit_code": 7}})
+
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await run_write(tx, invocations.opening(record()))
+            assert await invocations.outcome(tx, "inv_1") == Outcome()
+            await run_write(tx, invocations.closing(ended(record(), "failed"), outcome))
+            await run_write(tx, invocations.closing(ended(record(), "failed"), Outcome(b"{}", 2)))
+            assert await invocations.outcome(tx, "inv_1") == outcome, "it is closed once"
+            assert await invocations.get(tx, "inv_1") == ended(record(), "failed")
+            assert await invocations.outcome(tx, "inv_2") == Outcome()
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:host-retry-count")
+def test_the_attempts_at_an_execution_are_counted_for_its_org(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            for number, fields in enumerate(({}, {}, {"org_id": "org_2"}, {"execution_id": "toolx_2"})):
+                await run_write(tx, invocations.opening(record(number, **fields)))
+            assert await invocations.count(tx, "org_1", "toolx_1") == 2
+            assert await invocations.count(tx, "org_1", "toolx_9") == 0
         await database.close()
 
     run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,12 +13,12 @@ from plugbay.store.tables import JOURNEYS
 
 async def save(tx: AsyncConnection, key: str, journey: ResumeState, at: float) -> None:
     """Store the latest checkpoint."""
-    values = {"trigger": journey.trigger, "checkpoint": journey.checkpoint, "summary": journey.summary}
+    values = msgspec.structs.asdict(journey)
     await upsert(tx, JOURNEYS, {"key": key, **values, "updated_at": at})
 
 
 async def load(tx: AsyncConnection, key: str) -> ResumeState | None:
     """The latest checkpoint; None when there is none."""
-    columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary)
+    columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary, JOURNEYS.c.attempts)
     found = (await tx.execute(select(*columns).where(JOURNEYS.c.key == key))).first()
     return None if found is None else ResumeState(*found)

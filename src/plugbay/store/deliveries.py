@@ -47,6 +47,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: float | None
     interruptions: int = 0
     """Attempts that were cut short by the end of a server, since the delivery was created or replayed."""
+    test: bool = False
+    """Whether an operator sent it as a test."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     invocation_id: str | None
     started_at: float
     ended_at: float | None
+    failure: dict[str, Any] | None = None
 
 
 async def insert(tx: AsyncConnection, delivery: Delivery) -> bool:

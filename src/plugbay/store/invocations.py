@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, Select, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.invocations.context import moment
@@ -24,12 +24,29 @@ EXACT = tuple(
 
 _TIMES = ("started_at", "ended_at")
 
+_RECORD = tuple(INVOCATIONS.c[name] for name in ("id", *InvocationRecord.__struct_fields__[1:]))
+"""The columns of a record. The outcome is read apart from it: lists must not load results."""
+
 _RUNNING = (INVOCATIONS.c.id == bindparam("invocation"), INVOCATIONS.c.status.is_(None))
-_INSERT = Prepared(insert(INVOCATIONS))
+_INSERT = Prepared(insert(INVOCATIONS), sets=[column.name for column in _RECORD])
 _CLOSE = Prepared(
-    update(INVOCATIONS).where(*_RUNNING), sets=("status", "status_reason", "error_code", "event_count", "ended_at")
+    update(INVOCATIONS).where(*_RUNNING),
+    sets=("status", "status_reason", "error_code", "event_count", "ended_at", "result", "result_bytes", "failure"),
 )
 _LOCK = Prepared(select(INVOCATIONS.c.id).where(*_RUNNING).with_for_update())
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of an invocation as JSON, and its failure."""
+
+    result: bytes | None = None
+    """None when there is none, or when it is too large to be kept."""
+    result_bytes: int | None = None
+    """The size of the result, also of one that is not kept."""
+    failure: dict[str, Any] | None = None
+
+
+NO_OUTCOME = Outcome()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,7 @@ def opening(record: InvocationRecord) -> Write:
     return _INSERT, values
 
 
-def closing(record: InvocationRecord) -> Write:
+def closing(record: InvocationRecord, outcome: Outcome = NO_OUTCOME) -> Write:
     """Close it; changes nothing when it was closed already or never existed."""
     return _CLOSE, {
         "invocation": record.invocation_id,
@@ -60,6 +77,9 @@ def closing(record: InvocationRecord) -> Write:
         "error_code": record.error_code,
         "event_count": record.event_count,
         "ended_at": None if record.ended_at is None else _seconds(record.ended_at),
+        "result": outcome.result,
+        "result_bytes": outcome.result_bytes,
+        "failure": outcome.failure,
     }
 
 
@@ -90,15 +110,28 @@ async def running_of(
 
 async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:
     """Find an invocation by id."""
-    found = (await tx.execute(select(INVOCATIONS).where(INVOCATIONS.c.id == id))).first()
+    found = (await tx.execute(select(*_RECORD).where(INVOCATIONS.c.id == id))).first()
     return None if found is None else _record(found)
+
+
+async def outcome(tx: AsyncConnection, id: str) -> Outcome:
+    """The outcome of an invocation; nothing while it runs."""
+    columns = (INVOCATIONS.c.result, INVOCATIONS.c.result_bytes, INVOCATIONS.c.failure)
+    found = (await tx.execute(select(*columns).where(INVOCATIONS.c.id == id))).first()
+    return NO_OUTCOME if found is None else Outcome(*found)
+
+
+async def count(tx: AsyncConnection, org_id: str, execution_id: str) -> int:
+    """The number of attempts at an execution."""
+    same = (INVOCATIONS.c.execution_id == execution_id, INVOCATIONS.c.org_id == org_id)
+    return int(await tx.scalar(select(func.count()).select_from(INVOCATIONS).where(*same)) or 0)
 
 
 async def select_part(
     tx: AsyncConnection, org_id: str | None, project_id: str | None, page: Page, wanted: Wanted
 ) -> Part[InvocationRecord]:
     """A page of the invocations that an org or project can see, newest first."""
-    query = select(INVOCATIONS).where(*_conditions(wanted))
+    query = select(*_RECORD).where(*_conditions(wanted))
     if org_id is not None:
         query = query.where(INVOCATIONS.c.org_id == org_id)
     if project_id is not None:

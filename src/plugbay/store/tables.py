@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy import UniqueConstraint as Unique
@@ -225,6 +226,9 @@ INVOCATIONS = Table(
     Column("status", String(32)),
     Column("status_reason", String(64)),
     Column("error_code", Text),
+    Column("result", LargeBinary),
+    Column("result_bytes", Integer),
+    Column("failure", Json),
     Index(None, "org_id", "started_at", "id"),
     Index(None, "started_at", "id"),
     Index(None, "binding_id", "started_at"),
@@ -288,6 +292,7 @@ JOURNEYS = Table(
     Column("checkpoint", Json),
     Column("summary", Text),
     Column("updated_at", Instant, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="0"),
     Index(None, "updated_at"),
 )
 """Checkpoints of harness executions."""
@@ -539,6 +544,7 @@ DELIVERIES = Table(
     Column("created_at", Instant, nullable=False),
     Column("completed_at", Instant),
     Column("interruptions", Integer, nullable=False, server_default="0"),
+    Column("test", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("event_id", "binding_id"),
     CheckConstraint(
         "status IN ('pending', 'delivering', 'delivered', 'failed', 'dead_letter', 'dropped')", name="status"
@@ -561,6 +567,7 @@ DELIVERY_ATTEMPTS = Table(
     Column("invocation_id", ID),
     Column("started_at", Instant, nullable=False),
     Column("ended_at", Instant),
+    Column("failure", Json),
     Index("ix_delivery_attempts_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
 )
 """An attempt without an outcome is running, or its server was killed and the next server has not cleaned up yet."""
