@@ -59,7 +59,7 @@ async def page(
     kind: type[R],
     part: Page,
     tenant: Tenant,
-    filters: Mapping[str, str | None],
+    filters: Mapping[str, str | bool | None],
     also: Iterable[ColumnElement[bool]] = (),
     *,
     at: str = "created_at",

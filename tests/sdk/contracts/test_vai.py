@@ -17,10 +17,11 @@ import pytest
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import RunHook
-from plugbay.sdk import Cancelled, Plugin, RateLimited, ToolNotFound, ToolUnavailable
+from plugbay.sdk import Cancelled, Plugin, RateLimited, ToolError, ToolNotFound, ToolUnavailable
 from plugbay.sdk.context import unconnected
 from plugbay.sdk.contracts.vai import (
     ConcurrencyLimit,
+    HookInvocation,
     Invocation,
     InvocationContext,
     InvocationRequest,
@@ -404,6 +405,26 @@ def test_a_hook_that_fails_says_whether_to_deliver_again(everything: Vai) -> Non
     for kind in ("run.paused", None):
         answer = deliver(everything, kind)
         assert (answer["status"], answer["error"]["code"]) == ("failed", "hook.unknown_event")
+
+
+@requirement("vai:sdk-hook-exception")
+def test_a_hook_that_raises_is_delivered_again_unless_the_exception_says_otherwise() -> None:
+    op = RunHook("h", {"type": "run.completed"})
+    plugin = Plugin("p", version="1.0.0")
+    plugin.hook("run.completed")(print)
+    task = hook_invocation(scope(), plugin.hooks, op)
+    assert isinstance(task, HookInvocation)
+    for error, retryable in (
+        (ValueError("a line broke"), True),
+        (KeyError("channel"), True),
+        (ToolUnavailable("later"), True),
+        (ToolError("closed", code="slack.closed"), False),
+        (ToolNotFound("no channel"), False),
+        (Cancelled("stopped"), False),
+    ):
+        assert task.failure(error).retryable is retryable, error
+    failure = task.failure(ValueError("a line broke"))
+    assert (failure.message, failure.detail["plugin_code"]) == ("ValueError: a line broke", "internal")
 
 
 # Compactors.

@@ -16,6 +16,7 @@ from plugbay.contracts.vai.messages import Identity
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, Publish, RunHarness, RunHook
 from plugbay.sdk.context import Context, Settings
+from plugbay.sdk.errors import INTERNAL
 from plugbay.sdk.io.detect import VAI
 from plugbay.sdk.results import Deltas, Run, harness_result, make_checkpoint, read_compaction, seed_result
 from plugbay.sdk.runtime.connection import Connection
@@ -243,12 +244,18 @@ def tool_invocation(scope: InvocationScope, tool: Tool, given: Any) -> Invocatio
 
 
 class HookInvocation(Invocation):
-    """A hook; its result is ignored."""
+    """A hook; its result is ignored. A delivery is repeated after an exception that says nothing else."""
 
     __slots__ = ()
 
     def settle(self, value: Any, send: Send) -> None:
         return None
+
+    def failure(self, error: BaseException) -> Failure:
+        failure = super().failure(error)
+        if failure.detail.get("plugin_code") != INTERNAL:
+            return failure
+        return Failure(failure.code, failure.message, origin=failure.origin, detail=failure.detail, retryable=True)
 
 
 def hook_invocation(scope: InvocationScope, hooks: Mapping[str, Export], op: RunHook) -> Invocation | Failure:

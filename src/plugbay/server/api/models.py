@@ -94,6 +94,19 @@ class Answer(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
+class FailureOut(Answer):
+    """A failure of a plugin."""
+
+    code: str
+    origin: str
+    message: str
+    retryable: bool
+    retry_after_ms: int | None
+    detail: dict[str, Any] = Field(
+        description="As in `plugbay call --json`: exit code, cause and last lines of stderr, where there are any."
+    )
+
+
 class Listing(BaseModel, Generic[T]):
     """One page of a list."""
 

@@ -12,23 +12,25 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from plugbay.host.request import CallRequest, CallResult
-from plugbay.model.errors import Failure, Outcome
+from plugbay.model.errors import Code, Failure, Outcome
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Poller, retry_until_stored
 from plugbay.server.domain.clock import Clock, stamp
-from plugbay.server.domain.errors import GatewayError, conflict, not_found
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.errors import GatewayError, conflict, not_found, stored_failure, unprocessable
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.workers import MAX_EVENT_DEPTH, BoundExport, Workers, error_code, is_inactive
+from plugbay.server.domain.workers import MAX_EVENT_DEPTH, Workers, error_code, is_inactive
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
+from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.events import Event
@@ -79,34 +81,36 @@ class Events:
             return
         hooks = await self._workers.serving("hook", event.org_id, event.project_id, new.session_id, event.type)
         for hook in hooks:
-            await rows.insert(tx, self._delivery(event, hook, now))
+            await rows.insert(tx, new_delivery(self._ids("del_"), event, hook.binding_id, now))
         if hooks:
             self._database.after_commit(self._wake)
-
-    def _delivery(self, event: Event, hook: BoundExport, now: float) -> Delivery:
-        too_deep = event.cause_depth > MAX_EVENT_DEPTH
-        return Delivery(
-            id=self._ids("del_"),
-            event_id=event.id,
-            binding_id=hook.binding_id,
-            org_id=event.org_id,
-            project_id=event.project_id,
-            status=rows.DROPPED if too_deep else rows.PENDING,
-            reason="causation_depth" if too_deep else None,
-            attempts=0,
-            attempt_limit=MAX_ATTEMPTS,
-            due_at=now,
-            lease_owner=None,
-            lease_until=None,
-            error_code=None,
-            invocation_id=None,
-            created_at=now,
-            completed_at=now if too_deep else None,
-        )
 
     async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Event]:
         async with self._database.reading() as tx:
             return await event_rows.page(tx, part, tenant(caller), **filters)
+
+
+def new_delivery(id: str, event: Event, binding_id: str, now: float) -> Delivery:
+    """The delivery of an event to a binding; dropped at once when its chain of events is too long."""
+    too_deep = event.cause_depth > MAX_EVENT_DEPTH
+    return Delivery(
+        id=id,
+        event_id=event.id,
+        binding_id=binding_id,
+        org_id=event.org_id,
+        project_id=event.project_id,
+        status=rows.DROPPED if too_deep else rows.PENDING,
+        reason="causation_depth" if too_deep else None,
+        attempts=0,
+        attempt_limit=MAX_ATTEMPTS,
+        due_at=now,
+        lease_owner=None,
+        lease_until=None,
+        error_code=None,
+        invocation_id=None,
+        created_at=now,
+        completed_at=now if too_deep else None,
+    )
 
 
 def hook_input(event: Event) -> dict[str, Any]:
@@ -143,16 +147,47 @@ def retry_pause(attempts: int, chance: float, requested: float | None = None) ->
 
 DISABLED = "binding_disabled"
 
+TEST = "test"
+"""The kind of subject of a test, and the mark in its summary: a hook can tell a test by both."""
+
+TEST_SUMMARIES: dict[str, dict[str, Any]] = {
+    **{
+        type: {"task": "A test of this hook", "output": "It works."}
+        for type in (RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED)
+    },
+    CHAIN_COMPACTED: {"text": "A test of this hook"},
+}
+"""Summaries of tests for which the operator gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTest:
+    """A test of a hook. Without a type it is the first that the hook subscribes to."""
+
+    type: str | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+    trace_id: str | None = None
+
 
 class Deliveries:
     """All deliveries."""
 
-    def __init__(self, database: Database, audit: Audit, clock: Clock, wake: Callable[[], None]) -> None:
-        """`wake` is called after the commit of a replay."""
+    def __init__(
+        self,
+        database: Database,
+        workers: Workers,
+        audit: Audit,
+        clock: Clock,
+        wake: Callable[[], None],
+        ids: Ids = new_id,
+    ) -> None:
+        """`wake` is called after the commit of a replay or of a test."""
         self._database = database
+        self._workers = workers
         self._audit = audit
         self._clock = clock
         self._wake = wake
+        self._ids = ids
 
     async def get(self, caller: Principal, id: str) -> tuple[Delivery, Event, list[Attempt]]:
         """A delivery with its event and all attempts."""
@@ -162,9 +197,46 @@ class Deliveries:
             assert event is not None
             return delivery, event, await rows.attempts(tx, id)
 
-    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Delivery]:
+    async def page(self, caller: Principal, part: Page, **filters: str | bool | None) -> Part[Delivery]:
         async with self._database.reading() as tx:
             return await rows.page(tx, part, tenant(caller), **filters)
+
+    async def send_test(self, caller: Principal, binding: BindingRow, wanted: DeliveryTest) -> Delivery:
+        """Deliver an event that did not happen to a hook, as if it had; it is marked as a test."""
+        if binding.export_kind != "hook":
+            raise unprocessable("delivery.no_hook", f"{binding.id} binds a {binding.export_kind}, not a hook")
+        hook = await self._workers.bound("hook", binding.org_id, binding.project_id, binding.id)
+        if hook is None:
+            raise conflict("binding.not_active", f"the binding {binding.id} is {binding.status}")
+        subscribed = list(hook.facts.get("subscribes_to", ()))
+        type = wanted.type or subscribed[0]
+        if type not in subscribed:
+            text = f"{hook.export_id} does not subscribe to {type!r}; it subscribes to {', '.join(subscribed)}"
+            raise unprocessable("delivery.not_subscribed", text, "type", subscribes_to=subscribed)
+        now, id = self._clock.now(), self._ids("evt_")
+        event = Event(
+            id=id,
+            org_id=binding.org_id,
+            project_id=binding.project_id,
+            type=type,
+            subject_kind=TEST,
+            subject_id=binding.id,
+            cause_id=id,
+            session_id=None,
+            chain_id=None,
+            run_id=None,
+            summary={**TEST_SUMMARIES.get(type, {}), **wanted.summary, TEST: True},
+            trace_id=wanted.trace_id or new_trace_id(),
+            cause_depth=1,
+            occurred_at=now,
+        )
+        delivery = msgspec.structs.replace(new_delivery(self._ids("del_"), event, binding.id, now), test=True)
+        async with self._database.transaction() as tx:
+            await event_rows.insert(tx, event)
+            await rows.insert(tx, delivery)
+            await self._audit.record_change(tx, caller, "delivery.test", delivery)
+            self._database.after_commit(self._wake)
+        return delivery
 
     async def replay(self, caller: Principal, id: str) -> Delivery:
         """Retry a failed delivery with a full number of attempts; not a delivered or pending one."""
@@ -377,7 +449,13 @@ class Dispatcher:
         now = self._clock.now()
         inactive = is_inactive(refused)
         code = DISABLED if inactive else refused.code
-        attempt = {"outcome": Outcome.CANCELLED, "error_code": code, "ended_at": now}
+        failure = stored_failure(Failure(Code.UNAVAILABLE, refused.message, retryable=not inactive))
+        attempt = {
+            "outcome": Outcome.CANCELLED,
+            "error_code": code,
+            "ended_at": now,
+            "failure": {**failure, "code": refused.code},
+        }
         known: dict[str, Any] = {"error_code": code}
         if inactive:
             return {**known, "status": rows.DROPPED, "reason": DISABLED, "completed_at": now}, attempt
@@ -387,7 +465,13 @@ class Dispatcher:
         now, failure = self._clock.now(), result.failure
         code = None if failure is None else error_code(failure)
         invocation_id = None if result.invocation is None else result.invocation.invocation_id
-        attempt = {"outcome": result.status, "error_code": code, "invocation_id": invocation_id, "ended_at": now}
+        attempt = {
+            "outcome": result.status,
+            "error_code": code,
+            "invocation_id": invocation_id,
+            "ended_at": now,
+            "failure": None if failure is None else stored_failure(failure),
+        }
         known: dict[str, Any] = {"error_code": code, "invocation_id": invocation_id}
         if failure is None:
             return {**known, "status": rows.DELIVERED, "completed_at": now}, attempt

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugbay.model.errors import PlugbayError
+import msgspec
+
+from plugbay.model.errors import Failure, PlugbayError
 
 INVALID, AUTHENTICATION, PERMISSION = "invalid_request_error", "authentication_error", "permission_error"
 NOT_FOUND, CONFLICT, RATE_LIMIT = "not_found_error", "conflict_error", "rate_limit_error"
@@ -54,6 +56,32 @@ class GatewayError(PlugbayError):
                 "details": self.details,
             }
         }
+
+
+MAX_DETAIL = 16 << 10
+"""Bytes of one detail of a stored failure as JSON; a larger one is left out."""
+
+
+def failure_json(failure: Failure) -> dict[str, Any]:
+    """A failure of a plugin in the shape of the API. The code is the plugin's own if it gave one."""
+    return {
+        "code": str(failure.detail.get("plugin_code") or failure.code),
+        "origin": failure.origin,
+        "message": failure.message,
+        "retryable": failure.retryable,
+        "retry_after_ms": failure.retry_after_ms,
+        "detail": failure.detail,
+    }
+
+
+def stored_failure(failure: Failure) -> dict[str, Any]:
+    """The same for storing: bounded, and without the result, which is stored apart."""
+    detail = {
+        name: value
+        for name, value in failure.detail.items()
+        if name != "result" and len(msgspec.json.encode(value)) <= MAX_DETAIL
+    }
+    return {**failure_json(failure), "detail": detail}
 
 
 def not_found(kind: str, id: str) -> GatewayError:

@@ -74,7 +74,7 @@ class Conversations:
         self._tasks = tasks
         self.dispatcher = Dispatcher(database, workers, clock, meters, lease=lease)
         self.events = Events(database, workers, clock, self.dispatcher.wake)
-        self.deliveries = Deliveries(database, audit, clock, self.dispatcher.wake)
+        self.deliveries = Deliveries(database, workers, audit, clock, self.dispatcher.wake)
         self.sessions = Sessions(database, orgs, audit, clock)
         self.chains = Chains(database, self.sessions, audit, clock)
         self.runs = Runs(database, llm, self.chains, workers, budgets, self.events, audit, clock)

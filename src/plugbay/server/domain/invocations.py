@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 import msgspec
@@ -26,7 +27,15 @@ from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.background import Tasks, settle
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
+from plugbay.server.domain.errors import (
+    GatewayError,
+    conflict,
+    not_found,
+    stored_failure,
+    too_large,
+    unavailable,
+    unprocessable,
+)
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runner import Runner
@@ -37,7 +46,7 @@ from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
-from plugbay.store.invocations import Wanted
+from plugbay.store.invocations import NO_OUTCOME, Outcome, Wanted
 from plugbay.store.pages import Page, Part
 
 STARTED, EVENT, ENDED, LOST = "started", "event", "ended", "lost"
@@ -58,6 +67,8 @@ class InvocationEvent:
     """The current record of the invocation."""
     data: Any = field(default=None)
     """The plugin's event, redacted; or the number of lost events."""
+    outcome: Outcome = NO_OUTCOME
+    """Of `ended`: its result and its failure."""
 
 
 class Subscription:
@@ -142,6 +153,9 @@ CLOSE_ATTEMPTS = 3
 CLOSE_PAUSE = 0.5
 """Seconds between attempts."""
 
+MAX_RESULT = 1 << 20
+"""Bytes of a result as JSON that is kept with its invocation."""
+
 KEPT_JOURNEYS = 30 * 24 * 3600.0
 """Seconds for which checkpoints are kept after their last update."""
 
@@ -154,6 +168,8 @@ class SqlInvocationLog:
         self._events = events
         self._meters = meters
         self._clock = clock
+        self._outcomes: dict[str, Outcome] = {}
+        """Of attempts that have ended and whose rows are not closed yet."""
         self._pending: dict[str, InvocationRecord] = {}
         self._more = asyncio.Event()
 
@@ -168,6 +184,12 @@ class SqlInvocationLog:
             )
             raise
         self._events.publish(InvocationEvent(STARTED, record))
+
+    def ended(self, record: InvocationRecord, result: msgspec.Raw | None, failure: Failure | None) -> None:
+        """Keep the outcome of an attempt until its row is closed."""
+        size = None if result is None else memoryview(result).nbytes
+        kept = None if result is None or (size or 0) > MAX_RESULT else bytes(result)
+        self._outcomes[record.invocation_id] = Outcome(kept, size, None if failure is None else stored_failure(failure))
 
     async def closed(self, record: InvocationRecord) -> None:
         """Record the end."""
@@ -210,15 +232,17 @@ class SqlInvocationLog:
 
     async def _close(self, record: InvocationRecord) -> bool:
         """Close one row; False if the database is unavailable."""
+        outcome = self._outcomes.get(record.invocation_id, NO_OUTCOME)
         revoking = token_rows.revoking(record.invocation_id, self._clock.now())
         try:
-            closed, _ = await self._database.write(rows.closing(record), revoking)
+            closed, _ = await self._database.write(rows.closing(record, outcome), revoking)
         except StoreUnavailable as error:
             LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
             return False
+        self._outcomes.pop(record.invocation_id, None)
         if closed.changed:
             self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
-            self._events.publish(InvocationEvent(ENDED, record))
+            self._events.publish(InvocationEvent(ENDED, record, outcome=outcome))
         return True
 
 
@@ -343,6 +367,7 @@ class Invocations:
                 binding=binding,
                 on_progress=on_progress,
                 on_opened=running.opened,
+                on_ended=self._log.ended,
                 stays=True,
             )
             async with self._runner.host(bound.package, bound.reach) as host:
@@ -423,6 +448,27 @@ class Invocations:
         if found is None or not caller.sees(found.org_id, found.project_id):
             raise not_found("invocation", id)
         return found
+
+    async def outcome(self, caller: Principal, id: str) -> tuple[InvocationRecord, Outcome]:
+        """One invocation with its result and its failure; raises `not_found`."""
+        async with self._database.reading() as tx:
+            record = await self.get(caller, id)
+            return record, await rows.outcome(tx, id)
+
+    async def artifact(self, caller: Principal, id: str, asset_id: str) -> tuple[Path, dict[str, Any]]:
+        """The file of an artifact in the result of an invocation, and the plugin's reference to it.
+
+        Files are stored by content, for all orgs: only one that this result names may be given out.
+        """
+        _, outcome = await self.outcome(caller, id)
+        result = None if outcome.result is None else msgspec.json.decode(outcome.result)
+        named = result.get("artifacts") if isinstance(result, dict) else None
+        for ref in named if isinstance(named, list) else ():
+            if isinstance(ref, dict) and ref.get("asset_id") == asset_id:
+                path = self._runner.artifacts.path(asset_id)
+                if await asyncio.to_thread(path.is_file):
+                    return path, ref
+        raise not_found("artifact", asset_id)
 
     async def page(
         self, caller: Principal, page: Page, wanted: Wanted, org_id: str | None = None

@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
+from plugbay.host.invocations.artifacts import Artifacts
+from plugbay.host.invocations.invocations import ARTIFACTS
 from plugbay.host.invocations.resources import Gateway as GatewayAccess
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.host.recording.org_logs import OrgLogs
@@ -107,6 +109,8 @@ class Runner:
         self._clock = clock
         self._slots: dict[Key, _HostSlot] = {}
         self._stopping = False
+        self.artifacts = Artifacts(lambda: settings.state_dir / ARTIFACTS)
+        """The artifacts of all hosts: they share a state directory."""
 
     @property
     def running(self) -> int:

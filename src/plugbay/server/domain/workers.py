@@ -16,7 +16,7 @@ from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.background import INTERNAL
 from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
-from plugbay.server.domain.errors import GatewayError, unavailable
+from plugbay.server.domain.errors import GatewayError, stored_failure, unavailable
 from plugbay.server.domain.invocations import Invocations
 from plugbay.server.domain.principal import Principal
 from plugbay.store import compactions, deliveries, events, harnesses, runs
@@ -96,10 +96,17 @@ async def perform(workers: Workers, request: CallRequest) -> WorkOutcome:
     failure = result.failure
     if failure is None:
         return WorkOutcome(Outcome.SUCCEEDED, result.value(), invoked=result)
-    error = {"code": error_code(failure), "message": failure.message}
+    return WorkOutcome(result.status, error=_work_error(failure), invoked=result)
+
+
+def _work_error(failure: Failure) -> dict[str, Any]:
+    """Code and message, and as `detail` what the command line shows: exit code, cause, last lines of stderr."""
+    error: dict[str, Any] = {"code": error_code(failure), "message": failure.message}
     if error["code"] == INVALID_SEED:
         error["breaches"] = failure.detail["breaches"]
-    return WorkOutcome(result.status, error=error, invoked=result)
+    known = stored_failure(failure)["detail"]
+    detail = {name: value for name, value in known.items() if name not in ("plugin_code", "breaches")}
+    return {**error, "detail": detail} if detail else error
 
 
 def failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> WorkOutcome:

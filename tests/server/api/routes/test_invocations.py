@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from fastapi import Request
 
 from plugbay.server.api.routes.invocations import OutcomeOut, invoke
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import OPERATOR
+from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import database
 from plugbay.store.sqlite import Connection
 from tests.support.conversing import gateway_with_model, settled
@@ -24,7 +28,7 @@ from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
 from tests.support.patience import until
 from tests.support.requirements import requirement
-from tests.support.vai import export
+from tests.support.vai import FAILS, LEFT, export
 
 BODY = """
 def tool(body, m):
@@ -67,7 +71,13 @@ def test_work_is_done_and_answered_with_its_record_and_found_again(sqlite_url: s
             assert (failed.status_code, failed.json()["status"]) == (200, "failed")
             assert failed.json()["failure"]["code"] == "acme.broken"
             path = "/v1/plugin-invocations"
-            assert (await client.get(f"{path}/{record['invocation_id']}")).json() == record
+            read = (await client.get(f"{path}/{record['invocation_id']}")).json()
+            assert read == {
+                **record,
+                "result": outcome["result"],
+                "result_bytes": read["result_bytes"],
+                "failure": None,
+            }
             for query, count in (
                 ("", 2),
                 ("?status=failed", 1),
@@ -537,5 +547,238 @@ def test_what_is_taken_away_counts_for_the_very_next_request(database_url: str, 
                 assert await asked(client) == (200, "succeeded")
                 assert (await operator.delete(f"/v1/api-keys/{made['id']}")).status_code == 200
                 assert await asked(client) == (401, "auth.key_revoked")
+
+    run(main)
+
+
+# Results.
+
+
+async def ended_events(client: httpx2.AsyncClient, path: str) -> list[dict[str, Any]]:
+    """The `ended` events of one invocation."""
+    told = (await client.get(f"{path}/events")).text
+    parts = [part.split("\n", 1) for part in told.split("\n\n") if part.startswith("event: ended\n")]
+    return [json.loads(part[1].removeprefix("data: ")) for part in parts]
+
+
+@requirement("vai:control-invocation-result")
+def test_a_result_is_in_the_record_and_in_the_ended_event_once_it_has_ended(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    body = """
+    def tool(body, m):
+        if body["input"].get("fail"):
+            return end(m, "failed", "acme.half", "half of it", result={"content": [{"type": "text", "text": "half"}]})
+        while not os.path.exists(body["input"]["go"]):
+            time.sleep(0.005)
+        succeed(m, output({"said": "x" * body["input"]["size"]}))
+    """
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, settings=GatewaySettings(tmp_path, unconfined=True)) as gateway:
+            await make_org(gateway)
+            await make_org(gateway, "org_2", "proj_2")
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, body))
+            key, other = await make_key(gateway, "org_1", "operator"), await make_key(gateway, "org_2")
+            async with client_of(gateway, key) as client, client_of(gateway, other) as stranger:
+
+                async def begin(**given: Any) -> str:
+                    sent = {"binding_id": binding.id, "wait": False, "input": given}
+                    return f"{INVOKE}/{(await client.post(INVOKE, json=sent)).json()['attempts'][0]}"
+
+                async def ended(path: str) -> dict[str, Any]:
+                    seen = await settled(lambda: client.get(path), lambda now: now.json()["status"] is not None)
+                    whole: dict[str, Any] = seen.json()
+                    return whole
+
+                path = await begin(go=str(tmp_path / "go"), size=3)
+                running = (await client.get(path)).json()
+                assert (running["status"], running["result"], running["failure"]) == (None, None, None)
+                watching = asyncio.ensure_future(ended_events(client, path))
+                await until(lambda: bool(gateway.invocation_events._subscriptions))
+                (tmp_path / "go").touch()
+                done = await ended(path)
+                assert done["result"]["structured_output"] == {"said": "xxx"} and done["result_bytes"] > 3
+                for event in (*await watching, *await ended_events(client, path)):
+                    assert (event["result"], event["failure"]) == (done["result"], None)
+                    assert event["invocation"]["status"] == "succeeded"
+
+                failed = await ended(path := await begin(fail=True))
+                assert failed["result"] == {"content": [{"type": "text", "text": "half"}]}
+                assert (failed["failure"]["code"], failed["failure"]["message"]) == ("acme.half", "half of it")
+                (event,) = await ended_events(client, path)
+                assert (event["result"], event["failure"]) == (failed["result"], failed["failure"])
+
+                large = await ended(await begin(go=str(tmp_path / "go"), size=2_000_000))
+                assert large["result"] is None and large["result_bytes"] > 2_000_000, "it is bounded"
+                assert (await stranger.get(path)).status_code == 404
+                assert (await stranger.get(f"{path}/events")).status_code == 404
+                listed = (await client.get(INVOKE)).json()["items"]
+                assert len(listed) == 3 and "result" not in listed[0]
+
+    run(main)
+
+
+@requirement("vai:host-failed-result")
+def test_a_tool_that_failed_is_answered_with_its_result(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, FAILS))
+            done = (await client.post(INVOKE, json={"export": "t", "scope": SCOPE})).json()
+            assert (done["status"], done["result"]) == ("failed", LEFT)
+            assert (done["failure"]["code"], done["failure"]["message"]) == ("acme.half", "the disk is full")
+
+    run(main)
+
+
+KINDS_THAT_DIE = """
+def dies(body, m):
+    sys.stderr.write("boom\\n")
+    sys.stderr.flush()
+    os._exit(7)
+
+tool = hook = compactor = harness = dies
+"""
+
+
+@requirement("host:failure-same")
+@pytest.mark.parametrize("effect", ["read_only", "non_idempotent_write"])
+def test_a_failure_has_the_same_details_wherever_it_is_read(
+    sqlite_url: str, tmp_path: Path, run: Run, effect: str
+) -> None:
+    exports = [export("t", own={"effect_class": effect}), *KINDS[1:]]
+
+    async def main() -> None:
+        async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway, client_of(gateway) as client:
+            package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, KINDS_THAT_DIE, exports)
+            bound = {id: (await bind(gateway, package, id)).id for id in INPUTS}
+            here = await conversation(client, SCOPE)
+
+            async def ended(path: str) -> Any:
+                look = await settled(lambda: client.get(path), lambda now: now.json()["completed_at"] is not None)
+                return look.json()
+
+            async def told(path: str) -> Any:
+                tried = await settled(lambda: client.get(path), lambda now: now.json()["history"][0]["outcome"])
+                return tried.json()
+
+            done = (await client.post(INVOKE, json={"binding_id": bound["t"]})).json()
+            read = [(await client.get(f"{INVOKE}/{id}")).json()["failure"] for id in done["attempts"]]
+            assert len(read) == (3 if effect == "read_only" else 1) and read[-1] == done["failure"]
+            details = [failure["detail"] for failure in read]
+
+            squeeze = {"chain_id": here["chain_id"], "target": {"max_input_tokens": 9}}
+            compaction = (await client.post("/v1/compactions", json=squeeze)).json()["id"]
+            details.append((await ended(f"/v1/compactions/{compaction}"))["error"]["detail"])
+
+            begun = (await client.post("/v1/harness-executions", json={"binding_id": bound["x"], **SCOPE})).json()["id"]
+            details.append((await ended(f"/v1/harness-executions/{begun}"))["error"]["detail"])
+            unknown = [None] * (len(read) + 1) + ["unknown"] if effect == "read_only" else ["unknown", None, "unknown"]
+            assert [detail.get("execution_outcome") for detail in details] == unknown
+
+            (delivery,) = (await client.get("/v1/hook-deliveries")).json()["items"]
+            tried = await told(f"/v1/hook-deliveries/{delivery['id']}")
+            details.append(tried["history"][0]["failure"]["detail"])
+            for detail in details:
+                assert (detail["exit_code"], detail["stderr_tail"]) == (7, ["boom"])
+                assert detail["cause"] == "the plugin ended early (exit code 7): boom"
+
+    run(main)
+
+
+# Artifacts.
+
+WRITES = """
+def reference(body, name, text, kind):
+    import hashlib
+    with open(os.path.join(body["context"]["scratch_dir"], name), "w") as file:
+        file.write(text)
+    return {"path": name, "media_type": kind, "size_bytes": len(text.encode()),
+            "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+def tool(body, m):
+    kept = [reference(body, *file) for file in body["input"]["files"]]
+    result = output(None, artifacts=kept)
+    end(m, "failed", result=result) if body["input"].get("fail") else succeed(m, result)
+"""
+FILES = [
+    ("report.md", "# all of it", "text/markdown"),
+    ("page.html", "<script>alert(1)</script>", "text/html"),
+    ('a "quoted"\r\nname: x.svg', "<svg/>", "image/svg+xml\r\nx: y"),
+    ("été.json", "{}", "application/json"),
+]
+
+
+@asynccontextmanager
+async def gateway_with_artifacts(url: str, folder: Path) -> AsyncIterator[tuple[Gateway, dict[str, str]]]:
+    """A gateway with two orgs, and for each of them a binding of a tool that writes files."""
+    async with gateway_at(url, folder) as gateway:
+        for number in (1, 2):
+            await make_org(gateway, f"org_{number}", f"proj_{number}")
+        await gateway.orgs.create_project(OPERATOR, "org_1", "Another", "proj_3")
+        exports = [export("t", permissions={"filesystem": "scratch"})]
+        package = await Publisher(folder, folder).bring(gateway, WRITES, exports)
+        own = await bind(gateway, package)
+        foreign = await bind(gateway, package, org_id="org_2", project_id="proj_2")
+        yield gateway, {"own": own.id, "foreign": foreign.id}
+
+
+async def written(gateway: Gateway, binding: str, files: list[Any], fail: bool = False) -> tuple[str, list[Any]]:
+    """Where the artifacts of an invocation are, and the references to them."""
+    async with client_of(gateway) as operator:
+        sent = {"binding_id": binding, "input": {"files": files, "fail": fail}}
+        done = (await operator.post(INVOKE, json=sent)).json()
+    return f"{INVOKE}/{done['invocation']['invocation_id']}/artifacts", done["result"]["artifacts"]
+
+
+@requirement("vai:control-artifacts")
+@pytest.mark.parametrize("fail", [False, True])
+def test_the_artifacts_of_a_result_are_fetched_as_files_that_no_browser_runs(
+    sqlite_url: str, tmp_path: Path, run: Run, fail: bool
+) -> None:
+    async def main() -> None:
+        async with gateway_with_artifacts(sqlite_url, tmp_path) as (gateway, bound):
+            path, kept = await written(gateway, bound["own"], FILES, fail)
+            viewer = await make_key(gateway, "org_1", "viewer", "proj_1")
+            async with client_of(gateway, viewer) as client:
+                answers = [await client.get(f"{path}/{ref['asset_id']}") for ref in kept]
+                assert [(each.status_code, each.text) for each in answers] == [(200, text) for _, text, _ in FILES]
+                for answer, ref in zip(answers, kept, strict=True):
+                    assert answer.headers["content-length"] == str(ref["size_bytes"])
+                    disposition = answer.headers["content-disposition"]
+                    assert disposition.startswith("attachment; filename") and "\n" not in disposition
+                    assert answer.headers["x-content-type-options"] == "nosniff"
+                    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+                plain = "application/octet-stream"
+                types = [each.headers["content-type"].partition(";")[0] for each in answers]
+                assert types == ["text/markdown", plain, plain, "application/json"]
+                gateway.runner.artifacts.path(kept[0]["asset_id"]).unlink()
+                assert (await client.get(f"{path}/{kept[0]['asset_id']}")).status_code == 404
+
+    run(main)
+
+
+@requirement("vai:control-artifacts", "vai:control-cross-tenant")
+def test_an_artifact_is_given_only_with_the_invocation_whose_result_names_it(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_with_artifacts(sqlite_url, tmp_path) as (gateway, bound):
+            path, (own,) = await written(gateway, bound["own"], FILES[:1])
+            theirs, (secret,) = await written(gateway, bound["foreign"], [("s.txt", "of org_2", "text/plain")])
+            async with client_of(gateway) as operator:
+                assert (await operator.get(f"{theirs}/{secret['asset_id']}")).text == "of org_2"
+            viewer = await make_key(gateway, "org_1", "viewer", "proj_1")
+            async with client_of(gateway, viewer) as client:
+                assert (await client.get(f"{path}/{own['asset_id']}")).status_code == 200
+                for name in (secret["asset_id"], f"asset_{'0' * 64}", "%2e%2e", "x"):
+                    answer = await client.get(f"{path}/{name}")
+                    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "artifact.not_found")
+                assert (await client.get(f"{theirs}/{secret['asset_id']}")).status_code == 404
+            for who in (await make_key(gateway, "org_2"), await make_key(gateway, "org_1", "admin", "proj_3")):
+                async with client_of(gateway, who) as stranger:
+                    answer = await stranger.get(f"{path}/{own['asset_id']}")
+                    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "invocation.not_found")
 
     run(main)

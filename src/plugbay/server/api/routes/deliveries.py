@@ -1,4 +1,4 @@
-"""Routes of events and hook deliveries: list, read, replay. Closed to plugins."""
+"""Routes of events and hook deliveries: list, read, replay, test. Closed to plugins."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from fastapi import Query
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, IdFilter, Listing, Paging, PathId, Time, listing, one_of
+from plugbay.server.api.models import (
+    Answer,
+    Body,
+    FailureOut,
+    IdFilter,
+    Listing,
+    Paging,
+    PathId,
+    Time,
+    TraceId,
+    listing,
+    one_of,
+)
+from plugbay.server.domain.deliveries import DeliveryTest
 from plugbay.store.deliveries import Delivery
 from plugbay.store.events import Event
 
@@ -44,8 +57,16 @@ class AttemptOut(Answer):
     outcome: str | None
     error_code: str | None
     invocation_id: str | None
+    failure: FailureOut | None = Field(description="With the message of the hook, also of an exception.")
     started_at: Time
     ended_at: Time | None
+
+
+class DeliveryTestIn(Body):
+    type: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        default=None, description="An event that the hook subscribes to; the first one unless given."
+    )
+    summary: dict[str, Any] = Field(default_factory=dict, description="Added to the summary of the event.")
 
 
 class DeliveryOut(Answer):
@@ -54,6 +75,7 @@ class DeliveryOut(Answer):
     binding_id: str
     org_id: str
     project_id: str | None
+    test: bool = Field(description="Whether an operator sent it as a test.")
     status: Annotated[str, one_of(*get_args(Status))]
     reason: str | None
     attempts: int
@@ -93,8 +115,10 @@ async def list_deliveries(
     status: Annotated[Status | None, Query()] = None,
     binding_id: IdFilter = None,
     event_id: IdFilter = None,
+    test: bool | None = None,
 ) -> Listing[DeliveryOut]:
-    filters = {"status": status, "binding_id": binding_id, "event_id": event_id}
+    """Deliveries visible to the caller, newest first."""
+    filters = {"status": status, "binding_id": binding_id, "event_id": event_id, "test": test}
     return listing(await gateway.deliveries.page(caller, page, **filters), _delivery_out)
 
 
@@ -113,6 +137,17 @@ async def get_delivery(delivery_id: PathId, caller: Caller, gateway: TheGateway)
 async def replay_delivery(delivery_id: PathId, caller: Caller, gateway: TheGateway) -> DeliveryOut:
     """Deliver again under the same id; not allowed for a delivered one."""
     return _delivery_out(await gateway.deliveries.replay(caller, delivery_id))
+
+
+@router.post("/v1/plugin-bindings/{binding_id}:test-delivery", status_code=202, **needs("operator"))
+async def send_test_delivery(
+    binding_id: PathId, caller: Caller, gateway: TheGateway, trace_id: TraceId, body: DeliveryTestIn | None = None
+) -> DeliveryOut:
+    """Deliver a made-up event to a bound hook, as durably as any other. It is marked as a test."""
+    wanted = body or DeliveryTestIn()
+    binding = await gateway.bindings.get(caller, binding_id)
+    test = DeliveryTest(wanted.type, wanted.summary, trace_id)
+    return _delivery_out(await gateway.deliveries.send_test(caller, binding, test))
 
 
 def _event_out(event: Event) -> EventOut:

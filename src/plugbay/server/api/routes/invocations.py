@@ -1,15 +1,19 @@
-"""Routes of invocations: create, watch, cancel, list, read."""
+"""Routes of invocations: create, watch, cancel, list, read, fetch artifacts.
+
+An artifact is a plugin's file: it is always an attachment, of a type that no browser runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Depends, Header, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
@@ -18,12 +22,12 @@ from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import Router, direct, long_running
 from plugbay.server.api.middleware import JsonBody
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, example, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, FailureOut, Listing, Paging, PathId, example, listing
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.bindings import ResolvedBinding
-from plugbay.server.domain.errors import conflict, invalid, not_found, unavailable
+from plugbay.server.domain.errors import conflict, failure_json, invalid, not_found, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import ExecutionWatch
 from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
@@ -31,7 +35,7 @@ from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscripti
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runs import ConversationIds
 from plugbay.store.failures import StoreUnavailable
-from plugbay.store.invocations import Wanted
+from plugbay.store.invocations import NO_OUTCOME, Outcome, Wanted
 from plugbay.store.pages import Page
 
 router = Router(tags=["invocations"])
@@ -39,6 +43,8 @@ router = Router(tags=["invocations"])
 MAY_INVOKE = ("operator",)
 
 NOWHERE = ConversationIds()
+
+FILE = {"type": "string", "format": "binary"}
 
 LONGEST_PARENT = 512
 """Characters of a `traceparent`; today's have 55."""
@@ -105,15 +111,10 @@ class InvocationOut(Answer):
     event_count: int
 
 
-class FailureOut(Answer):
-    code: str
-    origin: str
-    message: str
-    retryable: bool
-    retry_after_ms: int | None
-    detail: dict[str, Any] = Field(
-        description="As in `plugbay call --json`: exit code, cause and last lines of stderr, where there are any."
-    )
+class InvocationDetail(InvocationOut):
+    result: Any = Field(default=None, description="Once it has ended, up to 1 MiB; of a failure what the plugin gave.")
+    result_bytes: int | None = Field(default=None, description="Bytes of the result, also of one that is too large.")
+    failure: FailureOut | None = None
 
 
 class OutcomeOut(Answer):
@@ -173,7 +174,7 @@ def _result_response(result: CallResult) -> Response:
     if not invocations:
         raise refusal_error(result)
     output = None if result.output is None else msgspec.Raw(result.output)
-    shown = None if failure is None else _failure(failure)
+    shown = None if failure is None else failure_json(failure)
     ids = [each.invocation_id for each in invocations]
     return _outcome_response(invocations[-1], 200, result=output, failure=shown, attempts=ids)
 
@@ -199,7 +200,7 @@ async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, requ
         raise conflict("harness.cancelled", f"{execution.id} was cancelled before it began")
     failure = Failure(Code.CANCELLED, "it was cancelled")
     return _outcome_response(
-        attempts[0], 200, failure=_failure(failure), attempts=[each.invocation_id for each in attempts][::-1]
+        attempts[0], 200, failure=failure_json(failure), attempts=[each.invocation_id for each in attempts][::-1]
     )
 
 
@@ -276,17 +277,6 @@ def _outcome_response(record: InvocationRecord, status: int, **outcome: Any) -> 
     return Response(msgspec.json.encode(answer), status, headers, "application/json")
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {
-        "code": str(failure.detail.get("plugin_code") or failure.code),
-        "origin": failure.origin,
-        "message": failure.message,
-        "retryable": failure.retryable,
-        "retry_after_ms": failure.retry_after_ms,
-        "detail": failure.detail,
-    }
-
-
 async def _list_filter(
     status: Literal["running", "succeeded", "failed", "cancelled", "retryable_failure"] | None = None,
     export_id: Filter = None,
@@ -335,30 +325,68 @@ async def list_invocations(
 
 @router.get("/v1/plugin-invocations:events", responses=STREAM, response_class=Response, **needs("viewer"))
 async def watch_all(request: Request, caller: Caller, gateway: TheGateway) -> Response:
-    """Live events of all invocations visible to the caller: `started`, `event`, `ended`, `lost`."""
+    """Live events of all invocations visible to the caller: `started`, `event`, `ended` with the result, `lost`."""
     subscription = _subscribe(gateway, lambda event: _is_visible(caller, event.record))
     return event_stream(request, _events(subscription, None))
 
 
 @router.get("/v1/plugin-invocations/{invocation_id}", **needs("viewer"))
-async def get_invocation(invocation_id: PathId, caller: Caller, gateway: TheGateway) -> InvocationOut:
-    return _invocation_out(await gateway.invocations.get(caller, invocation_id))
+async def get_invocation(invocation_id: PathId, caller: Caller, gateway: TheGateway) -> InvocationDetail:
+    """One invocation, once it has ended with its result and its failure."""
+    record, outcome = await gateway.invocations.outcome(caller, invocation_id)
+    return InvocationDetail.model_validate(
+        {
+            **record.to_json(),
+            "result": None if outcome.result is None else msgspec.json.decode(outcome.result),
+            "result_bytes": outcome.result_bytes,
+            "failure": outcome.failure,
+        }
+    )
+
+
+SAFE_TYPES = frozenset(
+    "text/plain text/markdown text/csv application/json application/pdf application/zip image/png image/jpeg image/gif "
+    "image/webp".split()
+)
+"""Media types that are passed on; others may be run by a browser, or are no type at all."""
+
+PLAIN_BYTES = "application/octet-stream"
+
+
+@router.get(
+    "/v1/plugin-invocations/{invocation_id}/artifacts/{asset_id}",
+    responses={200: {"description": "The file.", "content": {PLAIN_BYTES: {"schema": FILE}}}},
+    response_class=Response,
+    **needs("viewer"),
+)
+async def get_artifact(invocation_id: PathId, asset_id: PathId, caller: Caller, gateway: TheGateway) -> Response:
+    """The bytes of an artifact in the result of an invocation, as an attachment."""
+    path, ref = await gateway.invocations.artifact(caller, invocation_id, asset_id)
+    media_type = ref.get("media_type")
+    name = PurePosixPath(str(ref.get("path"))).name
+    headers = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox; default-src 'none'"}
+    return FileResponse(
+        path,
+        headers=headers,
+        media_type=media_type if media_type in SAFE_TYPES else PLAIN_BYTES,
+        filename="".join(char if char.isprintable() and char not in '"\\' else "_" for char in name) or asset_id,
+    )
 
 
 @router.get(
     "/v1/plugin-invocations/{invocation_id}/events", responses=STREAM, response_class=Response, **needs("viewer")
 )
 async def watch_invocation(request: Request, invocation_id: PathId, caller: Caller, gateway: TheGateway) -> Response:
-    """One invocation: its record, then its events until `ended`."""
+    """One invocation: its record, then its events until `ended`, which has the result and the failure."""
     subscription = _subscribe(
         gateway, lambda event: event.record is not None and event.record.invocation_id == invocation_id
     )
     try:
-        record = await gateway.invocations.get(caller, invocation_id)
+        record, outcome = await gateway.invocations.outcome(caller, invocation_id)
     except BaseException:
         subscription.close()
         raise
-    return event_stream(request, _events(subscription, record))
+    return event_stream(request, _events(subscription, record, outcome))
 
 
 @router.post("/v1/plugin-invocations/{invocation_id}:cancel", status_code=202, **needs("operator"))
@@ -378,21 +406,32 @@ def _is_visible(caller: Principal, record: InvocationRecord | None) -> bool:
     return record is None or caller.sees(record.org_id, record.project_id)
 
 
-async def _events(subscription: Subscription, record: InvocationRecord | None) -> AsyncGenerator[Event, None]:
+async def _events(
+    subscription: Subscription, record: InvocationRecord | None, outcome: Outcome = NO_OUTCOME
+) -> AsyncGenerator[Event, None]:
     """Events of a subscription; for one invocation its record first, and nothing after its end."""
     try:
         if record is not None:
-            ended = record.status is not None
-            yield Event({"invocation": record.to_json(), "data": None}, ENDED if ended else "invocation")
-            if ended:
+            if record.status is not None:
+                yield _ended(record, outcome)
                 return
+            yield Event({"invocation": record.to_json(), "data": None}, "invocation")
         async for event in subscription:
             about = None if event.record is None else event.record.to_json()
-            yield Event({"invocation": about, "data": event.data}, event.type)
+            if event.type == ENDED and event.record is not None:
+                yield _ended(event.record, event.outcome)
+            else:
+                yield Event({"invocation": about, "data": event.data}, event.type)
             if record is not None and event.type == ENDED:
                 return
     finally:
         subscription.close()
+
+
+def _ended(record: InvocationRecord, outcome: Outcome) -> Event:
+    result = None if outcome.result is None else msgspec.Raw(outcome.result)
+    data = {"invocation": record.to_json(), "data": None, "result": result, "failure": outcome.failure}
+    return Event(data, ENDED)
 
 
 def _invocation_out(record: InvocationRecord) -> InvocationOut:
