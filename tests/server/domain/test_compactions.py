@@ -15,10 +15,13 @@ from plugbay.server.domain.sessions import text_block
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import events as event_rows
+from plugbay.store import invocations as invocation_rows
 from plugbay.store.compactions import Compaction
 from plugbay.store.pages import Page
 from plugbay.store.rows import ALL_TENANTS
+from tests.store.test_invocations import record
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, delegated, settled
+from tests.support.databases import run_write
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -149,7 +152,7 @@ def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: s
     run(story)
 
 
-@requirement("vai:control-compaction-restart")
+@requirement("vai:control-compaction-restart", "vai:host-retry-count")
 def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times(run: Run, database_url: str) -> None:
     async def story() -> None:
         async def hangs(work: CallRequest) -> Any:
@@ -159,9 +162,15 @@ def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times
             chain = await talk.chain("a")
             asked = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
             await until(lambda: bool(talk.workers.received))
+            assert talk.workers.received[0].attempt == 1
+            async with talk.database.transaction() as tx:
+                for number in (1, 2):  # it was tried twice before its gateway died
+                    tried = invocation_rows.opening(record(number, execution_id=asked.id))
+                    await run_write(tx, tried)
             async with conversing(database_url, workers=compactor()) as after:
                 done = await ended(after, asked)
                 assert (done.status, done.attempts) == ("succeeded", 2)
+                assert [work.attempt for work in after.workers.received] == [3], "retry_count goes on"
             doomed = await talk.conversations.compactions.create(CALLER, squeeze(chain.id))
             await until(lambda: len(talk.workers.received) == 2)
             async with talk.database.transaction() as tx:

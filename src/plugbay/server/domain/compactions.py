@@ -43,6 +43,7 @@ from plugbay.server.domain.workers import (
 )
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
+from plugbay.store import invocations as invocation_rows
 from plugbay.store import sessions as session_rows
 from plugbay.store.chains import Chain, StoredBlock
 from plugbay.store.compactions import Compaction
@@ -211,12 +212,14 @@ class Compactions:
         )
 
     async def _perform(self, compaction: Compaction) -> WorkOutcome:
-        async def begin() -> tuple[bool, list[StoredBlock]]:
+        async def begin() -> tuple[bool, int, list[StoredBlock]]:
             async with self._database.transaction() as tx:
                 begun = await rows.begin(tx, compaction.id, self._clock.now())
-                return begun, await chain_rows.blocks(tx, compaction.chain_id, through=compaction.source_blocks)
+                tried = await invocation_rows.count(tx, compaction.org_id, compaction.id)
+                stored = await chain_rows.blocks(tx, compaction.chain_id, through=compaction.source_blocks)
+                return begun, tried, stored
 
-        begun, stored = await retry_until_stored(begin)
+        begun, tried, stored = await retry_until_stored(begin)
         if not begun:
             return failed_outcome("compaction.ended", "the compaction has already ended")
         projection = {
@@ -229,7 +232,7 @@ class Compactions:
             "target": compaction.target,
             "policy": compaction.policy,
         }
-        return await perform(self._workers, _call_request(compaction, request))
+        return await perform(self._workers, _call_request(compaction, request, tried + 1))
 
     async def _finish(self, compaction: Compaction, outcome: WorkOutcome) -> None:
         """Commit the new chain, the end and the event together."""
@@ -275,7 +278,7 @@ class Compactions:
         )
 
 
-def _call_request(compaction: Compaction, request: dict[str, Any]) -> CallRequest:
+def _call_request(compaction: Compaction, request: dict[str, Any], attempt: int) -> CallRequest:
     return CallRequest(
         binding_id=compaction.binding_id,
         kind="compactor",
@@ -287,6 +290,7 @@ def _call_request(compaction: Compaction, request: dict[str, Any]) -> CallReques
         session_id=compaction.session_id,
         chain_id=compaction.chain_id,
         run_id=compaction.created_by_run_id,
+        attempt=attempt,
     )
 
 
