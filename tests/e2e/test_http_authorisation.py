@@ -180,6 +180,14 @@ def cancellation(world: World) -> Ask:
     return Ask(f"/v1/plugin-invocations/{done.json()['invocation']['invocation_id']}:cancel", "project")
 
 
+def download(world: World) -> Ask:
+    body = {"binding_id": world.ids["writer"]}
+    done = world.ask("admin", "POST", "/v1/plugin-invocations", json=body).json()
+    (ref,) = done["result"]["artifacts"]
+    path = f"/v1/plugin-invocations/{done['invocation']['invocation_id']}/artifacts/{ref['asset_id']}"
+    return Ask(path, "project")
+
+
 def abandonment(world: World) -> Ask:
     begun = world.made("POST", "/v1/harness-executions", {"binding_id": world.ids["harness"], **SCOPE})
     return Ask(f"/v1/harness-executions/{begun}:cancel", "project")
@@ -249,6 +257,7 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "PATCH /v1/plugin-bindings/{binding_id}": at("/v1/plugin-bindings/{binding_id}", "project", {"config": {}}),
     "DELETE /v1/plugin-bindings/{binding_id}": binding_deletion,
     "POST /v1/plugin-bindings/{binding_id}:validate": at("/v1/plugin-bindings/{binding_id}:validate", "project"),
+    "POST /v1/plugin-bindings/{binding_id}:test-delivery": at("/v1/plugin-bindings/{hook}:test-delivery", "project"),
     "GET /v1/plugin-harnesses": at("/v1/plugin-harnesses"),
     "GET /v1/plugin-tools": at("/v1/plugin-tools"),
     "GET /v1/plugin-hooks": at("/v1/plugin-hooks"),
@@ -265,6 +274,7 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "GET /v1/plugin-invocations:events": at("/v1/plugin-invocations:events"),
     "GET /v1/plugin-invocations/{invocation_id}": at("/v1/plugin-invocations/{invocation_id}", "project"),
     "GET /v1/plugin-invocations/{invocation_id}/events": at("/v1/plugin-invocations/{invocation_id}/events", "project"),
+    "GET /v1/plugin-invocations/{invocation_id}/artifacts/{asset_id}": download,
     "POST /v1/plugin-invocations/{invocation_id}:cancel": cancellation,
     "GET /v1/plugin-marketplace": at("/v1/plugin-marketplace"),
     "GET /v1/plugin-marketplace/{card_id}": at("/v1/plugin-marketplace/{card_id}"),

@@ -59,7 +59,26 @@ def hook(body, m):
 """
 """Its deliveries fail, so that they can be replayed."""
 
-EXPORTS = [export("t"), export("h", "hook"), export("c", "compactor"), export("x", "harness")]
+WRITES = """
+def tool(body, m):
+    import hashlib
+    room = body["context"]["scratch_dir"]
+    if room is None:
+        return succeed(m, output(body["input"]))
+    with open(os.path.join(room, "a.txt"), "w") as file:
+        file.write("a")
+    ref = {"path": "a.txt", "media_type": "text/plain", "size_bytes": 1, "sha256": hashlib.sha256(b"a").hexdigest()}
+    succeed(m, output(None, artifacts=[ref]))
+"""
+"""A tool with a scratch directory has an artifact in its result."""
+
+EXPORTS = [
+    export("t"),
+    export("w", permissions={"filesystem": "scratch"}),
+    export("h", "hook"),
+    export("c", "compactor"),
+    export("x", "harness", own={"supports": ["continue", "tool"]}),
+]
 
 SCOPES = ("sessions", "chains", "runs", "compactions")
 EVERY_SCOPE = [f"{area}:{verb}" for area in SCOPES for verb in ("read", "write")]
@@ -171,11 +190,12 @@ class World:
 
     async def _package(self, data: Path) -> None:
         self.publisher = Publisher(data, self.folder)
-        package = await self.publisher.bring(self.gateway, HOOK, EXPORTS)
+        package = await self.publisher.bring(self.gateway, HOOK + WRITES, EXPORTS)
         org1 = Principal("key", "org_1", role="admin", key_id="key_of_the_org")
         own = await self.publisher.bring(self.gateway, "", EXPORTS, package="acme/own", caller=org1)
         self.ids |= {"package": own.id, "shared_package": package.id}
-        for id, kind in (("t", "binding_id"), ("h", "hook"), ("c", "compactor"), ("x", "harness")):
+        named = {"t": "binding_id", "w": "writer", "h": "hook", "c": "compactor", "x": "harness"}
+        for id, kind in named.items():
             self.ids[kind] = (await bind(self.gateway, package, id)).id
 
     async def _conversation(self) -> None:
@@ -223,15 +243,18 @@ class World:
         await self.gateway.credentials.revoke(revoked)
 
     async def delegate(self, scopes: list[str], seconds: float = 3600.0) -> str:
-        """A token of a plugin with these scopes."""
+        """A token of a harness with these scopes."""
         now = self.gateway.clock.now()
         return await self.gateway.credentials.issue(
             {
                 "invocation_id": "inv_1",
-                "binding_id": None,
+                "binding_id": self.ids["harness"],
+                "export_kind": "harness",
+                "trace_id": "tr_1",
                 "org_id": "org_1",
                 "project_id": "proj_1",
                 "session_id": self.ids["session_id"],
+                "chain_id": self.ids["chain_id"],
                 "execution_id": "exec_of_the_world",
                 "scopes": scopes,
                 "policy": {"max_child_runs": 1_000},

@@ -8,7 +8,7 @@ when its token is revoked and its process is gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,12 +25,21 @@ from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import USER, BackgroundJobs, retry_until_stored, settle
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
-from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
+from plugbay.server.domain.errors import conflict, denied, invalid, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.runs import select_tools
 from plugbay.server.domain.sessions import Chains, text_block
-from plugbay.server.domain.workers import BoundExport, Workers, WorkOutcome, cut_off_outcome, failed_outcome, perform
+from plugbay.server.domain.workers import (
+    BoundExport,
+    Workers,
+    WorkOutcome,
+    cut_off_outcome,
+    failed_outcome,
+    given_tools,
+    perform,
+)
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -42,6 +51,8 @@ START, RESUME = "start", "resume"
 
 CHECKPOINT = "checkpoint"
 """The usual fidelity."""
+USES_TOOLS = "tool"
+"""In `supports` of a harness: it invokes tools itself, with its token."""
 
 _cut_off = partial(cut_off_outcome, "harness")
 
@@ -129,6 +140,10 @@ class Harnesses:
             if mode not in MODES:
                 text = f"the harness mode of {bound.export_id} is {mode!r:.60}; this gateway has {', '.join(MODES)}"
                 raise unprocessable("harness.unsupported_mode", text, "binding_id")
+            policy = _limits(request.policy, bound)
+            if policy.get("tools") is not None:
+                serving = await self._workers.serving("tool", chain.org_id, chain.project_id, chain.session_id)
+                policy["tools"] = [tool.full_name for tool in select_tools(policy["tools"], serving)]
             execution = HarnessExecution(
                 id=request.execution_id or self._ids("exec_"),
                 org_id=chain.org_id,
@@ -139,7 +154,7 @@ class Harnesses:
                 status="queued",
                 mode=START,
                 trigger=request.trigger,
-                policy=_limits(request.policy, bound),
+                policy=policy,
                 summary=None,
                 artifacts=[],
                 error=None,
@@ -251,6 +266,21 @@ class Harnesses:
         if found is None or not caller.sees(found.org_id, found.project_id):
             raise not_found("harness_execution", id)
         return found
+
+    # For harnesses.
+
+    async def tools(self, caller: Principal) -> Sequence[BoundExport]:
+        """The tools that the harness behind this token was given; raises for other plugins."""
+        claims, org_id = caller.claims, str(caller.org_id)
+        harness = None
+        if claims.get("export_kind") == "harness" and claims.get("binding_id") is not None:
+            harness = await self._workers.bound("harness", org_id, caller.project_id, claims["binding_id"])
+        if harness is None or USES_TOOLS not in harness.facts.get("supports", ()):
+            text = f"tools are for a harness whose manifest supports {USES_TOOLS!r}"
+            raise denied("auth.scope_denied", text, required=[f"supports={USES_TOOLS}"])
+        serving = await self._workers.serving("tool", org_id, caller.project_id, str(claims.get("session_id")))
+        async with self._database.reading() as tx:
+            return await given_tools(tx, caller, serving)
 
     # Running.
 

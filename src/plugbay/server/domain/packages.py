@@ -523,16 +523,24 @@ class Packages:
             )
 
     async def exports(
-        self, caller: Principal, kind: str, page: Page, org_id: str | None = None, project_id: str | None = None
+        self,
+        caller: Principal,
+        kind: str,
+        page: Page,
+        org_id: str | None = None,
+        project_id: str | None = None,
+        only: frozenset[str] | None = None,
     ) -> Part[ListedExport]:
-        """Exports of a kind, newest packages first."""
+        """Exports of a kind, newest packages first; `only` those of these bindings, if given."""
         org, project = org_id or caller.org_id, project_id or caller.project_id
         async with self._database.reading() as tx:
             if org is not None:
                 await self._orgs.scope(tx, caller, org, project)
             packages = await rows.usable(tx, org)
             bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
-        found = [item for row in packages for item in await self._exports_of(row, kind, bound)]
+        shown = [row for row in bound if only is None or row.id in only]
+        found = [item for row in packages for item in await self._exports_of(row, kind, shown)]
+        found = [item for item in found if only is None or item.bindings]
         return cut(sorted(found, key=lambda item: item.place, reverse=True), page, lambda item: item.place)
 
     async def _exports_of(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:

@@ -45,7 +45,15 @@ from plugbay.server.domain.sessions import (
     reads_only_own,
     text_of,
 )
-from plugbay.server.domain.workers import BoundExport, Budgets, Provenance, Workers, charge_budget, find_provenance
+from plugbay.server.domain.workers import (
+    BoundExport,
+    Budgets,
+    Provenance,
+    Workers,
+    charge_budget,
+    find_provenance,
+    given_tools,
+)
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
 from plugbay.store.chains import Chain
@@ -157,7 +165,8 @@ class Runs:
         async with self._database.transaction() as tx:
             chain = await self._chains.existing(tx, caller, chain_id, lock=True)
             _require_idle(chain)
-            bound = await self._workers.serving("tool", chain.org_id, chain.project_id, chain.session_id)
+            serving = await self._workers.serving("tool", chain.org_id, chain.project_id, chain.session_id)
+            bound = await given_tools(tx, caller, serving)
             request = resolve_request(asked.wanted, chain.defaults, self._services.llm().names(), bound)
             request = _narrow_scopes(request, caller)
             chain = await self._chains.append(tx, chain, brought, asked.run_id, status=RUNNING)
@@ -174,8 +183,8 @@ class Runs:
             chain = await self._chains.copy(tx, source, through=before.input_through, run_id=id)
             await chain_rows.change(tx, chain.id, status=RUNNING)
             kept = _narrow_scopes(RunRequest.from_json(before.request), caller)
-            if not caller.supports("tool"):
-                kept = msgspec.structs.replace(kept, tools=())
+            tools = await given_tools(tx, caller, kept.tools) if caller.supports("tool") else ()
+            kept = msgspec.structs.replace(kept, tools=tuple(tools))
             if asked.wanted.model is not None:
                 wanted = RunOptions(model=asked.wanted.model, tools=())
                 chosen = resolve_request(wanted, {}, self._services.llm().names(), ())
@@ -458,22 +467,14 @@ def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[Bou
     """The tools with these names, each once."""
     found: dict[str, BoundExport] = {}
     for name in names:
-        matches = [tool for tool in bound if name in _tool_names(tool)]
+        matches = [tool for tool in bound if name in tool.names]
         if not matches:
             raise unprocessable("run.tool_unknown", f"no tool {name!r} is bound here", "tools", tool=name)
         if len(matches) > 1:
             text = f"{name!r} is the name of several tools; name the package too"
-            raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[_full_name(tool) for tool in matches])
+            raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[tool.full_name for tool in matches])
         found[matches[0].binding_id] = matches[0]
     return list(found.values())
-
-
-def _tool_names(tool: BoundExport) -> tuple[str, ...]:
-    return tool.binding_id, tool.export_id, _full_name(tool)
-
-
-def _full_name(tool: BoundExport) -> str:
-    return f"{tool.package_id}/{tool.export_id}"
 
 
 def offer_tools(tools: Sequence[BoundExport]) -> tuple[OfferedTool, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure, Outcome
@@ -41,6 +41,15 @@ class BoundExport:
     """The table of its kind in the manifest: effect class, subscriptions, fidelity."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """The limits that its policies set on the work it starts."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.package_id}/{self.export_id}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which requests may name it."""
+        return self.binding_id, self.export_id, self.full_name
 
 
 class Workers(Protocol):
@@ -215,6 +224,26 @@ async def charge_budget(
         claims = {**caller.claims, "execution_id": execution.id, "policy": execution.policy}
         caller, depth = replace(caller, claims=claims), depth - execution.depth
     await budgets.spend(caller, what, depth=depth)
+
+
+class NamedTool(Protocol):
+    """A bound tool."""
+
+    @property
+    def package_id(self) -> str: ...
+    @property
+    def export_id(self) -> str: ...
+
+
+Tool = TypeVar("Tool", bound=NamedTool)
+
+
+async def given_tools(tx: Tx, caller: Principal, tools: Sequence[Tool]) -> Sequence[Tool]:
+    """Those of these tools that the caller may use: for a harness and the tools of its runs, those in its policy."""
+    cause = await find_provenance(tx, caller)
+    execution = None if cause.execution_id is None else await harnesses.find(tx, cause.execution_id)
+    names = None if execution is None else execution.policy.get("tools")
+    return tools if names is None else [tool for tool in tools if f"{tool.package_id}/{tool.export_id}" in names]
 
 
 async def _of_delivery(tx: Tx, id: str) -> Provenance | None:

@@ -34,6 +34,11 @@ from plugbay.store.harnesses import HarnessExecution
 
 router = Router(tags=["harnesses"])
 
+MAX_TOOLS = 128
+"""Tools that a harness may be given by name."""
+
+ExportName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
 
 class TriggerIn(Body):
     type: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "user_request"
@@ -46,6 +51,9 @@ class HarnessPolicy(Body):
     max_depth: Annotated[int, Field(ge=0, le=64)] = LIMITS["max_depth"]
     max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = LIMITS["max_child_runs"]
     allow_compaction: bool = LIMITS["allow_compaction"]
+    tools: Annotated[list[ExportName], Field(max_length=MAX_TOOLS)] | None = Field(
+        default=None, description="The tools that the harness and its runs may use; all that serve there unless given."
+    )
 
 
 class TargetIn(Body):
@@ -110,7 +118,7 @@ async def create_harness_execution(
     request = HarnessRequest(
         binding_id=body.binding_id,
         trigger=body.trigger.model_dump(),
-        policy=body.policy.model_dump(),
+        policy=body.policy.model_dump(exclude_none=True),
         session_id=body.session_id,
         chain_id=body.chain_id,
         org_id=body.org_id,
@@ -162,7 +170,7 @@ def harness_request(request: CallRequest) -> HarnessRequest:
     return HarnessRequest(
         binding_id=str(request.binding_id),
         trigger=given.trigger.model_dump(),
-        policy=given.policy.model_dump(),
+        policy=given.policy.model_dump(exclude_none=True),
         session_id=request.session_id,
         chain_id=request.chain_id,
         run_id=request.run_id,

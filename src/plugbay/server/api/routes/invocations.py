@@ -15,7 +15,7 @@ from fastapi import Depends, Header, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 from starlette.responses import FileResponse, Response
 
-from plugbay.host.invocations.context import LONGEST
+from plugbay.host.invocations.context import LONGEST, TOKEN_EXTRA
 from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure
@@ -27,7 +27,8 @@ from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.bindings import ResolvedBinding
-from plugbay.server.domain.errors import conflict, failure_json, invalid, not_found, unavailable
+from plugbay.server.domain.clock import moment
+from plugbay.server.domain.errors import conflict, denied, failure_json, invalid, not_found, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import ExecutionWatch
 from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
@@ -40,7 +41,11 @@ from plugbay.store.pages import Page
 
 router = Router(tags=["invocations"])
 
-MAY_INVOKE = ("operator",)
+MAY_INVOKE = ("operator", "runs:write")
+"""A person, or a harness for the tools that it was given."""
+
+FOR_PLUGINS = ("plugin_code", "execution_outcome")
+"""Details of a failure that a harness is told of its tools: stderr and causes are for the operator."""
 
 NOWHERE = ConversationIds()
 
@@ -131,7 +136,7 @@ async def _bind(request: Request) -> tuple[InvocationIn, Principal, Gateway, str
     if not isinstance(json, JsonBody) or len(traceparent or "") > LONGEST_PARENT:
         return None
     caller = await authenticate(request)
-    refused = caller.lacks(MAY_INVOKE)
+    refused = caller.lacks((), MAY_INVOKE)
     if refused is not None:
         raise refused
     try:
@@ -145,7 +150,7 @@ async def _bind(request: Request) -> tuple[InvocationIn, Principal, Gateway, str
     "/v1/plugin-invocations",
     response_model=OutcomeOut,
     responses={202: {"model": OutcomeOut, "description": "Started in the background."}},
-    **needs(*MAY_INVOKE),
+    **needs(any_of=MAY_INVOKE),
 )
 @long_running
 @direct(_bind)
@@ -155,9 +160,14 @@ async def invoke(
     gateway: TheGateway,
     traceparent: Annotated[str | None, Header(max_length=LONGEST_PARENT, description="W3C trace context.")] = None,
 ) -> Response:
-    """Invoke a bound export. The answer contains the outcome, also when the plugin failed."""
+    """Invoke a bound export; a harness invokes the tools that it was given, and waits for them.
+
+    The answer contains the outcome, also when the plugin failed.
+    """
     trace_id = parse_traceparent(traceparent) or new_trace_id()
     try:
+        if caller.kind == "delegated":
+            return await _invoke_given_tool(body, caller, gateway)
         request, kind = await _request_of(body, caller, gateway, trace_id)
         if kind != "harness" and body.wait:
             return _result_response(await gateway.invocations.invoke(request))
@@ -169,14 +179,40 @@ async def invoke(
     return await _harness(body, caller, gateway, request)
 
 
-def _result_response(result: CallResult) -> Response:
+def _result_response(result: CallResult, shown: dict[str, Any] | None = None) -> Response:
+    """The response for a result; `shown` replaces the failure."""
     invocations, failure = result.invocations, result.record.failure
     if not invocations:
         raise refusal_error(result)
     output = None if result.output is None else msgspec.Raw(result.output)
-    shown = None if failure is None else failure_json(failure)
+    shown = shown if shown is not None or failure is None else failure_json(failure)
     ids = [each.invocation_id for each in invocations]
     return _outcome_response(invocations[-1], 200, result=output, failure=shown, attempts=ids)
+
+
+async def _invoke_given_tool(body: InvocationIn, caller: Principal, gateway: Gateway) -> Response:
+    """Invoke a tool for a harness: in its session, within its deadline, and without a token of the tool's own.
+
+    Work that such a token would start could not be charged to the harness.
+    """
+    given = {tool.binding_id for tool in await gateway.harnesses.tools(caller)}
+    if not body.wait:
+        raise invalid("request.invalid", "a harness waits for its tools", "wait")
+    claims = caller.claims
+    if body.session_id is None and body.chain_id is None and body.run_id is None:
+        body = body.model_copy(update={"session_id": claims["session_id"], "chain_id": claims["chain_id"]})
+    request, _ = await _request_of(body, caller, gateway, claims["trace_id"])
+    if request.binding_id not in given:
+        text = f"this harness was not given {body.export or body.binding_id}"
+        raise denied("policy.tool_not_given", text, tool=body.export or body.binding_id)
+    left = moment(claims["expires_at"]) - TOKEN_EXTRA - gateway.clock.now()
+    seconds = left if request.timeout is None else min(left, request.timeout)
+    request = msgspec.structs.replace(request, scopes=frozenset(), timeout=max(0.0, seconds))
+    result = await gateway.invocations.invoke(request)
+    shown = None if result.failure is None else failure_json(result.failure)
+    if shown is not None:
+        shown["detail"] = {name: value for name, value in shown["detail"].items() if name in FOR_PLUGINS}
+    return _result_response(result, shown)
 
 
 async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, request: CallRequest) -> Response:

@@ -241,12 +241,15 @@ async def list_harnesses(
     return await _exports(caller, gateway, page, "harness", org_id, project_id)
 
 
-@exports_router.get("/v1/plugin-tools", **needs("viewer"))
+@exports_router.get("/v1/plugin-tools", **needs(any_of=("viewer", "runs:read", "runs:write")))
 async def list_tools(
     caller: Caller, gateway: TheGateway, page: Paging, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Listing[ExportOut]:
-    """Tool exports of available packages."""
-    return await _exports(caller, gateway, page, "tool", org_id, project_id)
+    """Tool exports of available packages; for a harness the tools that it was given."""
+    only = None
+    if caller.kind == "delegated":
+        only = frozenset(tool.binding_id for tool in await gateway.harnesses.tools(caller))
+    return listing(await gateway.packages.exports(caller, "tool", page, org_id, project_id, only), _export_out)
 
 
 @exports_router.get("/v1/plugin-hooks", **needs("viewer"))
