@@ -55,8 +55,15 @@ def _route(operation: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]
         "help": " ".join(operation.get("description", "").split()) or f"{operation['summary']}.".capitalize(),
         "parameters": parameters,
         "paged": names >= PAGING,
-        "answer": "events" if EVENTS in kinds else "json" if JSON in kinds else "bytes" if kinds else "none",
+        "answer": _answer(kinds),
     }
+
+
+def _answer(kinds: list[str]) -> str:
+    """`followed`: JSON, or events with `follow=true`."""
+    if EVENTS in kinds:
+        return "followed" if JSON in kinds else "events"
+    return "json" if JSON in kinds else "bytes" if kinds else "none"
 
 
 def _fields(schema: dict[str, Any], schemas: dict[str, Any], *path: str) -> list[dict[str, Any]]:

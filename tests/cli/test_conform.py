@@ -126,7 +126,7 @@ def test_an_ainb_plugin_is_held_to_the_fourteen_axes_and_a_failure_names_its_che
 
 
 @exhaustive
-@requirement("cli:conform-fixture-command")
+@requirement("host:conform-fixture-command")
 def test_the_fixture_of_an_sdk_is_a_command_with_arguments(run: Run) -> None:
     done = run("conform", "--fixture", "--json", "--", sys.executable, "-P", str(FIXTURE))
     assert done.code == 0 and done.json["passed"] > 0 and done.json["failed"] == 0, done.err

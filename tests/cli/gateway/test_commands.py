@@ -77,7 +77,7 @@ def shell(run: Run, world: World) -> Shell:
     return Shell(run, world)
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 @pytest.mark.parametrize("words", LISTS)
 def test_a_list_is_a_table(words: str, shell: Shell, world: World) -> None:
     table = shell(words)
@@ -87,7 +87,7 @@ def test_a_list_is_a_table(words: str, shell: Shell, world: World) -> None:
     assert world.ids.get(LISTS[words], "") in table.out
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 @pytest.mark.parametrize("group", SHOWN)
 def test_one_record_is_shown_and_another_orgs_is_not_found(group: str, shell: Shell, world: World) -> None:
     id = world.ids[SHOWN[group]]
@@ -98,7 +98,7 @@ def test_one_record_is_shown_and_another_orgs_is_not_found(group: str, shell: Sh
         assert stranger.code == 4 and "error:" in stranger.err
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_a_list_ends_at_its_limit_and_says_so(shell: Shell, world: World) -> None:
     for name in ("one", "two", "three"):
         assert shell("session create --metadata", f"name={name}").code == 0
@@ -110,7 +110,7 @@ def test_a_list_ends_at_its_limit_and_says_so(shell: Shell, world: World) -> Non
     assert shell("session list --limit 2 --json").json["more"] is True
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_a_secret_comes_from_standard_input_and_is_never_shown(shell: Shell) -> None:
     done = shell("secret set brew --org org_1", stdin="a-value-of-some-length\n")
     assert done.code == 0 and "a-value" not in done.out + done.err
@@ -119,7 +119,7 @@ def test_a_secret_comes_from_standard_input_and_is_never_shown(shell: Shell) -> 
     assert "brew" not in shell("secret list --org org_1").out
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_an_object_is_written_as_pairs_as_json_or_in_a_file(shell: Shell, cwd: Path) -> None:
     (cwd / "labels.json").write_text('{"cups": 3}')
     done = shell("session create --json --metadata cups=2 --metadata kind=green --metadata", '{"hot": true}')
@@ -132,7 +132,7 @@ def test_an_object_is_written_as_pairs_as_json_or_in_a_file(shell: Shell, cwd: P
     assert missing.code == 1 and "nowhere.json" in missing.err
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_work_is_awaited_and_its_end_is_the_exit_status(shell: Shell, world: World) -> None:
     session = shell("session create --project proj_1 --json").json["id"]
     chain = shell(f"chain create {session} --defaults-model m --json").json["id"]
@@ -148,7 +148,7 @@ def test_work_is_awaited_and_its_end_is_the_exit_status(shell: Shell, world: Wor
     assert short.json["status"] in ("succeeded", "failed") and short.code in (0, 10), short.json
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_an_invocation_is_created_followed_and_listed(shell: Shell, world: World) -> None:
     done = shell(f"invocation create --binding {world.ids['binding_id']} --input a=1 --json")
     assert (done.code, done.json["status"]) == (0, "succeeded"), done.out + done.err
@@ -157,7 +157,7 @@ def test_an_invocation_is_created_followed_and_listed(shell: Shell, world: World
     assert '"event":"ended"' in events[-1]
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
@@ -174,7 +174,7 @@ def test_a_bad_command_line_is_explained(words: str, status: int, text: str, she
     assert done.code == status and text in done.err, done.err
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_a_package_is_added_bound_validated_and_disabled(shell: Shell, world: World, cwd: Path) -> None:
     packed = world.publisher.pack("", [export("t")], package="acme/cups")
     unsigned = shell("package add", str(packed.path), "--json")

@@ -12,7 +12,7 @@ from tests.support.requirements import requirement
 VERBS = [verb for resource in RESOURCES.values() for verb in resource.verbs.values()]
 
 
-@requirement("cli:control-plane")
+@requirement("host:control-plane-commands")
 def test_every_route_of_the_control_plane_has_one_command() -> None:
     used = Counter(verb.route for verb in VERBS)
     assert set(used) == set(routes())

@@ -108,7 +108,7 @@ def test_a_link_comes_with_its_target(tmp_path: Path) -> None:
     assert needed((str(tmp_path / "alias"),), {}) == (f"{tmp_path}/alias", f"{tmp_path}/real/bin")
 
 
-@requirement("sandbox:what-is-executed")
+@requirement("host:sandbox-executed")
 def test_a_program_of_npm_comes_with_all_modules_around_it(tmp_path: Path) -> None:
     modules = tmp_path / "app" / "node_modules"
     program = modules / "tea" / "node_modules" / "cup" / "cli.js"
@@ -126,7 +126,7 @@ def test_a_program_of_npm_comes_with_all_modules_around_it(tmp_path: Path) -> No
     assert needed([str(beside)], {}) == (str(beside),)
 
 
-@requirement("sandbox:what-is-executed")
+@requirement("host:sandbox-executed")
 @pytest.mark.parametrize("words", [("tool",), ("-S", "tool"), ("A=1", "tool"), ("-u", "A", "tool", "--flag")])
 def test_env_as_the_command_comes_with_the_program_that_it_runs(tmp_path: Path, words: tuple[str, ...]) -> None:
     tool = tmp_path / "tool"

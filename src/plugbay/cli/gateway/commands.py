@@ -65,6 +65,9 @@ WORDS = {
 }
 """Help for parameters that the API does not explain."""
 
+FILES = frozenset({"public_key"})
+"""Words that are long enough for a file: `@FILE` reads one."""
+
 TYPES: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
@@ -97,7 +100,7 @@ class Route(NamedTuple):
     parameters: tuple[Parameter, ...]
     paged: bool
     answer: str
-    """`json`, `events`, `bytes` or `none`."""
+    """`json`, `events`, `followed` (events with `follow=true`, else JSON), `bytes` or `none`."""
 
 
 @cache
@@ -186,6 +189,8 @@ def _typed(parameter: Parameter, *, argument: bool) -> inspect.Parameter:
     text, metavar = parameter.help, parameter.path[-1].removesuffix("_id").upper()
     if parameter.choices:
         metavar = "|".join(parameter.choices)
+    elif parameter.path[-1] in FILES:
+        metavar = "TEXT|@FILE"
     elif parameter.kind in ("integer", "number"):
         metavar = "N"
     elif parameter.kind in ("object", "objects"):
@@ -245,7 +250,7 @@ class Request:
         return path, query, body if has_body else None
 
     def run(self) -> None:
-        if self.route.answer == "events":
+        if self.route.answer == "events" or (self.route.answer == "followed" and self.query.get("follow")):
             self._show_events()
         elif self.route.answer == "bytes":
             self._save()
@@ -304,8 +309,8 @@ class Request:
         answer = self._send()
         if self.wait:
             answer = self._await_end(answer)
-        if isinstance(answer, dict) and isinstance(answer.get("items"), list):
-            self._show_list(answer["items"], more=False)
+        if self.route.answer == "followed":
+            self._show_list(answer["lines"], more=False)
             return
         if self.as_json:
             output.print_json(answer)
@@ -371,6 +376,8 @@ def _value(parameter: Parameter, given: Any) -> Any:
         return None
     if parameter.kind == "object":
         return {name: value for text in given for name, value in _pairs(text, parameter.name)}
+    if parameter.path[-1] in FILES:
+        return _content(given)
     if parameter.kind == "objects":
         return [item for text in given for item in _items(text, parameter.name)]
     return given

@@ -88,11 +88,26 @@ plugbay key revoke key_1""",
             "list": Verb("GET /v1/plugin-packages"),
             "show": Verb("GET /v1/plugin-packages/{package}"),
             "add": Verb("POST /v1/plugin-packages"),
+            "delete": Verb("DELETE /v1/plugin-packages/{package}"),
+            "logs": Verb("GET /v1/plugin-packages/{package}/logs", "at source level text"),
         },
         examples="""\
 Examples
 plugbay package add weather-1.0.0.tar.gz
 plugbay package add oci://registry.example/acme/weather@sha256:…""",
+    ),
+    "publisher": Resource(
+        "Publishers whose signatures the server trusts, for the operator of all orgs.",
+        "key_id publisher revoked not_after packages",
+        {
+            "list": Verb("GET /v1/trusted-publishers"),
+            "trust": Verb("POST /v1/trusted-publishers"),
+            "revoke": Verb("DELETE /v1/trusted-publishers/{key_id}"),
+        },
+        examples="""\
+Examples
+plugbay publisher trust --public-key @acme.pub --publisher acme
+plugbay publisher revoke 5f0c1d2e""",
     ),
     "export": Resource(
         "Exports of the packages that an org can bind.",
@@ -116,6 +131,8 @@ plugbay export tools --org tea""",
             "create": Verb("POST /v1/plugin-bindings"),
             "update": Verb("PATCH /v1/plugin-bindings/{binding_id}"),
             "validate": Verb("POST /v1/plugin-bindings/{binding_id}:validate"),
+            "test": Verb("POST /v1/plugin-bindings/{binding_id}:test-delivery", work=DELIVERY),
+            "delete": Verb("DELETE /v1/plugin-bindings/{binding_id}"),
         },
         examples="""\
 Examples
@@ -145,6 +162,7 @@ plugbay secret list --org tea""",
             "show": Verb(INVOCATION),
             "create": Verb("POST /v1/plugin-invocations"),
             "cancel": Verb("POST /v1/plugin-invocations/{invocation_id}:cancel", work=INVOCATION),
+            "artifact": Verb("GET /v1/plugin-invocations/{invocation_id}/artifacts/{asset_id}"),
             "follow": Verb("GET /v1/plugin-invocations/{invocation_id}/events"),
             "events": Verb("GET /v1/plugin-invocations:events"),
         },
@@ -253,6 +271,8 @@ plugbay delivery replay del_1 --wait""",
             "list": Verb("GET /v1/plugin-marketplace"),
             "show": Verb("GET /v1/plugin-marketplace/{card_id}"),
             "install": Verb("POST /v1/plugin-marketplace/{card_id}:install"),
+            "publish": Verb("POST /v1/plugin-marketplace"),
+            "remove": Verb("DELETE /v1/plugin-marketplace/{card_id}"),
         },
         examples="""\
 Examples

@@ -122,7 +122,6 @@ class Gateway:
         self.tasks = Tasks()
         self.calls = calls or CallHistory(database, Meters(), settings.calls_kept)
         self.meters = self.calls.meters
-        self._areas: list[Area] = []
         self.made_operator_token: str | None = None
         """The operator token if it was created at this start; it is shown only then."""
 
@@ -189,8 +188,6 @@ class Gateway:
         self.marketplace = Marketplace(
             database, self.packages, self.bindings, self.releases, self.audit, settings.data, clock
         )
-        self._areas.append(self.invocations)
-
         # Sessions, chains, runs, compactions, harnesses, deliveries.
         conversations = Conversations(
             database,
@@ -207,7 +204,7 @@ class Gateway:
         self.compactions, self.harnesses = conversations.compactions, conversations.harnesses
         self.events, self.deliveries = conversations.events, conversations.deliveries
         self.bindings.on_disabled.append(conversations.dispatcher.drop_binding)
-        self._areas.append(conversations)
+        self._areas: list[Area] = [self.invocations, conversations]
 
     async def start(self) -> None:
         """Recover from the end of the last gateway, then start all areas."""

@@ -7,8 +7,8 @@ from alembic import op
 
 from plugbay.store.metadata import Json
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 COLUMNS = (
     ("plugin_invocations", "result"),
