@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.disk import tree
 from plugbay.host.request import CallRequest
 from plugbay.packages import keys
 from plugbay.packages import signature as signatures
@@ -169,6 +170,9 @@ def test_a_built_in_package_whose_signature_is_wrong_or_missing_is_shown_as_such
     run(main)
 
 
+NO_PERMISSIONS = {"network": "none", "filesystem": "none", "gateway_api_scopes": [], "secret_slots": []}
+
+
 def entry(package: PackageRow, **fields: Any) -> NewEntry:
     return replace(NewEntry("jira", package.id, "t", "https://example.com", ("v1",), reviewed=True), **fields)
 
@@ -191,6 +195,7 @@ def test_the_operator_publishes_a_package_of_a_trusted_publisher_and_orgs_instal
             assert (signature["status"], signature["key_id"]) == ("verified", publisher.key_id)
             assert (signature["publisher"], signature["signed_at"]) == ("acme", "2026-11-15T12:00:00Z")
             assert card["source"] == {"repo": "https://example.com", "refs": ["v1"]}
+            assert card["contract"]["permissions"] == NO_PERMISSIONS and "tool" in card["contract"]
             assert (card["kind"], card["version"], card["oci"]["digest"]) == ("tool", "1.0.0", package.digest)
             clock.turn(1)
             harness = await gateway.marketplace.publish(OPERATOR, entry(package, id="x", export_id="x", reviewed=False))
@@ -313,6 +318,10 @@ def test_the_signature_of_an_entry_is_verified_for_each_list_and_installation(
             assert shown["signature"]["status"] == "untrusted" and shown["signature"]["publisher"] is None
             code = await code_of(market.install(OPERATOR, "jira", "org_1", None, {}, {}))
             assert code == "marketplace.not_installable"
+            tree.remove(root)
+            lost = (await market.page(Page())).items[-1]
+            assert (lost["name"], lost["signature"]["status"]) == (shown["name"], "missing")
+            assert await market.unpublish(OPERATOR, "jira") == lost
 
     run(main)
 

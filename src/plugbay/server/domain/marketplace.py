@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugbay.contracts.vai.manifest import USUAL_CLASS
+from plugbay.contracts.vai.sections import Permissions
 from plugbay.host.disk import durable
 from plugbay.packages import keys
 from plugbay.packages import signature as signatures
@@ -36,7 +38,6 @@ from plugbay.server.domain.packages import (
     UNTRUSTED,
     UNTRUSTED_SIGNATURE,
     VERIFIED,
-    ListedExport,
     Packages,
     Releases,
     translate_refusals,
@@ -413,17 +414,18 @@ class Marketplace:
             return await self._card_of(tx, entry)
 
     async def _card_of(self, tx: Tx, entry: Entry) -> Card:
-        """The card of a published entry. What it says about the package is in the signed manifest."""
+        """The card of a published entry. All that it says about the package is in the signed manifest, which the row
+        has too: a card is shown even if the files are gone.
+        """
         row = await package_rows.get(tx, entry.package_row)
         assert row is not None  # an entry keeps its package
-        export = await self._packages.export(row, entry.export_id)
-        assert export is not None
-        facts = export.facts
+        export = next(item for item in row.manifest["exports"] if item["id"] == entry.export_id)
+        kind = export["kind"]
         return Card(
             id=entry.id,
-            name=facts["display_name"],
-            description=export.description or str(row.manifest.get("description", "")),
-            kind=export.kind,
+            name=export["display_name"],
+            description=export.get("description") or row.manifest.get("description", ""),
+            kind=kind,
             export_id=entry.export_id,
             package_id=row.package_id,
             version=row.version,
@@ -431,12 +433,12 @@ class Marketplace:
             repo=entry.repo,
             refs=tuple(entry.refs),
             contract={
-                "kind": export.kind,
-                "execution_class": facts["execution_class"],
-                "permissions": facts["permissions"],
-                export.kind: ListedExport(row, export, ()).kind_table(),
+                "kind": kind,
+                "execution_class": export.get("execution_class") or USUAL_CLASS[kind],
+                "permissions": Permissions.model_validate(export.get("permissions", {})).model_dump(),
+                kind: export[kind],
             },
-            requires_lock=export.kind == "harness",
+            requires_lock=kind == "harness",
             package=row,
             lock_file=entry.lock_file,
             published_at=entry.created_at,
