@@ -73,10 +73,15 @@ def test_a_key_that_the_command_line_revokes_counts_soon_and_at_the_next_start(
         async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
             acme = Publisher(tmp_path, tmp_path)
             package = await acme.bring(gateway)
-            gateway.releases.trust.path.chmod(0o666)
+            file, aside = gateway.releases.trust.path, tmp_path / "aside.json"
+            file.chmod(0o666)
             await asyncio.sleep(0.05)
             assert (await gateway.packages.get(OPERATOR, package.id)).status == "available", "an unusable file"
-            gateway.releases.trust.path.chmod(0o600)
+            file.chmod(0o600)
+            file.rename(aside)
+            await asyncio.sleep(0.05)
+            assert (await gateway.packages.get(OPERATOR, package.id)).status == "available", "no file"
+            aside.rename(file)
             gateway.releases.trust.revoke(acme.key_id)
             await settled(lambda: gateway.packages.get(OPERATOR, package.id), lambda row: row.status == "quarantined")
             next_key = Publisher(tmp_path, tmp_path)

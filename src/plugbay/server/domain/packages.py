@@ -434,10 +434,12 @@ class Packages:
             _require_org_key(caller)
         bound = await binding_rows.of_packages(tx, [before.id], None, None)
         kinds = {export.name: export.kind for export in spec.exports}
-        lost = [binding.id for binding in bound if kinds.get(binding.export_id) != binding.export_kind]
+        lost = [binding for binding in bound if kinds.get(binding.export_id) != binding.export_kind]
         if lost:
+            named = [binding.id for binding in lost if caller.sees(binding.org_id, binding.project_id)]
             text = f"bindings use exports of {row.package_id} {row.version} that this upload does not have"
-            raise conflict("package.in_use", f"{text}: {', '.join(lost)}; delete them first", bindings=lost)
+            listed = ", ".join(named) or "those of other orgs"
+            raise conflict("package.in_use", f"{text}: {listed}; delete them first", bindings=named)
         row = replace(row, id=before.id, accepted_at=before.accepted_at or row.accepted_at)
         await rows.replace_contents(tx, row)
         if before.deleted_at is None:

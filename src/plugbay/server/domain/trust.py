@@ -119,11 +119,14 @@ class TrustedPublishers:
         return Consequences(tuple(packages), tuple(bindings))
 
     async def run(self) -> None:
-        """Enforce the file at the start and after each change of it, until cancelled."""
+        """Enforce the file at the start and after each change of it, until cancelled.
+
+        A missing file withdraws nothing: it is new, or was moved by mistake.
+        """
         seen: object = None
         while True:
             found = await asyncio.to_thread(self._stamp)
-            if found != seen:
+            if found is not None and found != seen:
                 try:
                     await self.enforce(OPERATOR)
                     seen = found
@@ -131,13 +134,13 @@ class TrustedPublishers:
                     LOG.warning("the trusted keys are not enforced yet: %s", error)
             await asyncio.sleep(WATCH_SECONDS)
 
-    def _stamp(self) -> object:
-        """A value that changes with the file."""
+    def _stamp(self) -> tuple[int, ...] | None:
+        """A value that changes with the file; None if there is none."""
         try:
             found = self._trust.path.stat()
         except OSError:
-            return ""
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
