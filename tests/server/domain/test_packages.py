@@ -235,6 +235,24 @@ def test_a_package_is_deleted_by_its_owner_once_nothing_uses_it(database_url: st
     run(main)
 
 
+@requirement("vai:control-package-delete")
+def test_a_package_is_either_bound_or_deleted_when_both_happen_at_once(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=TurnedClock()) as gateway:
+            await make_org(gateway)
+            publisher = Publisher(tmp_path, tmp_path)
+            for number in range(8):
+                row = await publisher.bring(gateway, version=f"1.0.{number}", caller=ADMIN)
+                works = [bind(gateway, row, traffic_percent=1), gateway.packages.delete(ADMIN, row.id)]
+                done = await asyncio.gather(*(works if number % 2 else works[::-1]), return_exceptions=True)
+                codes = [result.code for result in done if isinstance(result, GatewayError)]
+                assert codes in (["package.in_use"], ["binding.package_not_found"]), done
+
+    run(main)
+
+
 def test_an_operator_may_do_without_signatures(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         settings = GatewaySettings(tmp_path, require_signature=False)
