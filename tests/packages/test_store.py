@@ -54,6 +54,23 @@ def test_a_release_is_read_only_and_readable_whatever_the_umask_says(bench: Benc
     assert modes == {PLUGIN: 0o555, "run.sh": 0o555, **plain}
 
 
+def test_a_release_gets_another_signature_stays_read_only_and_is_discarded(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    installed = bench.store.find(PLUGIN)
+    assert installed is not None
+    digest = installed.current.digest
+    release = bench.store.package_folder(digest, PLUGIN)
+    with bench.store.locked():
+        bench.store.replace_signature(digest, PLUGIN, b"another")
+    file = release / "marketplace.signature.json"
+    assert file.read_bytes() == b"another"
+    assert [path.stat().st_mode & 0o7777 for path in (release, file)] == [0o555, 0o444]
+    with bench.store.locked():
+        bench.store.discard(digest)
+        bench.store.discard(digest)
+    assert not release.parent.exists() and list((bench.store.root / "tmp").iterdir()) == []
+
+
 def as_anybody() -> None:
     """Drop capabilities, so that file modes count for root too."""
     if os.geteuid() == 0:

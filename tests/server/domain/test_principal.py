@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.principal import HOST, OPERATOR, Principal
+from plugbay.server.domain.principal import HOST, OPERATOR, Principal, require_operator_of_all
 from tests.support.requirements import requirement
 
 ORG = Principal("key", "org_1", None, "admin", key_id="key_1")
@@ -73,3 +73,12 @@ def test_what_a_route_needs_is_had_or_named(
 
 def test_each_principal_has_an_id_for_the_log() -> None:
     assert [each.id for each in (OPERATOR, ORG, PLUGIN)] == ["operator", "key_1", "inv_1"]
+
+
+@requirement("vai:control-scopes")
+def test_the_operator_of_all_orgs_is_told_apart_from_an_admin_of_one() -> None:
+    require_operator_of_all(OPERATOR, "does this")
+    for caller in (ORG, PROJECT, VIEWER, PLUGIN):
+        with pytest.raises(GatewayError, match="only the operator of all orgs does this") as caught:
+            require_operator_of_all(caller, "does this")
+        assert (caught.value.status, caught.value.details) == (403, {"required": ["operator of all"]})

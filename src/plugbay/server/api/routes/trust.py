@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
@@ -67,10 +66,9 @@ async def list_trusted_keys(caller: Caller, gateway: TheGateway, page: Paging) -
 @router.post("/v1/trusted-publishers", status_code=201, **needs("admin"))
 async def add_trusted_key(body: TrustedKeyIn, caller: Caller, gateway: TheGateway) -> ChangedKeyOut:
     """Trust a key of a publisher. Only for the operator of all orgs."""
-    public, until = _public_key(body.public_key), body.not_after
-    moment = None if until is None else datetime.fromisoformat(until.isoformat())
+    public = _public_key(body.public_key)
     key, consequences = await gateway.trusted_publishers.add(
-        caller, public, body.publisher, body.packages, moment, body.other_keys
+        caller, public, body.publisher, body.packages, body.not_after, body.other_keys
     )
     return _changed_out(key, consequences)
 
