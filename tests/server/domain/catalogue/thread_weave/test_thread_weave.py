@@ -97,6 +97,15 @@ def test_whatever_it_is_given_the_host_accepts_the_seed_or_is_told_that_there_is
     assert compaction_result.violations({"seed_blocks": seed}, request, whole, [*blocks, *pinned]) == []
 
 
+@requirement("vai:control-thread-weave")
+def test_recent_threads_make_room_for_the_note_about_older_ones() -> None:
+    blocks = talk_of(12)
+    for budget in range(2_000, 3_000, 7):
+        seed = woven(blocks, Talk(budget, recent_share=1.0))
+        assert seed[-4:] == thread(11) and "earlier thread" in str(seed).lower()
+        assert compaction_result.token_estimate(seed) <= budget
+
+
 def test_what_has_to_stay_and_does_not_fit_is_a_refusal() -> None:
     with pytest.raises(ToolError, match="longer than the target"):
         woven([block("system", "x" * 4_000), *thread(1)], Talk(500))

@@ -20,7 +20,7 @@ from plugbay.sdk import Context, Plugin, Seed, ToolError
 
 plugin = Plugin(
     "plugbay/thread-weave",
-    version="1.0.0",
+    version="1.0.1",
     name="Thread Weave",
     description="Keeps recent coding context as it is, and weaves older task history into notes that lead back to it.",
 )
@@ -81,10 +81,14 @@ def thread_weave(blocks: list[Block], ctx: Context) -> Seed | None:
     if room < 0:
         raise ToolError("what has to stay is longer than the target already", code="compactor.no_room")
     share = float(ctx.config.get("recent_share", RECENT_SHARE))
-    recent = newest(threads, room, share)
-    older = threads[: len(threads) - len(recent)]
-    left = room - tokens([block for thread in recent for block in thread])
-    notes = weave(older, left, str(job.chain_id or "this chain"), int(ctx.config.get("detail", DETAIL)))
+    recent, notes = newest(threads, room, share), None
+    while notes is None:
+        older = threads[: len(threads) - len(recent)]
+        left = room - tokens([block for thread in recent for block in thread])
+        notes = weave(older, left, str(job.chain_id or "this chain"), int(ctx.config.get("detail", DETAIL)))
+        if notes is None and len(recent) < 2:
+            raise ToolError("there is no room for what came before", code="compactor.no_room")
+        recent = recent[1:] if notes is None else recent
     ctx.progress(f"{len(recent)} threads kept, {len(older)} woven into {len(notes)} notes")
     kept = [block for thread in recent for block in thread]
     return Seed([*fixed, *pinned, *notes, *kept], told(len(threads), len(recent), older))
@@ -118,14 +122,13 @@ def newest(threads: list[Thread], room: int, share: float) -> list[Thread]:
     return kept
 
 
-def weave(threads: list[Thread], room: int, chain: str, detail: int) -> list[Block]:
-    """A note for each thread, as long as there is room for; the oldest share one note when there is not."""
+def weave(threads: list[Thread], room: int, chain: str, detail: int) -> list[Block] | None:
+    """A note for each thread, as long as there is room for; the oldest share one note when there is not. None: there
+    is no room even for that.
+    """
     if not threads:
         return []
-    for notes in forms(threads, chain, detail):
-        if tokens(notes) <= room:
-            return notes
-    raise ToolError("there is no room for what came before", code="compactor.no_room")
+    return next((notes for notes in forms(threads, chain, detail) if tokens(notes) <= room), None)
 
 
 def forms(threads: list[Thread], chain: str, detail: int) -> Iterator[list[Block]]:
