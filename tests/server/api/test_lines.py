@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from plugbay.host.admin.logs import LogLine
 from plugbay.server.api.lines import LineOut, _events
@@ -12,7 +12,7 @@ LINE = LogLine("2026-11-15T12:00:00Z", "stderr", "info", "tea")
 
 
 def test_a_stream_begins_with_the_past_and_goes_on(run: Run) -> None:
-    async def fresh() -> AsyncIterator[LogLine]:
+    async def fresh() -> AsyncGenerator[LogLine, None]:
         yield LINE
 
     async def main() -> None:

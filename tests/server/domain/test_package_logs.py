@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plugbay.host.admin.logs import LogLine
+from plugbay.server.domain import package_logs
+from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretScope
@@ -96,5 +101,30 @@ def test_secrets_are_not_in_a_log_and_a_package_that_does_not_start_leaves_its_l
             assert "hush" not in " ".join(texts)
             assert (await gateway.invocations.invoke(work(binding_id=binding.id))).failure is not None
             assert "no tea" in " ".join(line.text for line in await lines(gateway, key_of("org_1"), broken.id))
+
+    run(main)
+
+
+def test_only_so_many_logs_are_followed_at_once(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_logs, "MAX_FOLLOWERS", 1)
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            package = await Publisher(tmp_path, tmp_path).bring(gateway)
+            logs = gateway.package_logs
+            log = await logs.open(key_of("org_1"), package.id)
+            first = logs.follow(log)
+            reading = asyncio.ensure_future(anext(first))
+            await asyncio.sleep(0)
+            with pytest.raises(GatewayError) as refused:
+                logs.follow(log)
+            assert (refused.value.code, refused.value.status) == ("quota.too_many_watchers", 503)
+            logs.written.write("org_1", package.package_id, ["tea"])
+            assert (await reading).text == "[start] tea"
+            await first.aclose()
+            logs.follow(log)
 
     run(main)

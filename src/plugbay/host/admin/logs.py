@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,7 +71,7 @@ class PluginLogs:
         """The lines of its stderr after this place, at most the first `TAIL_BYTES`."""
         return self._file(plugin_id).more(size)
 
-    async def follow(self, plugin_id: str) -> AsyncIterator[LogLine]:
+    async def follow(self, plugin_id: str) -> AsyncGenerator[LogLine, None]:
         """Lines from now on."""
         file = self._file(plugin_id)
         file.at = file.size()

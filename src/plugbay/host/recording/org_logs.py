@@ -7,6 +7,7 @@ redacted before they come here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class OrgLogs:
 
     def _log(self, org_id: str, plugin_id: str) -> RotatingLog:
         label = org_label(org_id, plugin_id)
+        with suppress(OSError):  # the log itself counts lines that it cannot write
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # each time: it may have been removed
         if label not in self._open:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._open[label] = RotatingLog(self.folder / log_name(label), MAX_BYTES, keep=1)
         return self._open[label]

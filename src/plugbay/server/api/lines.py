@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -26,14 +27,15 @@ class Lines(Answer):
     lines: list[LineOut]
 
 
-def log_response(request: Request, past: Iterable[LogLine], fresh: AsyncIterator[LogLine] | None) -> Any:
+def log_response(request: Request, past: Iterable[LogLine], fresh: AsyncGenerator[LogLine, None] | None) -> Any:
     """The past lines; with `fresh`, a stream that goes on with those."""
     lines = [LineOut.model_validate(line) for line in past]
     return Lines(lines=lines) if fresh is None else event_stream(request, _events(lines, fresh))
 
 
-async def _events(past: list[LineOut], fresh: AsyncIterator[LogLine]) -> AsyncIterator[Event]:
+async def _events(past: list[LineOut], fresh: AsyncGenerator[LogLine, None]) -> AsyncIterator[Event]:
     for line in past:
         yield Event(line.model_dump(), "line")
-    async for each in fresh:
-        yield Event(LineOut.model_validate(each).model_dump(), "line")
+    async with aclosing(fresh):
+        async for each in fresh:
+            yield Event(LineOut.model_validate(each).model_dump(), "line")

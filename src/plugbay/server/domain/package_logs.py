@@ -5,20 +5,25 @@ Lines of another org are in another file: an org never reads them, and its packa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
 from plugbay.host.admin.logs import LogLine, PluginLogs
 from plugbay.host.journal import Journal
 from plugbay.host.recording.org_logs import OrgLogs, org_label
-from plugbay.server.domain.errors import denied
+from plugbay.server.domain.errors import denied, unavailable
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages
 from plugbay.server.domain.principal import Principal
 from plugbay.store.database import Database
 
 ORG_FOLDER = "orgs"
+
+
+MAX_FOLLOWERS = 200
+"""Readers that follow a log at the same time; each polls a file."""
 
 
 class PackageLog(NamedTuple):
@@ -31,10 +36,6 @@ class PackageLog(NamedTuple):
         """The last lines, oldest first."""
         return self.logs.tail(self.label, count)
 
-    def follow(self) -> AsyncIterator[LogLine]:
-        """Lines from now on."""
-        return self.logs.follow(self.label)
-
 
 class PackageLogs:
     """The logs of all packages. `written` takes the output of their processes."""
@@ -46,6 +47,7 @@ class PackageLogs:
         self.written = OrgLogs(log_dir / ORG_FOLDER)
         self._of_orgs = PluginLogs(Journal(), self.written.folder)
         self._of_all = PluginLogs(Journal(), log_dir)
+        self._followers = 0
 
     async def open(self, caller: Principal, id: str, org_id: str | None = None) -> PackageLog:
         """The log of a package for an org: the caller's own, or the named one. The operator of all orgs may name none.
@@ -62,3 +64,18 @@ class PackageLogs:
             text = "the processes of a package serve a whole org; a key of one project does not read their log"
             raise denied("auth.role_denied", text, required=["org key"])
         return PackageLog(self._of_orgs, org_label(org_id, package.package_id))
+
+    def follow(self, log: PackageLog) -> AsyncGenerator[LogLine, None]:
+        """Lines of a log from now on; raises if too many are followed."""
+        if self._followers >= MAX_FOLLOWERS:
+            raise unavailable("quota.too_many_watchers", "too many logs are being followed", retry_after=1.0)
+        return self._follow(log)
+
+    async def _follow(self, log: PackageLog) -> AsyncGenerator[LogLine, None]:
+        self._followers += 1
+        try:
+            async with aclosing(log.logs.follow(log.label)) as lines:
+                async for line in lines:
+                    yield line
+        finally:
+            self._followers -= 1

@@ -184,8 +184,9 @@ async def get_package_logs(
     follow: Follow = False,
 ) -> Any:
     """Output of the package's processes for the caller's org: stderr and `log` events. For keys of a whole org."""
-    log = await gateway.package_logs.open(caller, package, org_id)
-    return log_response(request, log.tail(tail), log.follow() if follow else None)
+    logs = gateway.package_logs
+    log = await logs.open(caller, package, org_id)
+    return log_response(request, log.tail(tail), logs.follow(log) if follow else None)
 
 
 def package_out(row: PackageRow) -> PackageOut:
