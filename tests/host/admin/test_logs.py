@@ -50,7 +50,7 @@ def test_a_follower_gets_new_events_only(tmp_path: Path, run: Run) -> None:
         assert (await anext(following)).text == "a line"
         path.write_text("1970-01-01T00:00:03Z anew\n")
         assert (await anext(following)).text == "anew"
-        await following.aclose()  # type: ignore[attr-defined]
+        await following.aclose()
 
     run(main)
 
