@@ -77,7 +77,7 @@ _KEY_PARAMETER = {
     "in": "header",
     "required": False,
     "description": "The same request with the same key is carried out once.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 }
 
 
