@@ -850,3 +850,18 @@ def test_an_isolated_export_has_as_many_processes_at_once_as_it_declares(
         assert max(itertools.accumulate(marks)) == most
 
     with_host(run, raw_host_of(root), main)
+
+
+@requirement("vai:host-record-closed")
+def test_a_record_is_closed_though_its_outcome_cannot_be_reported(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path)
+
+    async def main(host: Host) -> None:
+        def broken(*outcome: Any) -> None:
+            raise RuntimeError("a bug of the caller")
+
+        done = await host.run(CallRequest("t", {}, on_ended=broken))
+        assert done.status == "succeeded" and records(host)[0].status == "succeeded"
+        assert host.journal.counts("acme/p")["outcome_lost"] == 1
+
+    with_host(run, host_of(root), main)

@@ -377,9 +377,17 @@ class Attempt:
         )
         if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
             self._resources.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
-        if self._execution.request.on_ended is not None:
-            self._execution.request.on_ended(self.record, self._result_of(outcome), failure)
+        self._report_outcome(outcome, failure)
         await self._resources.log.closed(self.record)
+
+    def _report_outcome(self, outcome: CallFinished | Failure, failure: Failure | None) -> None:
+        on_ended = self._execution.request.on_ended
+        if on_ended is None:
+            return
+        try:
+            on_ended(self.record, self._result_of(outcome), failure)
+        except Exception as error:  # a bug in the caller's callback; the record is closed all the same
+            self._resources.journal.note(self.record.package_id, "outcome_lost", repr(error), level="error")
 
     def _result_of(self, outcome: CallFinished | Failure) -> msgspec.Raw | None:
         """The result as JSON; of a failure the one that the plugin answered with it."""

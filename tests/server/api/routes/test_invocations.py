@@ -782,3 +782,24 @@ def test_an_artifact_is_given_only_with_the_invocation_whose_result_names_it(
                     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "invocation.not_found")
 
     run(main)
+
+
+@requirement("vai:control-invocation-result")
+def test_an_outcome_with_any_characters_is_kept_and_read_back(database_url: str, tmp_path: Path, run: Run) -> None:
+    body = """
+    def tool(body, m):
+        left = {"content": [{"type": "text", "text": "a\\0b \\u2028 \\U0001f600"}]}
+        end(m, "failed", "acme.odd", "no\\0 \\u202e", result=left)
+    """
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, body))
+            done = (await client.post(INVOKE, json={"export": "t", "scope": SCOPE})).json()
+            assert done["result"] == {"content": [{"type": "text", "text": "a\0b \u2028 \U0001f600"}]}
+            read = (await client.get(f"{INVOKE}/{done['attempts'][0]}")).json()
+            assert (read["status"], read["result"]) == ("failed", done["result"])
+            assert read["failure"]["message"] == done["failure"]["message"]
+
+    run(main)
