@@ -43,10 +43,11 @@ class ToolResult(Value):
     """The complete result of a tool: content for the model, an object for programs, and the error flag.
 
     With `is_error` the tool has run and tells the model its error; raise an exception if it could not run.
-    `retryable` is for tools whose effect allows it.
+    `retryable` is for tools whose effect allows it. `artifacts` are paths of files in `ctx.scratch`, or whole
+    references; only hosts of vai take them.
     """
 
-    __slots__ = ("content", "is_error", "retryable", "structured_output")
+    __slots__ = ("artifacts", "content", "is_error", "retryable", "structured_output")
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class ToolResult(Value):
         *,
         is_error: bool = False,
         retryable: bool = False,
+        artifacts: Iterable[Any] = (),
     ) -> None:
         self.content = content
         self.structured_output = structured_output
         self.is_error = is_error
         self.retryable = retryable
+        self.artifacts = artifacts
 
     def __tool_value__(self) -> Any:
         """The same for hosts with plain values and errors."""
@@ -73,18 +76,25 @@ class ToolResult(Value):
         return text if len(texts) == len(items) else items
 
 
-def tool_result(value: Any, structured: bool = False) -> dict[str, Any]:
+def tool_result(value: Any, structured: bool = False, scratch: str | None = None) -> dict[str, Any]:
     """The `result` of a tool that returned `value`; where `structured` output is promised, a text is one, too."""
     result = value if isinstance(value, ToolResult) else _tool_result(value, structured)
     content, output = content_items(result.content), result.structured_output
     if output is not None and not content:
         content = content_items(as_text(output))
+    artifacts = _references(result.artifacts, scratch)
     return {
         "content": content,
         **({} if output is None else {"structured_output": output}),
         "is_error": result.is_error,
         "retryable": result.retryable,
+        **({"artifacts": artifacts} if artifacts else {}),
     }
+
+
+def _references(artifacts: Iterable[Any], scratch: str | None) -> list[dict[str, Any]]:
+    """Artifacts as references; an artifact is a path in the scratch folder, or a reference already."""
+    return [dict(item) if isinstance(item, dict) else make_reference(scratch, item) for item in artifacts]
 
 
 def as_text(output: Mapping[str, Any]) -> str:
@@ -112,7 +122,7 @@ def content_items(content: Content) -> list[dict[str, Any]]:
 class Deltas(Pieces):
     """Sends the pieces that a tool yields, and keeps the whole result."""
 
-    __slots__ = ("_check", "_send", "_structured")
+    __slots__ = ("_check", "_scratch", "_send", "_structured")
 
     def __init__(
         self,
@@ -120,11 +130,13 @@ class Deltas(Pieces):
         check: Callable[[], None],
         write: Callable[[Any], Any] = lambda value: value,
         structured: bool = False,
+        scratch: str | None = None,
     ) -> None:
         super().__init__(write)
         self._send = send
         self._check = check
         self._structured = structured
+        self._scratch = scratch
 
     def add(self, piece: Any) -> None:
         self._check()
@@ -135,7 +147,8 @@ class Deltas(Pieces):
             self._send({"type": "output_delta", "content": content_items([piece])})
 
     def whole(self, value: Any) -> dict[str, Any]:
-        return tool_result(value if isinstance(value, ToolResult) else self._write(value), self._structured)
+        whole = value if isinstance(value, ToolResult) else self._write(value)
+        return tool_result(whole, self._structured, self._scratch)
 
     def end(self) -> dict[str, Any]:
         if self._whole is not None:
@@ -250,9 +263,7 @@ def harness_result(value: Any, fidelity: str, kept: Any, scratch: str | None) ->
     return {
         **({} if data is None else {"checkpoint": make_checkpoint(fidelity, data)}),
         "summary": result.summary if isinstance(result.summary, dict) else {"text": result.summary},
-        "artifacts": [
-            dict(item) if isinstance(item, dict) else make_reference(scratch, item) for item in result.artifacts
-        ],
+        "artifacts": _references(result.artifacts, scratch),
     }
 
 

@@ -71,6 +71,7 @@ async def yields_later():
 @plugin.tool()
 def fails(how):
     if how == "tool": raise ToolError("no quota", code="quota")
+    if how == "half": raise ToolError("no quota", code="quota", result={"content": [{"type": "text", "text": "half"}]})
     if how == "rate": raise RateLimited(1.5)
     if how == "missing": raise ToolNotFound("nothing behind it")
     if how == "unavailable": raise ToolUnavailable("later", retry_after_ms=50)
@@ -108,6 +109,11 @@ def progresses(ctx):
 async def progresses_later(ctx):
     ctx.progress("half")
     return "done"
+
+@plugin.tool()
+def writes(ctx):
+    (ctx.scratch / "report.md").write_text("# report")
+    return ToolResult("written", artifacts=["report.md"])
 
 @plugin.tool()
 def checkpoints(ctx): ctx.checkpoint(1)
@@ -381,6 +387,28 @@ def test_progress_is_told_before_the_answer(everything: Vai) -> None:
 
 def test_only_a_harness_has_checkpoints(everything: Vai) -> None:
     assert "only a harness has checkpoints" in tool(everything, "checkpoints")["error"]["message"]
+
+
+@requirement("vai:sdk-artifacts")
+def test_a_tool_hands_out_files_of_its_scratch_folder(everything: Vai, tmp_path: Path) -> None:
+    answer = everything.ask("tool.invoke", "writes", context={"scratch_dir": str(tmp_path)}, input={})
+    assert answer["result"]["content"] == text("written")
+    assert answer["result"]["artifacts"] == [
+        {
+            "path": "report.md",
+            "media_type": "text/markdown",
+            "size_bytes": 8,
+            "sha256": sha256(b"# report").hexdigest(),
+        }
+    ]
+    assert "artifacts" not in tool(everything, "promised")["result"]
+
+
+@requirement("vai:sdk-failures")
+def test_a_tool_that_fails_may_leave_a_result_for_the_model(everything: Vai) -> None:
+    answer = tool(everything, "fails", {"how": "half"})
+    assert (answer["status"], answer["error"]["code"]) == ("failed", "quota")
+    assert answer["result"] == {"content": text("half")}
 
 
 # Hooks.
