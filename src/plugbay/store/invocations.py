@@ -83,9 +83,17 @@ def closing(record: InvocationRecord, outcome: Outcome = NO_OUTCOME) -> Write:
     }
 
 
-async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, error_code: str) -> list[str]:
+async def close_all(
+    tx: AsyncConnection, at: float, status: str, reason: str, error_code: str, failure: dict[str, Any] | None = None
+) -> list[str]:
     """Close all open invocations and return them."""
-    changes = {"status": status, "status_reason": reason, "error_code": error_code, "ended_at": at}
+    changes = {
+        "status": status,
+        "status_reason": reason,
+        "error_code": error_code,
+        "ended_at": at,
+        "failure": failure,
+    }
     statement = update(INVOCATIONS).where(INVOCATIONS.c.status.is_(None)).values(**changes)
     return list((await tx.execute(statement.returning(INVOCATIONS.c.id))).scalars())
 

@@ -405,6 +405,10 @@ def test_what_a_killed_gateway_left_open_is_closed_by_the_next_one_and_its_token
             found = await gateway.invocations.get(OPERATOR, "inv_1")
             assert (found.status, found.status_reason, found.error_code) == ("failed", HOST_RESTARTED, HOST_RESTARTED)
             assert found.ended_at is not None and await refused(gateway, token) == "auth.token_revoked"
+            _, outcome = await gateway.invocations.outcome(OPERATOR, "inv_1")
+            assert outcome.result is None and outcome.failure is not None
+            assert outcome.failure["code"] == HOST_RESTARTED
+            assert outcome.failure["detail"] == {"plugin_code": HOST_RESTARTED, "execution_outcome": "unknown"}
             assert await gateway.invocation_log.recover() == 0
 
     run(main)

@@ -144,6 +144,12 @@ LOG = logging.getLogger("plugbay.server.domain")
 HOST_RESTARTED = "host_restarted"
 """Reason and error code of invocations that were open when a gateway was killed."""
 
+_RESTARTED = Failure(
+    Code.CANCELLED,
+    "the gateway was restarted while it was running",
+    detail={"plugin_code": HOST_RESTARTED, "execution_outcome": "unknown"},
+)
+
 NOT_RECORDED = "unavailable"
 """Error code of an invocation that was not started because its record could not be written."""
 
@@ -208,7 +214,7 @@ class SqlInvocationLog:
         """Close rows that a killed gateway left open and revoke all tokens; returns their number."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
-            left = await rows.close_all(tx, now, "failed", HOST_RESTARTED, HOST_RESTARTED)
+            left = await rows.close_all(tx, now, "failed", HOST_RESTARTED, HOST_RESTARTED, stored_failure(_RESTARTED))
             await token_rows.revoke_all(tx, now)
         if left:
             LOG.warning("%d invocations were open when the last gateway ended; they count as failed", len(left))
