@@ -199,6 +199,8 @@ async def conversation(client: httpx2.AsyncClient, scope: dict[str, str]) -> dic
     chain = (await client.post("/v1/chains", json={"session_id": session})).json()["id"]
     run = await client.post("/v1/runs", json={"chain_id": chain, "model": "local/m", "blocks": HELLO})
     assert run.status_code == 201, run.text
+    look = f"/v1/runs/{run.json()['id']}"
+    await settled(lambda: client.get(look), lambda now: now.json()["completed_at"] is not None)
     return {"session_id": session, "chain_id": chain, "run_id": run.json()["id"]}
 
 
