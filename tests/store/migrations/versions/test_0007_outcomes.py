@@ -1,4 +1,4 @@
-"""The sixth step keeps outcomes of invocations, and takes the columns away again."""
+"""The seventh step keeps outcomes of invocations, and takes the columns away again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _columns(connection: Connection) -> set[tuple[str, str]]:
     return {(table, column["name"]) for table in found.get_table_names() for column in found.get_columns(table)}
 
 
-def test_the_sixth_step_adds_outcomes_to_what_is_there(database_url: str, run: Run) -> None:
+def test_the_seventh_step_adds_outcomes_to_what_is_there(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         async with database.transaction() as tx:
@@ -37,7 +37,7 @@ def test_the_sixth_step_adds_outcomes_to_what_is_there(database_url: str, run: R
             await deliveries.insert(tx, delivery("del_1", test=True))
             await checkpoints.save(tx, "exec_1", ResumeState(attempts=3), 1.0)
             before = await tx.run_sync(_columns)
-            await tx.run_sync(downgrade, "0005")
+            await tx.run_sync(downgrade, "0006")
             assert before - await tx.run_sync(_columns) == ADDED
             await tx.run_sync(upgrade)
             assert await tx.run_sync(_columns) == before
