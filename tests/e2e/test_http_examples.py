@@ -26,7 +26,7 @@ JSON = "application/json"
 
 OF_THE_WORLD = frozenset(
     "org_id project_id session_id chain_id run_id binding_id package_id package_version export_id digest screen plugin "
-    "action namespace export capabilities status".split()
+    "action namespace export capabilities status package public_key publisher".split()
 )
 """Fields that name things: those of the world's own good request are used."""
 

@@ -20,6 +20,7 @@ from plugbay.server.api.models import (
     PathId,
     Time,
     TraceId,
+    example,
     listing,
     one_of,
 )
@@ -63,10 +64,15 @@ class AttemptOut(Answer):
 
 
 class DeliveryTestIn(Body):
+    model_config = example(type="run.completed", summary={"note": "does it arrive?"})
+
     type: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
         default=None, description="An event that the hook subscribes to; the first one unless given."
     )
     summary: dict[str, Any] = Field(default_factory=dict, description="Added to the summary of the event.")
+
+
+FIRST_EVENT = DeliveryTestIn()
 
 
 class DeliveryOut(Answer):
@@ -141,12 +147,11 @@ async def replay_delivery(delivery_id: PathId, caller: Caller, gateway: TheGatew
 
 @router.post("/v1/plugin-bindings/{binding_id}:test-delivery", status_code=202, **needs("operator"))
 async def send_test_delivery(
-    binding_id: PathId, caller: Caller, gateway: TheGateway, trace_id: TraceId, body: DeliveryTestIn | None = None
+    binding_id: PathId, caller: Caller, gateway: TheGateway, trace_id: TraceId, body: DeliveryTestIn = FIRST_EVENT
 ) -> DeliveryOut:
     """Deliver a made-up event to a bound hook, as durably as any other. It is marked as a test."""
-    wanted = body or DeliveryTestIn()
     binding = await gateway.bindings.get(caller, binding_id)
-    test = DeliveryTest(wanted.type, wanted.summary, trace_id)
+    test = DeliveryTest(body.type, body.summary, trace_id)
     return _delivery_out(await gateway.deliveries.send_test(caller, binding, test))
 
 

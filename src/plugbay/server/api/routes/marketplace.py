@@ -95,6 +95,14 @@ class SourceIn(Body):
 
 
 class EntryIn(Body):
+    model_config = example(
+        id="jira",
+        package="pkg_5f0c1d2e",
+        export_id="search",
+        source={"repo": "https://example.com/acme/jira", "refs": ["v1.0.0"]},
+        reviewed=True,
+    )
+
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
     package: ChosenId = Field(description="The id of a shared package, signed by a publisher whose key is trusted.")
     export_id: ExportName

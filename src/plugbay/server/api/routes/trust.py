@@ -11,7 +11,7 @@ from plugbay.packages import keys
 from plugbay.packages.trust import TrustedKey
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing
+from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, example, listing
 from plugbay.server.domain.errors import unprocessable
 from plugbay.server.domain.trust import Consequences
 
@@ -21,6 +21,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 
 class TrustedKeyIn(Body):
+    model_config = example(public_key="lQpT0nM7c1u0N7yq3m2o5wYh6Yk4Zt8rJ2bq1vX9c0A=", publisher="acme")
+
     public_key: Annotated[str, StringConstraints(max_length=1000)] = Field(
         description="An Ed25519 key: the PEM text of a `.pub` file, or its 32 bytes in base64."
     )
