@@ -143,6 +143,9 @@ def test_work_is_awaited_and_its_end_is_the_exit_status(shell: Shell, world: Wor
     assert context[0]["content"][0]["text"] == "Which tea is left?"
     replayed = shell(f"delivery replay {world.ids['delivery_id']} --wait")
     assert replayed.code == 10, "the hook fails every time"
+    errand = shell(f"harness create {world.ids['harness']} --chain {chain} --wait --json --trigger-input", "Take stock")
+    assert (errand.code, errand.json["status"]) == (0, "succeeded")
+    assert errand.json["trigger"]["input"] == [{"type": "text", "text": "Take stock"}]
     words = f"compaction create {chain} --target-max-input-tokens 1000 --wait --json --compactor-binding"
     short = shell(words, world.ids["compactor"])
     assert short.json["status"] in ("succeeded", "failed") and short.code in (0, 10), short.json

@@ -379,7 +379,7 @@ def _value(parameter: Parameter, given: Any) -> Any:
     if parameter.path[-1] in FILES:
         return _content(given)
     if parameter.kind == "objects":
-        return [item for text in given for item in _items(text, parameter.name)]
+        return [item for text in given for item in _items(text, parameter)]
     return given
 
 
@@ -395,11 +395,12 @@ def _pairs(text: str, name: str) -> Iterator[tuple[str, Any]]:
     yield from document.items()
 
 
-def _items(text: str, name: str) -> list[Any]:
-    """Blocks: JSON, `@FILE`, `-`, or plain text, which becomes a block of input."""
+def _items(text: str, parameter: Parameter) -> list[Any]:
+    """Blocks or parts of a content: JSON, `@FILE`, `-`, or plain text, which becomes a part or a block of input."""
     if not text.startswith(("{", "[", "@")) and text != "-":
-        return [{"kind": "input", "content": [{"type": "text", "text": text}]}]
-    document = read_json(_content(text), f"--{name}")
+        part = {"type": "text", "text": text}
+        return [{"kind": "input", "content": [part]} if parameter.path[-1] == "blocks" else part]
+    document = read_json(_content(text), f"--{parameter.name}")
     return document if isinstance(document, list) else [document]
 
 
