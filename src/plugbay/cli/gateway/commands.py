@@ -300,7 +300,7 @@ class Request:
             return
         columns = (self.verb.columns or self.resource.columns).split()
         rows = [[_cell(item, column) for column in columns] for item in items]
-        head = [column.rpartition(".")[2].removesuffix("_id").replace("_", " ").upper() or "ID" for column in columns]
+        head = [_title(column) for column in columns]
         output.out().table(head, [(row[:-1], [row[-1]]) for row in rows])
         if more:
             output.note(f"there are more than {self.limit}; --limit N shows more of them")
@@ -415,6 +415,11 @@ def _json_or_text(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+def _title(column: str) -> str:
+    """`ORG` for `scope.org_id`, `PUBLISHER` for `publisher.id`."""
+    return column.removesuffix(".id").rpartition(".")[2].removesuffix("_id").replace("_", " ").upper()
 
 
 def _cell(record: Any, column: str) -> str:
