@@ -111,10 +111,14 @@ class TrustStore:
 
     def keys(self) -> list[TrustedKey]:
         """All keys, including revoked ones; raises `ConfigInvalid` for an invalid file."""
+        return self.read() or []
+
+    def read(self) -> list[TrustedKey] | None:
+        """The same; None if there is no file."""
         try:
             found = documents.read(_Entries, self._read())
         except FileNotFoundError:
-            return []
+            return None
         except OSError as error:
             raise self._invalid(f"cannot be read: {error.strerror}") from error
         if isinstance(found, list):

@@ -81,6 +81,7 @@ def test_a_key_that_the_command_line_revokes_counts_soon_and_at_the_next_start(
             file.rename(aside)
             await asyncio.sleep(0.05)
             assert (await gateway.packages.get(OPERATOR, package.id)).status == "available", "no file"
+            assert await gateway.trusted_publishers.enforce(OPERATOR) == trust.Consequences(), "no file"
             aside.rename(file)
             gateway.releases.trust.revoke(acme.key_id)
             await settled(lambda: gateway.packages.get(OPERATOR, package.id), lambda row: row.status == "quarantined")

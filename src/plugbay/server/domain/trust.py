@@ -100,8 +100,14 @@ class TrustedPublishers:
             return key, await self.enforce(caller)
 
     async def enforce(self, caller: Principal) -> Consequences:
-        """Withdraw the packages whose key is no longer trusted for them; repeating it changes nothing."""
-        trusted = {key.key_id: key for key in await _in_thread(self._trust.keys) if not key.revoked}
+        """Withdraw the packages whose key is no longer trusted for them; repeating it changes nothing.
+
+        A missing file withdraws nothing: it is new, or was moved by mistake.
+        """
+        known = await _in_thread(self._trust.read)
+        if known is None:
+            return Consequences()
+        trusted = {key.key_id: key for key in known if not key.revoked}
         packages, bindings = [], []
         async with self._database.transaction() as tx:
             for row in await package_rows.verified(tx):
@@ -119,10 +125,7 @@ class TrustedPublishers:
         return Consequences(tuple(packages), tuple(bindings))
 
     async def run(self) -> None:
-        """Enforce the file at the start and after each change of it, until cancelled.
-
-        A missing file withdraws nothing: it is new, or was moved by mistake.
-        """
+        """Enforce the file at the start and after each change of it, until cancelled."""
         seen: object = None
         while True:
             found = await asyncio.to_thread(self._stamp)
