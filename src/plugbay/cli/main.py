@@ -274,11 +274,10 @@ def app_for(word: str) -> typer.Typer:
     for name, group in GROUPS.items():
         if name in wanted:
             app.add_typer(group)
-    for name in RESOURCES:
-        if name in wanted:
-            from plugbay.cli.gateway import commands as control_plane
+    for name in filter(wanted.__contains__, RESOURCES):
+        from plugbay.cli.gateway.commands import group as control_plane
 
-            app.add_typer(control_plane.group(name, empty=len(wanted) > 1))
+        app.add_typer(control_plane(name, empty=len(wanted) > 1))
     return app
 
 

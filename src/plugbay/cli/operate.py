@@ -224,9 +224,7 @@ def _age(seconds: float | None) -> str:
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")]
 Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Past lines to show; 100 by default.")]
 LinesAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
-Org = Annotated[
-    str | None, typer.Option("--org", metavar="ORG", help="Show the log of a package for this org; see plugbay serve.")
-]
+Org = Annotated[str | None, typer.Option("--org", metavar="ORG", help="Show the log of a package for this org.")]
 
 STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}
 

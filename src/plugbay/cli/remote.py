@@ -6,8 +6,9 @@ Uses `http.client` with one connection per request, so it needs no extra depende
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli.exit_codes import Exit, Refusal, to_failure
@@ -26,6 +27,8 @@ ANSWER_SECONDS = 3700.0
 """Longer than the longest call that a host allows."""
 
 MAX_ANSWER = 128 << 20
+
+NO_QUERY: Mapping[str, Any] = MappingProxyType({})
 STATUSES = {400: Exit.USAGE, 401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 422: Exit.USAGE}
 BY_CODE = {"plugin.not_started": Exit.LAUNCH}
 HINTS = {
@@ -150,33 +153,41 @@ class ServerClient:
         self._base = parts.path.rstrip("/")
         self._token = token
 
-    def request(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Any:
-        """The decoded answer; None if it is empty."""
-        return self._request(method, path, body, query or {})
+    def request(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] = NO_QUERY, **options: Any
+    ) -> Any:
+        """The decoded answer; None if it is empty. `options` are those of `_send`."""
+        import msgspec
 
-    def upload(self, path: str, data: bytes, headers: dict[str, str]) -> Any:
+        data = self._fetch(method, path, body, query, **options)
+        try:
+            return msgspec.json.decode(data) if data else None
+        except msgspec.DecodeError:
+            raise NoServer(f"the server {self.url} sent an invalid response") from None
+
+    def get(self, path: str, *, wait: float = ANSWER_SECONDS, **query: Any) -> Any:
+        """The decoded answer; the server is lost if it sends nothing for `wait` seconds."""
+        return self.request("GET", path, None, query, wait=wait)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.request("POST", path, body)
+
+    def delete(self, path: str, **query: Any) -> Any:
+        return self.request("DELETE", path, None, query)
+
+    def upload(self, path: str, data: bytes, headers: Mapping[str, str]) -> Any:
         """The decoded answer to a POST of bytes; `headers` have their content type."""
-        return self._request("POST", path, data, {}, headers=headers)
+        return self.request("POST", path, data, headers=headers)
 
     def download(self, path: str, **query: Any) -> bytes:
         """The bytes of an answer."""
         return self._fetch("GET", path, None, query)
 
-    def get(self, path: str, *, wait: float = ANSWER_SECONDS, **query: Any) -> Any:
-        """The decoded answer; the server is lost if it sends nothing for `wait` seconds."""
-        return self._request("GET", path, None, query, wait)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        return self._request("POST", path, body, {})
-
-    def delete(self, path: str, **query: Any) -> Any:
-        return self._request("DELETE", path, None, query)
-
     def events(
         self, method: str, path: str, body: Any = None, *, wait: float = ANSWER_SECONDS, **query: Any
     ) -> Iterator[tuple[str, Any]]:
         """The name and the decoded data of each server-sent event. The server has accepted when this returns."""
-        return self._read_events(*self._send(method, path, body, query, wait))
+        return self._read_events(*self._send(method, path, body, query, wait=wait))
 
     def _read_events(
         self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
@@ -198,35 +209,10 @@ class ServerClient:
         finally:
             connection.close()
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        query: dict[str, Any],
-        wait: float = ANSWER_SECONDS,
-        headers: dict[str, str] | None = None,
-    ) -> Any:
-        import msgspec
-
-        data = self._fetch(method, path, body, query, wait, headers)
-        try:
-            return msgspec.json.decode(data) if data else None
-        except msgspec.DecodeError:
-            raise NoServer(f"the server {self.url} sent an invalid response") from None
-
-    def _fetch(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        query: dict[str, Any],
-        wait: float = ANSWER_SECONDS,
-        headers: dict[str, str] | None = None,
-    ) -> bytes:
+    def _fetch(self, method: str, path: str, body: Any, query: Mapping[str, Any], **options: Any) -> bytes:
         import http.client
 
-        connection, answer = self._send(method, path, body, query, wait, headers)
+        connection, answer = self._send(method, path, body, query, **options)
         try:
             return answer.read(MAX_ANSWER)
         except (http.client.HTTPException, OSError):
@@ -239,11 +225,15 @@ class ServerClient:
         method: str,
         path: str,
         body: Any,
-        query: dict[str, Any],
-        wait: float,
-        headers: dict[str, str] | None = None,
+        query: Mapping[str, Any],
+        *,
+        wait: float = ANSWER_SECONDS,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request and read the head of the response; raises `RemoteRefused` for an error status."""
+        """Send a request and read the head of the response; raises `RemoteRefused` for an error status.
+
+        A body is sent as JSON, or as it is with its own `headers`.
+        """
         import http.client
         from urllib.parse import urlencode
 

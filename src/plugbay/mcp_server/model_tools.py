@@ -25,7 +25,7 @@ from plugbay.host.request import CallResult
 from plugbay.host.sync import SyncHost
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.listing import build_listing
-from plugbay.mcp_server.results import left_result, tool_result
+from plugbay.mcp_server.results import failed_result, tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.lifecycle import State
 from plugbay.wire.fast_json import MsgspecCodec
@@ -135,8 +135,8 @@ class _ToolsBase:
     def _to_answer(self, entry: Entry, result: CallResult) -> ToolAnswer:
         shaped = result.failure or tool_result(entry.export, result.output)
         if isinstance(shaped, Failure):
-            left = left_result(entry.export, shaped) or {"content": []}
-            return _failed_answer(shaped, left["content"], self._truncate("\n".join(_texts(left["content"]))))
+            content = (failed_result(entry.export, shaped) or {"content": []})["content"]
+            return _failed_answer(shaped, content, self._truncate("\n".join(_texts(content))))
         if not isinstance(shaped, dict):
             shaped = self._codec.load(shaped)
         content = [item for item in shaped.get("content") or () if isinstance(item, dict)]

@@ -40,12 +40,12 @@ def tool_result(export: Export, output: Any) -> Any:
     return {"content": [_text(value if isinstance(value, str) else raw.decode())]}
 
 
-def left_result(export: Export, failure: Failure) -> dict[str, Any] | None:
+def failed_result(export: Export, failure: Failure) -> dict[str, Any] | None:
     """The MCP result for the output that a vai plugin answered with its failure; None when there is none."""
-    left = failure.detail.get("result")
-    if "execution_class" not in export.facts or not isinstance(left, dict):
+    result = failure.detail.get("result")
+    if "execution_class" not in export.facts or not isinstance(result, dict):
         return None
-    return _of_vai({**left, "content": left["content"] if isinstance(left.get("content"), list) else []})
+    return _of_vai({**result, "content": result["content"] if isinstance(result.get("content"), list) else []})
 
 
 def _text(text: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ from plugbay.host.request import CallRequest
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.connection import Call, ClientConnection, Transport
 from plugbay.mcp_server.listing import INPUT_ARGUMENT, Listing, build_listing, original_name, takes_object
-from plugbay.mcp_server.results import ProgressCounter, left_result, tool_result
+from plugbay.mcp_server.results import ProgressCounter, failed_result, tool_result
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     AskUser,
@@ -345,7 +345,7 @@ class McpServer:
         answer = _without_stderr(result.failure) or tool_result(entry.export, result.output)
         if not isinstance(answer, Failure) or not _is_for_the_model(entry, answer):
             return answer
-        return errors.to_result(answer, left_result(entry.export, answer))
+        return errors.to_result(answer, failed_result(entry.export, answer))
 
     async def _read_resource(self, call: Call, op: ReadResource) -> Any:
         missing: Any = Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")

@@ -7,6 +7,7 @@ the API never returns, such as the value of a secret, come from standard input.
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -270,8 +271,6 @@ class Request:
                 output.out().single((f"{name} ", output.NAME), output.json_bytes(data).decode(), most=1000)
 
     def _save(self) -> None:
-        import sys
-
         data = self.client.download(self.path, **self.query)
         if self.out is None:
             sys.stdout.buffer.write(data)

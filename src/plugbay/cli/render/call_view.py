@@ -222,7 +222,7 @@ def show_failure(failure: Failure) -> None:
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:
         page.line(f"{error['path']}: {error['rule']}", indent=2)
-    content = _left_content(detail.get("result"))
+    content = _content_text(detail.get("result"))
     if content not in ("", failure.message):
         page.field("content", content)
     code = _own_code(detail)
@@ -248,7 +248,7 @@ def _show_more(detail: Mapping[str, Any], page: output.Printer) -> None:
             page.field(key, str(value))
 
 
-def _left_content(result: Any) -> str:
+def _content_text(result: Any) -> str:
     """The text of the result that a plugin answered with its failure."""
     items = result.get("content") if isinstance(result, dict) else None
     texts = [item.get("text") for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -135,10 +135,10 @@ def is_for_the_model(op: type, failure: Failure) -> bool:
     return op is InvokeTool and failure.code not in PROTOCOL and not is_servers_own
 
 
-def to_result(failure: Failure, left: dict[str, Any] | None = None) -> dict[str, Any]:
+def to_result(failure: Failure, answered: dict[str, Any] | None = None) -> dict[str, Any]:
     """A failure as a result with `isError`; one that a hosted server gave goes on as it came.
 
-    `left` is the result that a plugin of another contract answered with its failure, in the shape of MCP.
+    `answered` is the result that a plugin of another contract answered with its failure, in the shape of MCP.
     """
     given = failure.detail.get("result")
     if isinstance(given, dict) and given.get("isError") is True and _same(_plain_result(given), failure):
@@ -146,8 +146,8 @@ def to_result(failure: Failure, left: dict[str, Any] | None = None) -> dict[str,
     text = sendable(failure.message) or f"it failed with {failure.code}"
     said = {"type": "text", "text": text}
     return {
-        **(left or {}),
-        "content": [*(left or {}).get("content", ()), said],
+        **(answered or {}),
+        "content": [*(answered or {}).get("content", ()), said],
         "isError": True,
         "_meta": {FAILURE: _whole(failure)},
     }

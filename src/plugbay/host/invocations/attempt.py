@@ -172,7 +172,7 @@ class Attempt:
             finally:
                 release_turns(turns)
             if isinstance(answer, Failure):
-                return await self._execution.keep_left(answer, self._folder)
+                return await self._execution.store_artifacts(answer, self._folder)
             return await self._check_result(answer)
         except asyncio.CancelledError:
             if not self._cancel_reason or self._task is None:
@@ -394,8 +394,8 @@ class Attempt:
         if not isinstance(outcome, Failure):
             result: msgspec.Raw = outcome.value
             return result
-        left = outcome.detail.get("result")
-        return None if left is None else msgspec.Raw(self._resources.codec.encode(left))
+        answered = outcome.detail.get("result")
+        return None if answered is None else msgspec.Raw(self._resources.codec.encode(answered))
 
     def _status(self, failure: Failure) -> tuple[str, str | None]:
         """The terminal status and the reason of a cancellation."""

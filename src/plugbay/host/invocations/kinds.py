@@ -113,16 +113,16 @@ class Execution:
         """The result as the caller gets it, or the `Failure` of a result that breaks the contract."""
         return result
 
-    async def keep_left(self, failure: Failure, folder: Path | None) -> Failure:
-        """The failure, with the artifacts of the result that the plugin answered with it stored."""
-        left = failure.detail.get("result")
-        if folder is None or not isinstance(left, dict) or not left.get("artifacts"):
+    async def store_artifacts(self, failure: Failure, folder: Path | None) -> Failure:
+        """Store the artifacts of the result that a plugin answered with its failure; returns the failure with them."""
+        result = failure.detail.get("result")
+        if folder is None or not isinstance(result, dict) or not result.get("artifacts"):
             return failure
         try:
-            kept = await self._collect(folder, left["artifacts"])
+            kept = await self._collect(folder, result["artifacts"])
         except (artifacts.BadArtifact, OSError) as error:
             return failure.with_detail(artifacts_refused=str(error))
-        return failure.replace_detail(result={**left, "artifacts": kept})
+        return failure.replace_detail(result={**result, "artifacts": kept})
 
     async def _collect(self, folder: Path, references: Any) -> list[dict[str, Any]]:
         return await asyncio.to_thread(self._resources.artifacts.collect, folder, references)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from plugbay.host.invocations.kinds import supports
 from plugbay.server.domain.errors import GatewayError, denied, not_found
 
 Kind = Literal["operator", "key", "delegated"]
@@ -59,8 +60,7 @@ class Principal:
 
     def supports(self, feature: str) -> bool:
         """Whether the caller may use a feature that harnesses declare; a harness that lists some has only those."""
-        listed = (self.claims.get("policy") or {}).get("supports")
-        return not listed or feature in listed
+        return supports((self.claims.get("policy") or {}).get("supports") or (), feature)
 
     def must_support(self, feature: str) -> None:
         """Raises `policy.not_supported` if the caller is a harness that lists others in its manifest's `supports`."""

@@ -45,7 +45,7 @@ MAY_INVOKE = ("operator", "runs:write")
 """A person, or a harness for the tools that it was given."""
 
 FOR_PLUGINS = ("plugin_code", "execution_outcome")
-"""Details of a failure that a harness is told of its tools: stderr and causes are for the operator."""
+"""Details of a tool's failure that a harness reads. Only the operator reads stderr and causes."""
 
 NOWHERE = ConversationIds()
 
