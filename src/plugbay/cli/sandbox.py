@@ -151,7 +151,7 @@ async def _run_confined(bindings: Bindings, launch: Launch) -> int:
     process: subprocess.Popen[bytes] | None = None
     try:
         process = _start(cell)
-        cell.serve(asyncio.get_running_loop(), _show_verdict)
+        cell.serve(asyncio.get_running_loop(), _show_refusal)
         status = await asyncio.to_thread(process.wait)
     finally:
         if process is not None:
@@ -177,6 +177,6 @@ def _start(cell: Jail) -> subprocess.Popen[bytes]:
     return process
 
 
-def _show_verdict(verdict: Decision) -> None:
-    if not verdict.allowed:
-        output.note(f"refused: {verdict.host}:{verdict.port}: {verdict.why}" if verdict.host else verdict.why)
+def _show_refusal(decision: Decision) -> None:
+    if not decision.allowed:
+        output.note(f"refused: {decision}")

@@ -180,7 +180,8 @@ class Bindings:
 
     def confinement(self, spec: PluginSpec, *, certainly: bool = False) -> Confinement:
         """The confinement of the plugin with the current grants, or as if `certainly` confined. Creates nothing."""
-        granted = policy.effective(spec, self.decide(spec.id))
+        decision = self.decide(spec.id)
+        granted = policy.effective(spec, decision)
         project = self._project.root if self._config.project.shown else None
         state, protected = self._own_folder(spec), self._protected(spec)
         places = Places(state=state, project=project, protected=protected, user=self._user(spec.id))
@@ -188,7 +189,8 @@ class Bindings:
         own = ours.sandbox
         if certainly and not own.wanted:
             own = PluginSandbox(on=True)
-        operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits)
+        named = decision.grants or frozenset()
+        operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits, named)
         return confine(spec, access(spec, granted), operator, places)
 
     def _protected(self, spec: PluginSpec) -> Protected:

@@ -91,6 +91,12 @@ def is_address(host: str) -> bool:
     return _address(host) is not None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a clean host is an address of the machine's loopback."""
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
 def denied(text: str) -> str | None:
     """Why this address must not be connected to; None when it is public. Text that is not an address is not public."""
     address = _address(text)

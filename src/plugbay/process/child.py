@@ -21,6 +21,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
 
 if TYPE_CHECKING:
+    from plugbay.process.sandbox.egress.decision import Decision
     from plugbay.process.sandbox.jail import OnDecision
 
 Outcome = StartedProcess | Exception
@@ -521,12 +523,19 @@ class Spawner:
         self.children[child.pid] = child
         try:
             if child.jail is not None:
-                child.jail.serve(loop, self._on_egress)
+                child.jail.serve(loop, partial(self._decided, child))
         except Exception as error:  # from here on it is ours as any other child, and ends as any other
             child.kill()
             child.close()
             return LaunchFailed(f"{launch.argv[0]} cannot be given its network: {error}")
         return child
+
+    def _decided(self, child: Child, decision: Decision) -> None:
+        """Report a connection, and say in the plugin's log why it was refused."""
+        if not decision.allowed:
+            child.stderr.note(f"connection refused: {decision}")
+        if self._on_egress is not None:
+            self._on_egress(decision)
 
     def _gone(self, child: Child) -> None:
         if self.children.get(child.pid) is child:

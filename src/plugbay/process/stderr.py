@@ -53,6 +53,9 @@ lines with a count each."""
 NAME_BYTES = 200
 """A file name may have 255 bytes; this leaves room for `.log` and the number of a rotated file."""
 
+HOST_TAG = "[plugbay]"
+"""Of lines in a log that the host has written."""
+
 CUT = "…"
 """Ends a line whose rest was dropped."""
 
@@ -131,7 +134,7 @@ class RotatingLog:
     def _marker(self, owed: int) -> bytes:
         if not owed:
             return b""
-        text = f"{_stamp()} [plugbay] {owed} lines dropped: too many, or the log could not be written\n"
+        text = f"{_stamp()} {HOST_TAG} {owed} lines dropped: too many, or the log could not be written\n"
         self._allowance -= len(text)
         return text.encode()
 
@@ -215,6 +218,12 @@ class StderrDrain:
         self.copy = log
         if self._lines:
             log.write(list(self._lines), self._tag)
+
+    def note(self, text: str) -> None:
+        """Write a line of the host to the logs. It is not part of the tail, which is the child's own."""
+        for log in (self._log, self.copy):
+            if log is not None:
+                log.write([text.encode("utf-8", "backslashreplace")], HOST_TAG)
 
     def drain_now(self) -> None:
         """Read the pipe until it is empty, without waiting."""

@@ -18,6 +18,7 @@ from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, Orphan, check_b
 from plugbay.host.config.config import Config, parse
 from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
+from plugbay.process.sandbox.egress.netlink import Batch, forwarding
 from plugbay.process.sandbox.policy import SandboxSettings
 from tests.support.nats_server import nats_server
 from tests.support.patience import until_blocking
@@ -289,10 +290,20 @@ def test_where_there_are_no_namespaces_there_is_one_warning(monkeypatch: pytest.
     assert (check.status, "run on Linux" in check.fix) == (WARNING, True)
 
 
+def test_a_kernel_that_does_not_forward_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(port: int, loopback: object) -> list[Batch]:
+        (rules, *rest) = forwarding(port, ())
+        return [rules._replace(data=rules.data.replace(b"tproxy\0", b"nosuch\0")), *rest]
+
+    monkeypatch.setattr("plugbay.process.sandbox.jail.forwarding", unknown)
+    check = check_egress(SandboxSettings())
+    assert (check.status, "tproxy" in check.detail, "nf_tables" in check.fix) == (WARNING, True, True)
+
+
 def test_a_way_out_that_does_not_work_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(child: int, port: int = 3128) -> None:
+    def broken(child: int, settings: object) -> None:
         raise OSError("no door can be made")
 
-    monkeypatch.setattr("plugbay.process.sandbox.jail.listen_inside", broken)
+    monkeypatch.setattr("plugbay.process.sandbox.jail.open_inside", broken)
     check = check_egress(SandboxSettings())
     assert check.status == ERROR and "no door can be made" in check.detail and check.fix

@@ -254,6 +254,29 @@ def test_the_network_has_the_granted_endpoints_and_those_of_the_operator(
     assert policy_of(spec(), tuple(granted), operator(private=("10.0.0.1:80",), **own)).network == network
 
 
+@requirement("host:network-explicit-private")
+@pytest.mark.parametrize(
+    ("access", "named", "own", "private"),
+    [
+        (Access("network", "127.0.0.1", 80, "net:127.0.0.1:80"), True, (), ("127.0.0.1:80",)),
+        (Access("network", "192.168.1.5", 80, "net:192.168.1.5:80"), True, (), ("192.168.1.5:80",)),
+        (Access("network", "fd00::1", 80, "net:[fd00::1]:80"), True, (), ("[fd00::1]:80",)),
+        (Access("network", "localhost", 80, "net:localhost:80"), True, (), ("127.0.0.1:80", "[::1]:80")),
+        (Access("network", "127.0.0.1", 80, "net:127.0.0.1:80"), False, (), ()),
+        (Access("network", "127.0.0.1", 80, "network"), True, (), ()),
+        (Access("network", "127.0.0.1", None, "net:127.0.0.1"), True, (), ()),
+        (Access("network", "169.254.169.254", 80, "net:169.254.169.254:80"), True, (), ()),
+        (Access("network", "inner.example", 80, "net:inner.example:80"), True, (), ()),
+        (Access("network", "a.example", 1, "x"), False, ("127.0.0.1:80", "10.1.2.3:5"), ("127.0.0.1:80", "10.1.2.3:5")),
+    ],
+)
+def test_a_private_address_that_the_operator_names_is_open(
+    access: Access, named: bool, own: tuple[str, ...], private: tuple[str, ...]
+) -> None:
+    said = replace(operator(network=list(own)), named=frozenset({access.capability} if named else ()))
+    assert policy_of(spec(), (access,), said).network.private == private
+
+
 def test_a_host_that_is_none_is_left_out_and_named() -> None:
     assert confine(spec(), [Access("network", "0x7f.1")], operator(), Places()).notes == (
         "it may reach 0x7f.1, which is no name and no address of a host",

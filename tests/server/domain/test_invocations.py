@@ -242,6 +242,8 @@ import urllib.error, urllib.request
 
 def tool(body, m):
     gateway, said = body["context"]["gateway"], {}
+    if body["input"]["plain"]:  # a client that does not know of proxy variables
+        urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))
     for url in (gateway["base_url"], body["input"]["elsewhere"]):
         headers = {"Authorization": f"Bearer {gateway['delegation_token']}"}
         try:
@@ -253,13 +255,14 @@ def tool(body, m):
 """
 
 
-@requirement("vai:control-token", "vai:control-policy-narrows")
+@requirement("vai:control-token", "vai:control-policy-narrows", "vai:control-gateway-plain-client")
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize(
     ("policy", "reached"),
     [({}, True), ({"egress_domains": ["api.example"]}, True), ({"network": "none"}, False)],
 )
 def test_a_plugin_comes_back_to_the_gateway_and_gets_nowhere_else_on_this_machine(
-    sqlite_url: str, tmp_path: Path, run: Run, policy: dict[str, Any], reached: bool
+    sqlite_url: str, tmp_path: Path, run: Run, policy: dict[str, Any], reached: bool, plain: bool
 ) -> None:
     async def main() -> None:
         settings = GatewaySettings(tmp_path, base_url=base_url)
@@ -268,7 +271,7 @@ def test_a_plugin_comes_back_to_the_gateway_and_gets_nowhere_else_on_this_machin
             asked = {"network": "egress", "gateway_api_scopes": ["runs:read"]}
             package = await Publisher(tmp_path, tmp_path).bring(gateway, COMES_BACK, [export(permissions=asked)])
             await bind(gateway, package, policy=policy)
-            result = await gateway.invocations.invoke(work(input={"elsewhere": elsewhere}))
+            result = await gateway.invocations.invoke(work(input={"elsewhere": elsewhere, "plain": plain}))
             own, other = result.value_or_raise()["structured_output"]
             assert (own == 200) == reached and other != 200
 

@@ -340,17 +340,20 @@ def ask(port):
         while part := proxy.recv(4096):
             answer += part
     return answer
+def connect(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as link:
+            return link.recv(4096) != b""
+    except OSError:
+        return False
 allowed, other = map(int, sys.argv[1:])
-print("allowed", b" 200 " in ask(allowed)[:20], "other", b" 403 " in ask(other)[:20])
-try:
-    socket.create_connection(("127.0.0.1", allowed), 1).close()
-    print("direct")
-except OSError:
-    print("only through the proxy")
+print("proxy", b" 200 " in ask(allowed)[:20], b" 403 " in ask(other)[:20])
+print("direct", connect(allowed), not connect(other))
 """
-"""Connects through the proxy to an allowed and to a forbidden server, then tries to connect directly."""
+"""Connects to an allowed and to a forbidden server, through the proxy and directly."""
 
-EXPECTED = "allowed True other True only through the proxy"
+EXPECTED = "proxy True True direct True True"
+ONLY_PROXY = "proxy True True direct False True"
 
 
 def check_sandbox(config: Config) -> Iterator[Check]:
@@ -404,14 +407,17 @@ def check_egress(settings: SandboxSettings) -> Check:
 
     title = "Sandbox: network"
     fix = "check that this user may join the network namespace of its own child processes"
-    result = asyncio.run(_run_probe(settings))
+    result, not_forwarded = asyncio.run(_run_probe(settings))
     if result == EXPECTED:
         return Check("sandbox_network", OK, title, "a confined program reached its allowed server, and no other")
+    if result == ONLY_PROXY and not_forwarded:
+        text = f"only programs that use proxy variables reach their allowed servers: {not_forwarded}"
+        return Check("sandbox_network", WARNING, title, text, "use a kernel with nf_tables and nft_tproxy")
     return Check("sandbox_network", ERROR, title, f"the self-test failed: {result or 'no output'}", fix)
 
 
-async def _run_probe(settings: SandboxSettings) -> str:
-    """The output of the probe on one line, or the reason why it did not start."""
+async def _run_probe(settings: SandboxSettings) -> tuple[str, str]:
+    """The output of the probe on one line, or the reason why it did not start; why connections are not forwarded."""
     import asyncio
 
     from plugbay.process.child import Spawner
@@ -429,10 +435,10 @@ async def _run_probe(settings: SandboxSettings) -> str:
     try:
         child = await spawner.spawn(launch, TIMEOUT_S)
         if await child.wait(TIMEOUT_S) is None:
-            return f"no exit within {TIMEOUT_S:g} s"
-        return _output_line(child)
+            return f"no exit within {TIMEOUT_S:g} s", ""
+        return _output_line(child), "" if child.jail is None else child.jail.not_forwarded
     except LaunchFailed as error:
-        return error.message
+        return error.message, ""
     finally:
         await spawner.close()
         for server in servers:

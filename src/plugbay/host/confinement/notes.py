@@ -24,6 +24,7 @@ UNCONFINED = "unconfined"
 LIMITS_DEGRADED = "limits_degraded"
 NOT_SHOWN = "sandbox_not_shown"
 REFUSED = "egress_refused"
+NOT_FORWARDED = "egress_not_forwarded"
 OUT_OF_MEMORY = "out_of_memory"
 TOO_MUCH_STATE = "too_much_state"
 UNCOVERED = "uncovered"
@@ -48,6 +49,9 @@ def note_start(
     if child.limits_state == DEGRADED:
         text = "no control group limits it: the host checks its memory every second, not its cpu; see plugbay doctor"
         journal.note(plugin_id, LIMITS_DEGRADED, text)
+    if child.jail is not None and child.jail.not_forwarded:
+        text = f"only programs that use the proxy variables reach its network: {child.jail.not_forwarded}"
+        journal.note(plugin_id, NOT_FORWARDED, text)
     for text in confinement.notes:
         journal.note(plugin_id, NOT_SHOWN, text)
     if confinement.policy is not None:
@@ -96,12 +100,10 @@ def describe_uncovered(path: str) -> Words:
 
 
 def egress_listener(journal: Journal) -> Callable[[Decision], None]:
-    """A listener for egress verdicts that notes refused connections."""
+    """A listener for decisions of egress proxies that notes refused connections."""
 
-    def listen(verdict: Decision) -> None:
-        if not verdict.allowed:
-            where = f"{verdict.host}:{verdict.port}: " if verdict.host else ""
-            address = f" ({verdict.address})" if verdict.address else ""
-            journal.note(verdict.label, REFUSED, f"{where}{verdict.why}{address}")
+    def listen(decision: Decision) -> None:
+        if not decision.allowed:
+            journal.note(decision.label, REFUSED, str(decision))
 
     return listen

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.host.config.sections import PluginSandbox, ProcessLimits, SandboxConfig
-from plugbay.model.addresses import clean_host
+from plugbay.model.addresses import PRIVATE, clean_host, denied, pair
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.protected import DATABASE, SETTINGS, Entry, Protected, is_within
 from plugbay.model.protected import FOLDER as A_FOLDER
@@ -39,6 +39,8 @@ ONE_RUN = "--no-sandbox"
 NOT_ASKED = "its manifest does not ask for it"
 
 TMP = "/tmp"
+
+LOCALHOST, LOOPBACK = "localhost", ("127.0.0.1", "::1")
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -71,6 +73,8 @@ class Operator:
     """All plugins are exempt for one run (`--no-sandbox`)."""
     limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each of its processes, confined or not."""
+    named: frozenset[str] = frozenset()
+    """The capabilities that the operator granted by their names, and not all of them at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +209,13 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
     more = operator.own.reach()
     if request.host_network or more.reach is Reach.HOST:
         return Network(Reach.HOST)
+    named = [item for item in asked if item.capability in operator.named and item.target in item.capability]
+    private = (
+        *operator.private,
+        *_private_pairs((*more.endpoints, *(Endpoint(item.target, item.port) for item in named))),
+    )
     if more.reach is Reach.ANY or any(not item.target for item in asked):
-        return Network(Reach.ANY, private=operator.private)
+        return Network(Reach.ANY, private=private)
     doors: dict[Endpoint, None] = {}
     for item in asked:
         host = clean_host(item.target)
@@ -215,7 +224,17 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
         else:
             doors[Endpoint(host, item.port)] = None
     doors |= dict.fromkeys(more.endpoints)
-    return Network(Reach.LISTED, tuple(doors), operator.private) if doors else Network()
+    return Network(Reach.LISTED, tuple(doors), private) if doors else Network()
+
+
+def _private_pairs(endpoints: Iterable[Endpoint]) -> list[str]:
+    """Each address and port in a private network or on loopback that the operator has named himself."""
+    found = [
+        (address, endpoint.port)
+        for endpoint in endpoints
+        for address in (LOOPBACK if endpoint.host == LOCALHOST else (endpoint.host,))
+    ]
+    return [pair(address, port) for address, port in found if port is not None and denied(address) in PRIVATE]
 
 
 def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Endpoint | None, str], ...]:

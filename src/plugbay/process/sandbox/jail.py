@@ -33,7 +33,8 @@ from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import mounts, network
 from plugbay.process.sandbox.bwrap import explain_setup_failure
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
-from plugbay.process.sandbox.egress.listener import listen_inside
+from plugbay.process.sandbox.egress.listener import DIRECT_PORT, Sockets, open_inside
+from plugbay.process.sandbox.egress.netlink import forwarding
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
@@ -211,11 +212,12 @@ class Jail:
         "_monitor",
         "_networks",
         "_opened",
+        "_sockets",
         "argv",
         "env",
         "guarded",
         "label",
-        "listening",
+        "not_forwarded",
         "policy",
         "proxy",
         "reports",
@@ -240,8 +242,8 @@ class Jail:
         self.argv: tuple[str, ...] = ()
         self.env: dict[str, str] = {}
         """Command and environment of bubblewrap."""
-        self.listening: socket.socket | None = None
-        """The socket that listens inside, if the plugin has a network, until `serve`."""
+        self.not_forwarded = ""
+        """Why only programs that know of the proxy reach the plugin's network."""
         self.proxy: Proxy | None = None
         self.guarded: tuple[tuple[str, str], ...] = ()
         """Hidden paths in shown folders: the path outside, the name inside."""
@@ -251,6 +253,7 @@ class Jail:
         self._cgroups = cgroups
         self._networks = networks
         self._group: Cgroup | None = None
+        self._sockets: Sockets | None = None
         self._opened: list[int] = []
         self._inherited: list[int] = []
         self._identity = ExitStack()
@@ -348,7 +351,8 @@ class Jail:
         with as_user(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, _combined(self._limits, self.policy, self.limits_state))
         if self.policy.network.proxied:
-            self.listening = listen_inside(first)
+            self._sockets = open_inside(first, forwarding(DIRECT_PORT, self.policy.network.loopback))
+            self.not_forwarded = self._sockets.why
         self.reports.release()
         leader = self.reports.program(monitor, first, watch)
         self._clear_places()  # not before: the kernel would have bubblewrap wait for it
@@ -375,11 +379,11 @@ class Jail:
 
     def serve(self, loop: asyncio.AbstractEventLoop, on_decision: OnDecision | None) -> None:
         """In the loop: start the proxy, if the plugin has a network. `on_decision` gets each decision."""
-        if self.listening is not None:
+        if self._sockets is not None:
             from plugbay.process.sandbox.egress.proxy import Proxy  # heavy; only for plugins with a network
 
-            listening, self.listening = self.listening, None
-            self.proxy = Proxy(loop, listening, self.policy.network, self.label, on_decision)
+            sockets, self._sockets = self._sockets, None
+            self.proxy = Proxy(loop, sockets, self.policy.network, self.label, on_decision)
 
     def close_network(self) -> None:
         """In the loop: close the proxy and its connections."""
@@ -397,9 +401,9 @@ class Jail:
         self._close_opened()
         self.reports.close()
         self._clear_places()
-        if self.listening is not None:
-            self.listening.close()
-            self.listening = None
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
         if self._group is not None:
             self._group.close()
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from plugbay.model.addresses import is_loopback
 from plugbay.model.spec import SANDBOX_USER
 from plugbay.process.limits import FILE_SIZE, OPEN_FILES
 
@@ -40,8 +41,9 @@ class Endpoint:
     port: int | None = None
     """None: every port."""
 
-    def matches(self, host: str, port: int) -> bool:
-        return self.host == host and self.port in (None, port)
+    def matches(self, host: str, port: int | None) -> bool:
+        """Whether it covers this port of the host; None: any port."""
+        return self.host == host and (port is None or self.port in (None, port))
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -60,7 +62,24 @@ class Network:
     closed: tuple[tuple[Endpoint | None, str], ...] = ()
     """An endpoint (None: all of them) and the capability that would open it: for the text of a refusal."""
 
-    def missing_grant(self, host: str, port: int) -> str | None:
+    def allows(self, host: str, port: int | None) -> bool:
+        """Whether this clean host may be asked for, at this port or (None) at any."""
+        if self.reach is Reach.LISTED:
+            return any(endpoint.matches(host, port) for endpoint in self.endpoints)
+        return self.reach is Reach.ANY
+
+    @property
+    def loopback(self) -> tuple[tuple[str, int], ...]:
+        """Loopback addresses and ports of the machine that are open, so that they are not the plugin's own loopback."""
+        named = [(address, int(port)) for address, _, port in (pair.rpartition(":") for pair in self.private)]
+        opened = [(address.strip("[]"), port) for address, port in named]
+        return tuple(
+            (address, port)
+            for address, port in opened
+            if is_loopback(address) and (self.allows(address, port) or self.allows("localhost", port))
+        )
+
+    def missing_grant(self, host: str, port: int | None) -> str | None:
         """The requested capability that would open this host and port, if there is one."""
         fitting = (name for endpoint, name in self.closed if endpoint is None or endpoint.matches(host, port))
         return next(fitting, None)

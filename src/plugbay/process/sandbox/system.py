@@ -45,6 +45,9 @@ gets a copy at its start, because a mount of each would take longer."""
 HOST_NETWORK = ("/etc/resolv.conf", "/etc/hosts")
 """For a plugin with the machine's own network."""
 
+RESOLVE_SECONDS = 12
+"""For which a plugin waits for an answer: longer than the host waits for one."""
+
 MASKED = ("/proc/keys", "/proc/key-users", "/proc/kallsyms")
 """Reveal the user's keys, and on some machines addresses of the kernel; no namespace hides them."""
 
@@ -93,6 +96,7 @@ def files(home: str, user: int, *, own_network: bool) -> dict[str, bytes]:
     }
     if own_network:
         made["/etc/hosts"] = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n"
+        made["/etc/resolv.conf"] = f"nameserver 127.0.0.1\noptions timeout:{RESOLVE_SECONDS} attempts:1\n"
     return {path: os.fsencode(text) for path, text in made.items()}
 
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from plugbay.process.sandbox.egress.decision import Decision
+from plugbay.process.sandbox.egress.listener import Sockets
 from plugbay.process.sandbox.egress.proxy import Proxy, Resolve
 from plugbay.process.sandbox.policy import Network
 from tests.support.patience import until
@@ -140,7 +141,7 @@ class Way:
     ) -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=backlog)
         self.port = int(listening.getsockname()[1])
-        self.proxy = Proxy(asyncio.get_running_loop(), listening, network, "test", on_decision, resolver)
+        self.proxy = Proxy(asyncio.get_running_loop(), Sockets(listening), network, "test", on_decision, resolver)
         self._writers: list[asyncio.StreamWriter] = []
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A door in a network without any other: real namespaces, entered as root and without."""
+"""Sockets of the host in a network without any other way out: real namespaces, entered as root and without."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plugbay.process.sandbox.egress import listener
-from plugbay.process.sandbox.egress.listener import ENVIRONMENT, PORT, listen_inside
+from plugbay.process.sandbox.egress import listener, netlink
+from plugbay.process.sandbox.egress.listener import DIRECT_PORT, ENVIRONMENT, PORT, Sockets, open_inside
+from plugbay.process.sandbox.egress.netlink import forwarding
 from plugbay.process.sandbox.egress.proxy import Proxy
 from plugbay.process.sandbox.policy import Endpoint, Network, Reach
 from tests.process.helpers import Run
@@ -48,13 +49,14 @@ def reach(host, port, kind=socket.SOCK_STREAM):
 listening = [line.split()[1] for name in ("tcp", "tcp6", "udp", "udp6", "raw") for line in open(f"/proc/net/{name}")
              if line.split()[3] in ("0A", "07")]
 print(json.dumps({"door": reach("127.0.0.1", 3128), "host": reach("127.0.0.1", int(sys.argv[1])),
-    "far": reach("192.0.2.1", 80), "dns": reach("192.0.2.1", 53, socket.SOCK_DGRAM), "listening": listening}))
+    "far": reach("192.0.2.1", 80), "dns": reach("192.0.2.1", 53, socket.SOCK_DGRAM),
+    "listening": sorted(listening)}))
 """
 
 ROOTLESS = """
 import json, os, re, socket, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-import door
+import door, netlink
 said, say = os.pipe(); held, hold = os.pipe()
 os.set_inheritable(hold, False)
 words = [*sys.argv[2].split(), "--json-status-fd", str(say), "--block-fd", str(held), "--"]
@@ -66,12 +68,14 @@ while not status.endswith(b"}\\n"):
     status += os.read(said, 4096)
 pid = int(re.search(rb'"child-pid": ([0-9]+)', status)[1])
 try:
-    with door.listen_inside(pid) as listening:
-        os.write(hold, b".")
-        client, _ = listening.accept()
-        with client:
-            client.sendall(b"welcome")
-        print(child.communicate()[0].decode())
+    sockets = door.open_inside(pid, netlink.forwarding(door.DIRECT_PORT, ()) if sys.argv[5] == "forwarding" else ())
+    os.write(hold, b".")
+    for listening, word in ((sockets.proxy, b"welcome"), (sockets.direct, b"direct")):
+        if listening is not None:
+            client, _ = listening.accept()
+            with client:
+                client.sendall(word)
+    print(child.communicate()[0].decode())
 except OSError as error:
     os.kill(pid, 9); child.communicate()
     print(json.dumps({"refused": str(error)}))
@@ -143,6 +147,17 @@ def _greet(server: socket.socket, word: bytes) -> None:
             client.sendall(word)
 
 
+@contextmanager
+def greeting(listening: socket.socket, word: bytes) -> Iterator[None]:
+    thread = threading.Thread(target=_greet, args=(listening, word), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
 INSIDE = {
     "door": "welcome",
     "host": "ConnectionRefusedError",
@@ -151,19 +166,71 @@ INSIDE = {
     "listening": ["0100007F:0C38"],
 }
 """127.0.0.1:3128 as the kernel writes it, and nothing else."""
+INSIDE_FORWARDED = {
+    **INSIDE,
+    "far": "direct",
+    "dns": "sent",
+    "listening": ["00000000000000000000000000000000:0C39", "00000000:0035", "0100007F:0C38"],
+}
 
 
 def test_inside_only_the_proxy_can_be_reached() -> None:
     with service_of_the_host() as port, held_back("/usr/bin/python3", "-c", LOOK_AROUND, str(port)) as held:
         before = os.stat("/proc/thread-self/ns/net")
-        with listen_inside(held.child_pid) as listening:
+        with closing(open_inside(held.child_pid)) as sockets:
             assert os.path.samestat(before, os.stat("/proc/thread-self/ns/net"))
-            assert not listening.get_inheritable()
-            thread = threading.Thread(target=_greet, args=(listening, b"welcome"), daemon=True)
-            thread.start()
-            assert json.loads(held.finish()) == INSIDE
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            assert (sockets.direct, sockets.dns, sockets.proxy.get_inheritable()) == (None, None, False)
+            with greeting(sockets.proxy, b"welcome"):
+                assert json.loads(held.finish()) == INSIDE
+
+
+@contextmanager
+def looking_around(make_settings: Callable[[int], Sequence[netlink.Batch]]) -> Iterator[tuple[Held, Sockets]]:
+    """A program that looks around, with the sockets for these settings; they may depend on a port of the host."""
+    with (
+        service_of_the_host() as port,
+        held_back("/usr/bin/python3", "-c", LOOK_AROUND, str(port)) as held,
+        closing(open_inside(held.child_pid, make_settings(port))) as sockets,
+        greeting(sockets.proxy, b"welcome"),
+    ):
+        yield held, sockets
+
+
+def test_connections_to_every_address_arrive_at_one_socket() -> None:
+    with looking_around(lambda port: forwarding(DIRECT_PORT, ())) as (held, sockets):
+        assert sockets.why == "" and sockets.direct is not None
+        assert not any(each.get_inheritable() for each in sockets.all())
+        with greeting(sockets.direct, b"direct"):
+            assert json.loads(held.finish()) == INSIDE_FORWARDED
+
+
+def test_a_granted_loopback_endpoint_is_not_the_plugins_own() -> None:
+    with looking_around(lambda port: forwarding(DIRECT_PORT, [("127.0.0.1", port), ("::1", port)])) as (held, sockets):
+        assert sockets.direct is not None
+        with greeting(sockets.direct, b"direct"):
+            assert json.loads(held.finish()) == {**INSIDE_FORWARDED, "host": "direct"}
+
+
+def test_where_the_kernel_does_not_forward_there_is_the_proxy_and_a_reason() -> None:
+    (rules, *rest) = forwarding(DIRECT_PORT, ())
+    unknown = rules._replace(data=rules.data.replace(b"tproxy\0", b"nosuch\0"))
+    with looking_around(lambda port: [unknown, *rest]) as (held, sockets):
+        assert (sockets.direct, sockets.dns) == (None, None)
+        assert "forwards no connections (nf_tables with tproxy)" in sockets.why
+        assert json.loads(held.finish()) == INSIDE
+
+
+def test_a_setting_that_is_not_required_may_be_refused() -> None:
+    refused = forwarding(DIRECT_PORT, ())[-1]._replace(data=b"\x14\0\0\0\x18\0\5\4\1\0\0\0\0\0\0\0\x63\0\0\0")
+    assert not refused.required
+    with held_back("/usr/bin/true") as held:
+        sockets = open_inside(held.child_pid, [*forwarding(DIRECT_PORT, ())[:-1], refused])
+        assert sockets.direct is not None
+        sockets.close()
+    with held_back("/usr/bin/true") as held:
+        sockets = open_inside(held.child_pid, [refused._replace(required=True)])
+        assert sockets.direct is None and sockets.why
+        sockets.close()
 
 
 def test_without_a_network_of_its_own_a_program_reaches_the_services_of_the_host() -> None:
@@ -182,11 +249,12 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def rootless(folder: Path, options: str, port: int) -> list[object]:
+def rootless(folder: Path, options: str, port: int, forwarded: str = "") -> list[object]:
     """What a host that is not root sees."""
     shutil.copy(listener.__file__, folder / "door.py")
+    shutil.copy(netlink.__file__, folder / "netlink.py")
     words = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups -- /usr/bin/python3 -c"
-    command = [*words.split(), ROOTLESS, str(folder), f"{BWRAP} {options}", LOOK_AROUND, str(port)]
+    command = [*words.split(), ROOTLESS, str(folder), f"{BWRAP} {options}", LOOK_AROUND, str(port), forwarded]
     done = subprocess.run(
         command, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=PATIENCE
     )
@@ -201,6 +269,12 @@ def test_without_root_the_listener_is_the_same(open_folder: Path) -> None:
     assert ends == [NOBODY, os.readlink("/proc/self/ns/net")]
 
 
+def test_without_root_connections_are_forwarded_as_well(open_folder: Path) -> None:
+    with service_of_the_host() as port:
+        seen, _ = rootless(open_folder, "--unshare-net", port, "forwarding")
+    assert seen == INSIDE_FORWARDED
+
+
 def test_a_user_namespace_below_the_one_that_owns_the_network_makes_no_difference(open_folder: Path) -> None:
     with service_of_the_host() as port:
         seen, _ = rootless(open_folder, "--unshare-net --disable-userns --uid 65534 --gid 65534", port)
@@ -212,7 +286,7 @@ def test_no_listener_is_opened_in_the_network_of_the_host(open_folder: Path) -> 
         port = taken.getsockname()[1]
     refused = pytest.raises(OSError, match="no network namespace of its own")
     with held_back("/usr/bin/true", options="--share-net") as held, refused:
-        listen_inside(held.child_pid, port)
+        open_inside(held.child_pid, port=port)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
     seen, _ = rootless(open_folder, "--share-net", port)
@@ -223,7 +297,7 @@ def test_a_process_that_has_ended_has_no_listener() -> None:
     with held_back("/usr/bin/true") as held:
         assert held.finish() == ""
     with pytest.raises(OSError) as failed:
-        listen_inside(held.child_pid)
+        open_inside(held.child_pid)
     assert failed.value.errno in (errno.ENOENT, errno.ESRCH)
 
 
@@ -253,11 +327,11 @@ def test_a_listener_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_thread_that_asked() -> None:
-    with held_back("/usr/bin/true") as held, listen_inside(held.child_pid):
+    with held_back("/usr/bin/true") as held, closing(open_inside(held.child_pid)):
         with pytest.raises(OSError) as failed:
-            listen_inside(held.child_pid)
+            open_inside(held.child_pid)
         assert failed.value.errno == errno.EADDRINUSE
-        listen_inside(held.child_pid, PORT + 1).close()
+        open_inside(held.child_pid, port=PORT + 1).close()
     assert not [thread for thread in threading.enumerate() if thread.name == "plugbay-listen"]
 
 
@@ -284,7 +358,7 @@ def test_a_helper_that_fails_opens_nothing(
     with held_back("/usr/bin/true") as held:
         helper_of(script, monkeypatch, tmp_path)
         with pytest.raises(OSError, match=words):
-            listen_inside(held.child_pid)
+            open_inside(held.child_pid)
 
 
 def test_the_variables_name_the_proxy_and_no_exception() -> None:
@@ -316,7 +390,7 @@ Promise.all([direct, asked]).then(found => console.log(JSON.stringify(found)));
 
 
 def test_a_confined_program_reaches_granted_hosts_with_common_libraries(run: Run, tmp_path: Path) -> None:
-    """Python's listens to the variables; `fetch` of Node.js does not, and has no network then."""
+    """Python's use the variables; `fetch` of Node.js does not, and connects directly."""
     env = {**ENVIRONMENT, "TRUSTED": certificate("secure.test")[1]}
 
     async def main() -> None:
@@ -332,16 +406,16 @@ def test_a_confined_program_reaches_granted_hosts_with_common_libraries(run: Run
             assert found[0][:2] == ["hello", "hello"]
             assert "403 the network is not granted for evil.test, port 443" in found[0][2]
             assert "403" in found[0][3]
-            assert found[1] == ["no network", "hello"]
-            assert len(plain.seen) == 2
+            assert found[1] == ["hello", "hello"]
+            assert len(plain.seen) == 3
 
     run(main())
 
 
 async def _run_inside(network: Network, table: dict[str, list[str]], argv: list[str], env: dict[str, str]) -> list[str]:
     with held_back(*argv, env=env) as held:
-        listening = await asyncio.to_thread(listen_inside, held.child_pid)
-        proxy = Proxy(asyncio.get_running_loop(), listening, network, "test", resolver=names(table))
+        sockets = await asyncio.to_thread(open_inside, held.child_pid, forwarding(DIRECT_PORT, network.loopback))
+        proxy = Proxy(asyncio.get_running_loop(), sockets, network, "test", resolver=names(table))
         try:
             found: list[str] = json.loads(await asyncio.to_thread(held.finish))
             return found

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.policy import Network, Reach
+from plugbay.process.sandbox.policy import Network
 
 TLS_PORT = 443
 """Where a tunnel must begin with TLS. On other ports TLS is checked alike, and other bytes pass."""
@@ -41,27 +41,38 @@ class Decision:
     host: str
     """Empty when the request could not be read."""
     port: int
+    """0: a name was asked for, or the request could not be read."""
     allowed: bool
     why: str = ""
     """Of a refusal."""
     address: str = ""
     """Where the connection went, or the address that was the reason for the refusal."""
 
+    def __str__(self) -> str:
+        where = addresses.pair(self.host, self.port) if self.port else self.host
+        verdict = "connected" if self.allowed else self.why
+        return "".join((f"{where}: " if where else "", verdict, f" ({self.address})" if self.address else ""))
+
 
 def check_grant(network: Network, host: str, port: int) -> Refusal | None:
     """Why this clean host and port may not be asked for, whatever its addresses are."""
-    if network.reach is Reach.ANY:
+    if network.allows(host, port):
         return None
-    endpoints = network.endpoints if network.reach is Reach.LISTED else ()
-    if any(endpoint.matches(host, port) for endpoint in endpoints):
-        return None
-    where = addresses.pair(host, port)
     why = f"the network is not granted for {host}, port {port}"
+    return _not_granted(network, host, port, why, addresses.pair(host, port))
+
+
+def check_name(network: Network, host: str) -> Refusal | None:
+    """Why this name may not be resolved: no port of it is granted."""
+    if network.allows(host, None):
+        return None
+    return _not_granted(network, host, None, f"the network is not granted for {host}", f"{host}:PORT")
+
+
+def _not_granted(network: Network, host: str, port: int | None, why: str, setting: str) -> Refusal:
     key = network.missing_grant(host, port)
-    opener = (
-        f'add "{where}" to network in the plugin\'s sandbox settings in plugbay.toml' if key is None else f"grant {key}"
-    )
-    return Refusal(403, f"{why}; {opener}")
+    in_settings = f'add "{setting}" to network in the plugin\'s sandbox settings in plugbay.toml'
+    return Refusal(403, f"{why}; {in_settings if key is None else f'grant {key}'}")
 
 
 def check_address(

@@ -1,4 +1,8 @@
-"""`Proxy`: the only way out of a confined plugin's network. Accepts, checks each request, connects, relays.
+"""`Proxy`: the only way out of a confined plugin's network. Accepts, checks, connects, relays.
+
+Three ways lead here: requests to the proxy, by programs that know of it; direct connections to any address, which the
+kernel hands over; questions for names, which are answered with addresses that stand for them (`dns`). All are checked
+alike. A direct connection that is refused is reset.
 
 Limits the connections of one plugin: their number, their time, their buffers. A name is resolved once, each of its
 addresses is checked, and the connection goes to a checked one. One request per connection, so that no second one can go
@@ -13,13 +17,15 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress import decision
+from plugbay.process.sandbox.egress import decision, dns
 from plugbay.process.sandbox.egress.decision import HANDSHAKE, TLS_PORT, Decision, Hello, Refusal, read_hello
+from plugbay.process.sandbox.egress.listener import IP_PKTINFO, Sockets
 from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
 from plugbay.process.sandbox.policy import Network, Reach
 
@@ -103,12 +109,18 @@ LINGER_SECONDS = 1.0
 """For a plugin to read a refusal while it still sends."""
 MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are checked."""
+MAX_QUERIES = 32
+"""Questions for names that are open at a time. More are dropped; resolvers ask again."""
 MAX_DECISIONS = 256
 """Decisions that are kept."""
 REPORTS_PER_SECOND = 20
 """Decisions that are reported; others are kept and counted, because a plugin can connect 500 times a second."""
 PIECE = 64 << 10
 """Bytes that are taken from one side before they are given to the other: all that is held of a connection."""
+LOCALHOST = "localhost"
+PKTINFO = struct.Struct("=i4s4s")
+"""Interface, source and destination of a datagram."""
+PKTINFO_SPACE = socket.CMSG_SPACE(PKTINFO.size)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
 """A TLS alert: fatal, access denied."""
@@ -120,13 +132,13 @@ class Proxy:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        listening: socket.socket,
+        sockets: Sockets,
         network: Network,
         label: str,
         on_decision: Callable[[Decision], None] | None = None,
         resolver: Resolve | None = None,
     ) -> None:
-        """Starts to accept on `listening`, which is the proxy's from now on."""
+        """Starts to accept on `sockets`, which are the proxy's from now on."""
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self.unreported = 0
         """Decisions beyond `REPORTS_PER_SECOND`."""
@@ -141,11 +153,16 @@ class Proxy:
         self._resolve = resolver or Resolver()
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._connections: set[asyncio.Task[None]] = set()
-        self._listening = listening
-        listening.setblocking(False)
-        self._accepting = loop.create_task(self._accept(listening))
-        # A task that is cancelled before its first step never gets to its own `finally`.
-        self._accepting.add_done_callback(lambda _: listening.close())
+        self._accepting: dict[socket.socket, asyncio.Task[None]] = {}
+        self._accept_on(sockets.proxy, self._serve_request)
+        if sockets.direct is not None:
+            self._accept_on(sockets.direct, self._serve_direct)
+        self._names = dns.Names()
+        self._queries: set[asyncio.Task[None]] = set()
+        self._dns = sockets.dns
+        if self._dns is not None:
+            self._dns.setblocking(False)
+            loop.add_reader(self._dns, self._read_query, self._dns)
 
     @property
     def connections(self) -> int:
@@ -154,16 +171,29 @@ class Proxy:
 
     def close(self) -> None:
         """Stop accepting, and cancel open connections."""
-        with suppress(OSError):  # it was closed before
-            self._listening.shutdown(socket.SHUT_RDWR)
-        for task in (self._accepting, *self._connections):
+        for listening in self._accepting:
+            with suppress(OSError):  # it was closed before
+                listening.shutdown(socket.SHUT_RDWR)
+        if self._dns is not None:
+            self._loop.remove_reader(self._dns)
+            self._dns.close()
+            self._dns = None
+        for task in (*self._accepting.values(), *self._connections, *self._queries):
             task.cancel()
 
-    async def _accept(self, listening: socket.socket) -> None:
+    def _accept_on(self, listening: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+        listening.setblocking(False)
+        accepting = self._accepting[listening] = self._loop.create_task(self._accept(listening, serve))
+        # A task that is cancelled before its first step never gets to its own `finally`.
+        accepting.add_done_callback(lambda _: listening.close())
+
+    async def _accept(
+        self, listening: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
         while True:
             await self._slots.acquire()
             client = await self._next(listening)
-            task = self._loop.create_task(self._serve(client))
+            task = self._loop.create_task(serve(client))
             self._connections.add(task)
             task.add_done_callback(partial(self._finished, client))
             await asyncio.sleep(ACCEPT_SECONDS)
@@ -182,8 +212,8 @@ class Proxy:
         self._connections.discard(task)
         self._slots.release()
 
-    async def _serve(self, client: socket.socket) -> None:
-        """One connection from its first byte to its last."""
+    async def _serve_request(self, client: socket.socket) -> None:
+        """One connection to the proxy from its first byte to its last."""
         head = HeadParser()
         try:
             asked = await self._read_head(client, head)
@@ -193,6 +223,65 @@ class Proxy:
                 await self._refuse(client, asked)
         except OSError:
             _reset(client)
+
+    async def _serve_direct(self, client: socket.socket) -> None:
+        """One connection to another address, which goes where the plugin wanted it to go, or is reset."""
+        try:
+            host, port, pinned = self._destination(client)
+            server = await self._open(host, port, pinned)
+            if isinstance(server, Refusal):
+                self._report(Decision(self._label, host, port, False, server.why, server.address))
+                _reset(client)
+                return
+            with server, _resetting(server):
+                await self._tunnel(client, server, host, port)
+        except OSError:
+            _reset(client)
+
+    def _destination(self, client: socket.socket) -> tuple[str, int, list[str] | None]:
+        """Host and port that a direct connection is for, and the addresses of a name."""
+        address, port = client.getsockname()[:2]
+        address = addresses.clean_host(address.removeprefix("::ffff:")) or ""
+        named = self._names.find(address)
+        if named is not None:
+            return named[0], port, named[1]
+        is_localhost = addresses.is_loopback(address) and decision.check_grant(self._network, LOCALHOST, port) is None
+        return (LOCALHOST, port, [address]) if is_localhost else (address, port, None)
+
+    def _read_query(self, asked: socket.socket) -> None:
+        """Read one question, and answer it on a task. Its answer comes from the address that was asked."""
+        try:
+            data, ancillary, _, client = asked.recvmsg(dns.MAX_QUERY, PKTINFO_SPACE)
+        except OSError:
+            return
+        query = dns.read_query(data)
+        if query is None or not ancillary or len(self._queries) >= MAX_QUERIES:
+            return
+        _, _, at = PKTINFO.unpack(ancillary[0][2])
+
+        async def respond() -> None:
+            reply = await self._resolve_query(query)
+            source = (socket.IPPROTO_IP, IP_PKTINFO, PKTINFO.pack(0, at, bytes(4)))
+            with suppress(OSError):
+                asked.sendmsg([reply], [source], 0, client)
+
+        task = self._loop.create_task(respond())
+        self._queries.add(task)
+        task.add_done_callback(self._queries.discard)
+
+    async def _resolve_query(self, query: dns.Query) -> bytes:
+        """The answer to a question for a name. A question for anything but addresses of IPv4 is refused silently."""
+        host = addresses.clean_host(query.name)
+        if host is None or addresses.is_address(host):
+            return query.answer(dns.NO_SUCH_NAME)
+        refusal = decision.check_name(self._network, host)
+        if query.kind != dns.IPV4:
+            return query.answer(dns.NO_ERROR if refusal is None else dns.NO_SUCH_NAME)
+        found = refusal or await self._find(host, 0)
+        if isinstance(found, Refusal):
+            self._report(Decision(self._label, host, 0, False, found.why))
+            return query.answer(dns.SERVER_FAILURE if found.status == 504 else dns.NO_SUCH_NAME)
+        return query.answer(dns.NO_ERROR, self._names.pin(host, found))
 
     async def _read_head(self, client: socket.socket, head: HeadParser) -> Request | Refusal | None:
         """None: the plugin closed the connection, or sent nothing."""
@@ -206,66 +295,72 @@ class Proxy:
         return asked
 
     async def _handle(self, client: socket.socket, asked: Request, rest: bytes) -> None:
-        found = await self._check(asked.host, asked.port)
-        server = found if isinstance(found, Refusal) else await self._connect(asked, found)
+        server = await self._open(asked.host, asked.port)
         if isinstance(server, Refusal):
             await self._refuse(client, server, asked)
             return
-        with server:
-            try:
-                await (self._tunnel if asked.path is None else self._forward)(client, server, asked, rest)
-            except OSError:
-                _reset(server)
-                raise
+        with server, _resetting(server):
+            if asked.path is None:
+                await self._loop.sock_sendall(client, ESTABLISHED)
+                await self._tunnel(client, server, asked.host, asked.port, rest)
+            else:
+                await self._forward(client, server, asked, rest)
 
-    async def _check(self, host: str, port: int) -> list[str] | Refusal:
-        """Every address of a host to which a plugin may connect."""
+    async def _open(self, host: str, port: int, pinned: list[str] | None = None) -> socket.socket | Refusal:
+        """A connection to a host, if the plugin may connect to each of its addresses, which may be known already."""
         refusal = decision.check_grant(self._network, host, port)
-        if refusal is not None:
-            return refusal
+        found = refusal or pinned or await self._find(host, port)
+        if isinstance(found, Refusal):
+            return found
+        ours = frozenset(filter(is_ours, found))
+        refusal = decision.check_address(self._network, host, port, found, ours)
+        return refusal or await self._connect(host, port, found)
+
+    async def _find(self, host: str, port: int) -> list[str] | Refusal:
+        """Every address of a host."""
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
-                found = [host] if addresses.is_address(host) else await self._resolve(host, port)
+                return [host] if addresses.is_address(host) else await self._resolve(host, port)
         except TimeoutError:
             return Refusal(504, f"{host} could not be resolved within {RESOLVE_SECONDS:g} s")
         except (OSError, UnicodeError) as error:
-            return Refusal(502, f"{host} cannot be resolved: {_reason(error)}")
-        ours = frozenset(filter(is_ours, found))
-        return decision.check_address(self._network, host, port, found, ours) or found
+            may_pass = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+            return Refusal(504 if may_pass else 502, f"{host} cannot be resolved: {_reason(error)}")
 
-    async def _connect(self, asked: Request, found: list[str]) -> socket.socket | Refusal:
+    async def _connect(self, host: str, port: int, found: list[str]) -> socket.socket | Refusal:
         for address in found[:MAX_ADDRESSES]:
             pinned = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             try:
                 pinned.setblocking(False)
                 pinned.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    await self._loop.sock_connect(pinned, (address, asked.port))
-                self._report(Decision(self._label, asked.host, asked.port, True, address=address))
+                    await self._loop.sock_connect(pinned, (address, port))
+                self._report(Decision(self._label, host, port, True, address=address))
                 return pinned
             except TimeoutError:
-                refusal = Refusal(504, f"{asked.host} did not answer within {CONNECT_SECONDS:g} s", address)
+                refusal = Refusal(504, f"{host} did not answer within {CONNECT_SECONDS:g} s", address)
             except OSError as error:
-                refusal = Refusal(502, f"{asked.host} cannot be reached: {_reason(error)}", address)
+                refusal = Refusal(502, f"{host} cannot be reached: {_reason(error)}", address)
             except BaseException:
                 pinned.close()
                 raise
             pinned.close()
         return refusal
 
-    async def _tunnel(self, client: socket.socket, server: socket.socket, asked: Request, rest: bytes) -> None:
-        """Both ways until both sides have ended."""
-        await self._loop.sock_sendall(client, ESTABLISHED)
+    async def _tunnel(
+        self, client: socket.socket, server: socket.socket, host: str, port: int, rest: bytes = b""
+    ) -> None:
+        """Both ways until both sides have ended. `rest` has come from the plugin already."""
         async with _relay() as (both, idle):
-            both.create_task(self._relay_up(client, server, asked, rest, idle))
+            both.create_task(self._relay_up(client, server, host, port, rest, idle))
             both.create_task(self._relay_down(server, client, idle))
 
     async def _relay_up(
-        self, client: socket.socket, server: socket.socket, asked: Request, data: bytes, idle: asyncio.Timeout
+        self, client: socket.socket, server: socket.socket, host: str, port: int, data: bytes, idle: asyncio.Timeout
     ) -> None:
         """Relay from the plugin to the server, after a check of the first bytes."""
         if self._network.reach is Reach.LISTED:
-            data = await self._read_first_bytes(client, asked, data)
+            data = await self._read_first_bytes(client, host, port, data)
         data = data or await self._loop.sock_recv(client, PIECE)
         while data:
             await self._loop.sock_sendall(server, data)
@@ -274,17 +369,17 @@ class Proxy:
             data = await self._loop.sock_recv(client, PIECE)
         server.shutdown(socket.SHUT_WR)
 
-    async def _read_first_bytes(self, client: socket.socket, asked: Request, data: bytes) -> bytes:
+    async def _read_first_bytes(self, client: socket.socket, host: str, port: int, data: bytes) -> bytes:
         """The first bytes of a tunnel; raises ConnectionAbortedError if they name another server."""
-        must = asked.port == TLS_PORT
+        must = port == TLS_PORT
         async with asyncio.timeout(HEAD_SECONDS if must else None):
             while must or not data or data[0] == HANDSHAKE:
                 hello = read_hello(data)
                 if isinstance(hello, Hello):
-                    refusal = decision.check_server_name(hello, asked.host)
-                    return data if refusal is None else self._cut(client, asked, refusal)
+                    refusal = decision.check_server_name(hello, host)
+                    return data if refusal is None else self._cut(client, host, port, refusal)
                 if hello is not None:
-                    return self._cut(client, asked, Refusal(403, f"the tunnel to {asked.host}: {hello}"))
+                    return self._cut(client, host, port, Refusal(403, f"the tunnel to {host}: {hello}"))
                 piece = await self._loop.sock_recv(client, PIECE)
                 if not piece:
                     break
@@ -293,9 +388,9 @@ class Proxy:
             raise ConnectionAbortedError
         return data
 
-    def _cut(self, client: socket.socket, asked: Request, refusal: Refusal) -> bytes:
+    def _cut(self, client: socket.socket, host: str, port: int, refusal: Refusal) -> bytes:
         """End a tunnel in words that a TLS library understands."""
-        self._report(Decision(self._label, asked.host, asked.port, False, refusal.why))
+        self._report(Decision(self._label, host, port, False, refusal.why))
         client.send(ALERT)
         client.shutdown(socket.SHUT_WR)
         raise ConnectionAbortedError
@@ -372,6 +467,16 @@ async def _relay() -> AsyncIterator[tuple[asyncio.TaskGroup, asyncio.Timeout]]:
         failed = True
     if failed:
         raise ConnectionAbortedError
+
+
+@contextmanager
+def _resetting(server: socket.socket) -> Iterator[None]:
+    """Close the server's side by reset when the connection fails."""
+    try:
+        yield
+    except OSError:
+        _reset(server)
+        raise
 
 
 def _restart_idle(idle: asyncio.Timeout) -> None:
