@@ -109,6 +109,8 @@ LINGER_SECONDS = 1.0
 """For a plugin to read a refusal while it still sends."""
 MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are checked."""
+QUERIES_AT_ONCE, QUERY_SECONDS = 4, 0.004
+"""Datagrams with questions that are read in a row, and the time until the next ones: at most 1,000 a second."""
 MAX_QUERIES = 32
 """Questions for names that are open at a time. More are dropped; resolvers ask again."""
 MAX_DECISIONS = 256
@@ -160,9 +162,10 @@ class Proxy:
         self._names = dns.Names()
         self._queries: set[asyncio.Task[None]] = set()
         self._dns = sockets.dns
+        self._rest: asyncio.TimerHandle | None = None
         if self._dns is not None:
             self._dns.setblocking(False)
-            loop.add_reader(self._dns, self._read_query, self._dns)
+            self._read_queries()
 
     @property
     def connections(self) -> int:
@@ -175,6 +178,8 @@ class Proxy:
             with suppress(OSError):  # it was closed before
                 listening.shutdown(socket.SHUT_RDWR)
         if self._dns is not None:
+            if self._rest is not None:
+                self._rest.cancel()
             self._loop.remove_reader(self._dns)
             self._dns.close()
             self._dns = None
@@ -248,15 +253,27 @@ class Proxy:
         is_localhost = addresses.is_loopback(address) and decision.check_grant(self._network, LOCALHOST, port) is None
         return (LOCALHOST, port, [address]) if is_localhost else (address, port, None)
 
-    def _read_query(self, asked: socket.socket) -> None:
-        """Read one question, and answer it on a task. Its answer comes from the address that was asked."""
+    def _read_queries(self) -> None:
+        """Read what waits, up to a few questions, and rest: no plugin keeps the loop busy with them."""
+        assert self._dns is not None
+        self._loop.remove_reader(self._dns)
+        taken = 0
+        while taken < QUERIES_AT_ONCE and self._read_query(self._dns):
+            taken += 1
+        if taken:
+            self._rest = self._loop.call_later(QUERY_SECONDS, self._read_queries)
+        else:
+            self._loop.add_reader(self._dns, self._read_queries)
+
+    def _read_query(self, asked: socket.socket) -> bool:
+        """Read one datagram, and answer it on a task, from the address that was asked; False: there is none."""
         try:
             data, ancillary, _, client = asked.recvmsg(dns.MAX_QUERY, PKTINFO_SPACE)
         except OSError:
-            return
+            return False
         query = dns.read_query(data)
         if query is None or not ancillary or len(self._queries) >= MAX_QUERIES:
-            return
+            return True
         _, _, at = PKTINFO.unpack(ancillary[0][2])
 
         async def respond() -> None:
@@ -268,6 +285,7 @@ class Proxy:
         task = self._loop.create_task(respond())
         self._queries.add(task)
         task.add_done_callback(self._queries.discard)
+        return True
 
     async def _resolve_query(self, query: dns.Query) -> bytes:
         """The answer to a question for a name. A question for anything but addresses of IPv4 is refused silently."""
