@@ -61,7 +61,6 @@ UNCLEAR = {
     "a chunk that ends late": post(CHUNKED, body=b"2\r\n{}}\r\n" + CHUNKS),
     "a chunk size with a bare LF": post(CHUNKED, body=b"0\n\r\n"),
     "trailers with a bare LF": post(CHUNKED, body=b"0\r\n\n"),
-    "a head without an end": b"GET / HTTP/1.1\r\nhost: x\r\nx-note: " + b"a" * (17 << 10),
     "a line that is no request": b"GET /\r\nhost: x\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
@@ -276,6 +275,22 @@ def test_bytes_after_a_request_of_unclear_length_are_not_served(run: Run) -> Non
                 if not said.startswith(b"HTTP/1.1 400 ") or said.count(b"HTTP/1.1") > 1 or "/smuggled" in app.paths:
                     wrong[name] = said
         assert wrong == {} and app.bodies == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+@pytest.mark.parametrize("size", [17 << 10, 40 << 10, 100 << 10])
+def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(run: Run, size: int, end: bytes) -> None:
+    async def main() -> None:
+        app = Reading()
+        head = b"GET / HTTP/1.1\r\nhost: x\r\nx-note: " + b"a" * size + end
+        async with serving(app) as port:
+            said = await last_words(port, head)
+            assert said.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 (reset)")), said
+            fits = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-note: " + b"a" * (15 << 10) + b"\r\n\r\n"
+            assert b"200 OK" in await last_words(port, fits)
+        assert app.paths == ["/"]
 
     run(main)
 

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from plugbay.store import keys, orgs
 from plugbay.store.database import Database, RowCache, Tx, sqlite_file
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
+from tests.support.databases import database as database_of_kind
 from tests.support.databases import postgresql
 from tests.support.loops import Run
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
@@ -263,6 +265,76 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, run: Run) -> None
                 await Database.open(f"sqlite:///{file}", migrate=migrate)
 
     run(main)
+
+
+def overwrite_pages(file: Path) -> None:
+    """Overwrite the first page of one table, as a failing disk does."""
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    (number,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'orgs'").fetchone()
+    connection.close()
+    with open(file, "r+b") as pages:
+        pages.seek((number - 1) * size)
+        pages.write(b"\xa5" * size)
+
+
+@requirement("vai:control-damaged-database")
+def test_a_file_with_overwritten_pages_is_refused(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "plugbay.db"
+
+    async def main() -> None:
+        await (await Database.open(f"sqlite:///{file}")).close()
+        again = await Database.open(f"sqlite:///{file}")
+        assert await again.find_damage(quick=False) is None
+        await again.close()
+        overwrite_pages(file)
+        with pytest.raises(StoreRefused, match=r"plugbay\.db is damaged .*recover"):
+            await Database.open(f"sqlite:///{file}", migrate=False)
+        monkeypatch.setattr(module, "MAX_CHECKED", 0)  # a large file is not read at every start
+        unchecked = await Database.open(f"sqlite:///{file}", migrate=False)
+        assert await unchecked.find_damage(quick=False) is not None
+        await unchecked.close()
+
+    run(main)
+
+
+@requirement("vai:control-ready")
+def test_a_database_that_another_process_has_locked_is_not_writable(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "plugbay.db"
+
+    async def main() -> None:
+        database = await Database.open(f"sqlite:///{file}")
+        await database.check_writable(PATIENCE)
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="not free to write"):
+            await database.check_writable(0.05)
+        other.execute("ROLLBACK")
+        other.close()
+        await database.check_writable(PATIENCE)
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-ready")
+def test_a_database_that_is_read_only_is_not_writable(tmp_path: Path, run: Run) -> None:
+    async def main(url: str) -> None:
+        database = await Database.open(url)
+        await database.check_writable(PATIENCE)
+        connection = await database.dedicated()
+        name = await connection.scalar(text("SELECT current_database()"))
+        await connection.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
+        await connection.close()
+        await database.close()
+        database = await Database.open(url, migrate=False)
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await database.check_writable(PATIENCE)
+        await database.close()
+
+    with database_of_kind("postgresql", tmp_path) as url:
+        run(partial(main, url))
 
 
 def test_the_folder_of_a_sqlite_is_made(tmp_path: Path, run: Run) -> None:

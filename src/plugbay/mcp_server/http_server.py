@@ -1,6 +1,6 @@
 """`HttpServer`: the MCP application on a port, with a bearer token; and `BoundedHttp`, uvicorn's HTTP/1.1 with limits.
 
-`BoundedHttp` limits connections and the time for heads and bodies, and refuses ambiguous framing (request smuggling). A
+`BoundedHttp` limits connections, the size of heads, and the time for heads and bodies. It refuses ambiguous framing. A
 refused request always closes its connection, so bytes after a request of unclear length are never read as another
 request. It does not limit the time for an answer; the pause between two requests is uvicorn's (5 s).
 
@@ -37,6 +37,11 @@ BODY_SECONDS = 90.0
 MAX_CONNECTIONS = 512
 """Half of the usual limit of 1,024 open files: plugins and the database need theirs."""
 
+MAX_HEAD = 16 << 10
+"""Bytes of the request line and all headers."""
+
+TOO_LARGE = f"the head of the request has more than {MAX_HEAD:,} bytes; send fewer or shorter headers"
+
 _SEQUENCE = itertools.count()
 """A counter instead of a clock: the event loop has one time for everything within a tick."""
 
@@ -70,16 +75,22 @@ def find_ambiguity(head: bytes) -> str | None:
 
 
 class _StrictConnection(h11.Connection):
-    """h11 that refuses ambiguous framing."""
+    """h11 that refuses large heads and ambiguous framing."""
 
     refusal = ""
     """Why we refused the last request; empty if h11 did."""
 
     def next_event(self) -> Any:
         before = self.trailing_data[0]
-        event = super().next_event()
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == 431:  # incomplete, and already too long
+                self.refusal = TOO_LARGE
+            raise
         if type(event) in (h11.Request, h11.EndOfMessage):  # the head or trailers that h11 has just parsed
-            problem = find_ambiguity(before[: len(before) - len(self.trailing_data[0])])
+            head = before[: len(before) - len(self.trailing_data[0])]
+            problem = TOO_LARGE if len(head) > MAX_HEAD else find_ambiguity(head)
             if problem is not None:
                 self.refusal = problem
                 raise h11.RemoteProtocolError(problem)
@@ -95,7 +106,7 @@ class BoundedHttp(H11Protocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn: _StrictConnection = _StrictConnection(h11.SERVER)
+        self.conn: _StrictConnection = _StrictConnection(h11.SERVER, MAX_HEAD)
         self._timer: asyncio.TimerHandle | None = None
         """Closes the connection when the expected part of a request is late."""
         self._expects: Any = None
@@ -126,7 +137,8 @@ class BoundedHttp(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn when h11 refuses a request."""
-        self._end(b"400 Bad Request", self.conn.refusal or msg)
+        status = b"431 Request Header Fields Too Large" if self.conn.refusal == TOO_LARGE else b"400 Bad Request"
+        self._end(status, self.conn.refusal or msg)
 
     def on_response_complete(self) -> None:
         self._sequence = next(_SEQUENCE)

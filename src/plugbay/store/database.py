@@ -62,6 +62,9 @@ STATEMENT_TIMEOUT = 30.0
 SILENCE = 60.0
 """Seconds without any response from PostgreSQL before the connection is dropped."""
 
+MAX_CHECKED = 256 << 20
+"""Bytes of a SQLite file that is checked for damage at every start; `plugbay doctor` checks larger ones."""
+
 CONNECTIONS = 8
 """Pool size. On SQLite each connection has a thread, and readers do not wait for the writer."""
 
@@ -105,10 +108,12 @@ class Database:
         event.listen(engine.sync_engine, "before_execute", self._before_execute)
 
     @classmethod
-    async def open(cls, url: str, *, migrate: bool = True) -> Self:
-        """Connect and migrate; raises `StoreRefused` or `StoreUnavailable`."""
+    async def open(cls, url: str, *, migrate: bool = True, check: bool = True) -> Self:
+        """Connect, check for damage and migrate; raises `StoreRefused` or `StoreUnavailable`."""
         database = cls(_engine(_parse_url(url)))
         try:
+            if check:
+                await database._refuse_damaged()
             if migrate:
                 await database.migrate()
             else:
@@ -117,6 +122,15 @@ class Database:
             await database.close()
             raise
         return database
+
+    async def _refuse_damaged(self) -> None:
+        """Raises `StoreRefused` for a damaged file that is small enough to be read at every start."""
+        if self.file is None or not self.file.exists() or self.file.stat().st_size > MAX_CHECKED:
+            return
+        damage = await self.find_damage(quick=True)
+        if damage is not None:
+            hint = "put a copy of a good one in its place, or save what can be read with `sqlite3 FILE .recover`"
+            raise StoreRefused(f"{self.file} is damaged ({damage}); {hint}")
 
     async def migrate(self) -> None:
         """Migrate the tables; raises `StoreRefused` or `StoreUnavailable`."""
@@ -193,6 +207,27 @@ class Database:
         """Raises `StoreUnavailable` when the database does not respond."""
         async with self.reading() as tx:
             await tx.execute(text("SELECT 1"))
+
+    async def check_writable(self, seconds: float) -> None:
+        """Raises `StoreUnavailable` when the database cannot be written to within this time. Writes nothing."""
+        try:
+            async with asyncio.timeout(seconds), self.transaction() as tx:
+                if self.dialect == "postgresql" and await tx.scalar(text("SHOW transaction_read_only")) == "on":
+                    raise StoreUnavailable("it is read-only")
+        except TimeoutError:
+            raise StoreUnavailable(f"it was not free to write for {seconds:g} s") from None
+
+    async def find_damage(self, *, quick: bool) -> str | None:
+        """The first damage of a SQLite file; None when there is none. A quick check does not compare indexes."""
+        if self.dialect != "sqlite":
+            return None
+        pragma = "quick_check" if quick else "integrity_check"
+        try:
+            async with self.reading() as tx:
+                found = await tx.scalar(text(f"PRAGMA {pragma}(1)"))
+        except StoreRefused as error:
+            return str(error)
+        return None if found == "ok" else " ".join(str(found).replace("*** in database main ***", "").split())
 
     async def dedicated(self) -> AsyncConnection:
         """A connection in autocommit mode that the caller closes."""

@@ -549,9 +549,13 @@ def test_a_code_is_not_in_the_log(sqlite_url: str, tmp_path: Path, run: Run, cap
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
             link = visitor.dashboard.link("", operator_token(tmp_path)[0])
             await visitor.get(link, **{"sec-fetch-site": "cross-site"})
+            code = link.rpartition("/")[2]
+            for damaged in (f"{link}/extra", f"/x{link}", link.replace("login", "LOGIN"), f"{link}."):
+                await visitor.get(damaged)
             await visitor.get("/calls")
             logged = [vars(record)["path"] for record in caplog.records if record.name == "plugbay.access"]
-            assert logged == ["/login/{code}", "/calls"]
+            assert logged == [*["/login/{code}"] * 2, "/x/login/{code}", *["/login/{code}"] * 2, "/calls"]
+            assert code not in caplog.text
 
     run(main)
 

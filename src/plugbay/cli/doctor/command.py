@@ -29,6 +29,13 @@ def doctor(
     path: Annotated[
         Path | None, typer.Argument(metavar="PATH", help="Also check this plugin, or each plugin of a folder.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="FOLDER", help="Also check the database and the disk of a server."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="URL", help="The database, if it is not in the data folder.")
+    ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Kill processes that dead hosts left behind.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,7 +44,7 @@ def doctor(
     Exits with 9 when a check failed.
     """
     done: list[Check] = []
-    for check in _run_checks(path, fix):
+    for check in _run_checks(path, data, database, fix):
         done.append(check)
         if not as_json:
             show(output.out(), check)
@@ -49,10 +56,14 @@ def doctor(
     raise typer.Exit(Exit.FINDINGS if findings else Exit.OK)
 
 
-def _run_checks(path: Path | None, fix: bool) -> Iterator[Check]:
+def _run_checks(path: Path | None, data: Path | None, database: str | None, fix: bool) -> Iterator[Check]:
     yield from checks.check_machine(fix)
     yield from check_sandbox(checks.load_config_or_default())
     yield from check_broker(checks.load_config_or_default())
+    if data is not None or database is not None:
+        from plugbay.cli.doctor.server_checks import check_server  # needs the extra `serve`
+
+        yield from check_server(data, database)
     if path is not None:
         yield from check_plugin(path)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEX
 
 EDITED_AFTER = 10.0
 """A file changed later than this after its journal was edited by someone else, not by the rewrite."""
+
+PROBE_BYTES = 1 << 20
+"""Room that a disk must have so that it is not full."""
 
 
 @contextmanager
@@ -89,6 +93,16 @@ def finish_rewrite(journal: Path) -> None:
     sync_folder(path.parent)
     journal.unlink()
     sync_folder(journal.parent)
+
+
+def room_problem(folder: Path) -> str | None:
+    """Why no file can be stored in a folder now; None when it can: there is room for `PROBE_BYTES`."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, PROBE_BYTES)
+    except OSError as error:
+        return f"nothing can be stored in {folder}: {error.strerror}"
+    return None
 
 
 def move(source: Path, target: Path) -> None:

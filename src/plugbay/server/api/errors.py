@@ -6,6 +6,7 @@ may be among them.
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,6 +42,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 """Error responses that every route may return."""
 
+FULL_DISK_SECONDS = 30.0
+"""After which a request that found the disk full may be sent again."""
+
 MAX_PROBLEMS = 20
 """Validation problems reported at once."""
 
@@ -59,6 +63,9 @@ def as_gateway_error(error: Exception) -> GatewayError:
         return error
     if isinstance(error, StoreUnavailable):
         return unavailable("store.unavailable", str(error), retry_after=error.retry_after)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = "the disk of the server is full, and nothing was stored; free some space and send the request again"
+        return unavailable("disk.full", text, retry_after=FULL_DISK_SECONDS)
     if isinstance(error, RequestValidationError):
         return _from_validation(error)
     if isinstance(error, HTTPException):

@@ -55,6 +55,9 @@ class HttpSettings:
 
 LOG = logging.getLogger("plugbay.access")
 
+_LOGIN = "/login/"
+"""The path before a code that logs in."""
+
 VERSION = "1"
 """The API version in `X-VAI-Version`."""
 
@@ -133,7 +136,8 @@ class HttpMiddleware:
     async def _answer_error(self, scope: Scope, error: Exception, reply: _ResponseSender) -> None:
         refusal = as_gateway_error(error)
         if refusal.status == 500:
-            LOG.exception("a request failed", extra={"request_id": reply.request_id, "path": scope["path"]})
+            facts = {"request_id": reply.request_id, "path": _loggable_path(scope["path"])}
+            LOG.exception("a request failed", extra=facts)
         if not reply.status:
             await error_response(refusal)(scope, _receive_disconnect, reply)
 
@@ -147,7 +151,7 @@ class HttpMiddleware:
         facts: dict[str, Any] = {
             "request_id": reply.request_id,
             "method": scope["method"],
-            "path": scope["path"],
+            "path": _loggable_path(scope["path"]),
             "status": status,
             "duration_ms": round(seconds * 1000, 3),
             "caller": getattr(scope.get("state", {}).get("principal"), "id", None),
@@ -183,6 +187,12 @@ def _request_id(headers: Headers) -> str:
     """The caller's request id if it is safe to show and store, else a new one."""
     given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
+
+
+def _loggable_path(path: str) -> str:
+    """The path for the log: without the code of a login link, also if the link is damaged."""
+    at = path.lower().find(_LOGIN)
+    return path if at < 0 else f"{path[:at]}{_LOGIN}{{code}}"
 
 
 def _method_label(scope: Scope) -> str:

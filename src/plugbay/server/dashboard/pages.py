@@ -362,14 +362,10 @@ def _identity(item: object) -> object:
 
 # Login and logout.
 
-LINK_PATH = "/login/{code}"
-"""The path in the access log for every link: a code may still be valid, so the log never contains one."""
-
 
 async def follow_link(request: Request) -> Response:
     """Log in with a one-time link. Ignores other sites, prefetches and HEAD requests, which must not use it up."""
     code = request.path_params["code"]
-    request.scope["path"] = LINK_PATH
     if not is_same_origin(request.headers) or request.method == "HEAD":
         return rendering.page("again.html")
     dashboard = dashboard_of(request)

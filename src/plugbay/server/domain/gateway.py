@@ -20,6 +20,7 @@ from typing import Protocol
 
 from plugbay.host.admin.channels import ChannelStarter
 from plugbay.host.admin.logs import PluginLogs
+from plugbay.host.disk.durable import room_problem
 from plugbay.host.host import Host
 from plugbay.host.records import TOKEN_PREFIX
 from plugbay.host.services.llm.registry import LlmRegistry
@@ -51,7 +52,10 @@ from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, prot
 from plugbay.server.domain.trust import TrustedPublishers
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
-from plugbay.store.failures import StoreUnavailable
+from plugbay.store.failures import StoreRefused, StoreUnavailable
+
+READY_SECONDS = 1.0
+"""For the database to be free, in a readiness check: orchestrators wait as long by default."""
 
 
 class Conversations:
@@ -239,13 +243,20 @@ class Gateway:
     async def checks(self) -> dict[str, str]:
         """Readiness checks: `ok` for each, or the problem."""
         try:
-            await self.database.ping()
+            await self.database.check_writable(READY_SECONDS)
             database = "ok"
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreRefused) as error:
             database = str(error)
+        folders = [self.settings.data, *(() if self.database.file is None else (self.database.file.parent,))]
+        full = [problem for problem in await asyncio.to_thread(lambda: [*map(room_problem, folders)]) if problem]
         crashed = [name for name, times in self.tasks.crashes.items() if times and name not in self.tasks.names]
         work = f"not running: {', '.join(crashed)}" if crashed else "ok"
-        return {"database": database, "background": work, "host": "ok" if self.host.is_running else "not running"}
+        return {
+            "database": database,
+            "disk": full[0] if full else "ok",
+            "background": work,
+            "host": "ok" if self.host.is_running else "not running",
+        }
 
     async def authenticate(self, token: str) -> Principal:
         """The owner of this token; raises if it is unknown, revoked or expired."""

@@ -1,0 +1,72 @@
+"""A server whose disk is full: a real file system of 48 MiB, in a mount namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx2
+
+from tests.support.packaged import Publisher
+from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
+
+MOUNT = 'mount -t tmpfs -o size=48m none "$0" && mkdir "$0/data" && exec "$@"'
+
+
+@contextmanager
+def served_on_a_small_disk(folder: Path) -> Iterator[tuple[httpx2.Client, Path]]:
+    """The operator's client of a server, and its disk."""
+    disk = folder / "disk"
+    disk.mkdir()
+    words = [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--json", "--data", f"{disk}/data"]
+    homes = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("STATE", "DATA", "CONFIG", "CACHE")}
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(disk), *words]
+    with subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **homes}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        try:
+            assert server.stdout is not None and server.stderr is not None
+            line = server.stdout.readline()
+            assert line, server.stderr.read()
+            facts = json.loads(line)
+            headers = {"authorization": f"Bearer {facts['token']}"}
+            with httpx2.Client(base_url=facts["url"], headers=headers, timeout=PATIENCE) as client:
+                yield client, Path(f"/proc/{server.pid}/root{disk}")
+        finally:
+            server.kill()
+
+
+@requirement("vai:control-full-disk")
+def test_a_full_disk_is_not_ready_and_refuses_with_a_reason_until_there_is_room(tmp_path: Path) -> None:
+    with served_on_a_small_disk(tmp_path) as (client, disk):
+        assert client.get("/readyz").json()["checks"]["disk"] == "ok"
+        publisher = Publisher(disk / "data", tmp_path)
+        packed = publisher.pack(f"PADDING = {secrets.token_hex(1 << 19)!r}")
+        archive = packed.path.read_bytes()
+        headers = {"content-type": "application/gzip", **publisher.header(packed)}
+
+        def upload() -> httpx2.Response:
+            return client.post("/v1/plugin-packages", content=archive, headers=headers)
+
+        filler = disk / "filler"
+        with open(filler, "wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(1 << 16)):
+                continue
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["ready"]) == (503, False)
+        assert "No space left on device" in ready.json()["checks"]["disk"]
+        refused = upload()
+        assert refused.status_code == 503, refused.text
+        error = refused.json()["error"]
+        assert error["code"] in ("disk.full", "store.unavailable") and error["retryable"] is True
+        assert int(refused.headers["retry-after"]) >= 1
+        filler.unlink()
+        assert client.get("/readyz").json()["checks"]["disk"] == "ok"
+        assert upload().status_code == 201
