@@ -12,6 +12,7 @@ from tests.architecture import write_tree
 ENTRY_POINTS = {
     "plugbay.__main__": "`python -m plugbay`",
     "plugbay.brokers.nats": "an entry point of plugbay.brokers",
+    "plugbay.mcp_remote.__main__": "the program of an MCP server on the network",
     "plugbay.conformance.bad_plugins.host_runner": "for authors of other hosts: docs/conformance.md",
     "plugbay.sdk.describe": "a program: `plugbay manifest` starts it",
     "plugbay.server.domain.catalogue": "a folder of bundled plugins",

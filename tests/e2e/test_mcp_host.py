@@ -579,7 +579,7 @@ def test_one_file_names_several_servers_beside_the_folders_of_other_plugins(run:
     write_plugin(tmp_path, "p")
     write_server(tmp_path, "one")
     write_server(tmp_path, "two")
-    declare(tmp_path, "far", {"type": "http", "url": "https://mcp.example/"})
+    declare(tmp_path, "far", {"type": "sse", "url": "https://mcp.example/"})
 
     async def main() -> None:
         async with Host.load(tmp_path, grant_all=True, state_dir=tmp_path / "state") as host:

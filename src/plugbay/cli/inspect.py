@@ -124,6 +124,7 @@ def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
         "name": spec.name if spec else None,
         "description": spec.description if spec else None,
         "lifetime": spec.lifetime if spec else None,
+        **({"url": spec.url} if spec and spec.url else {}),
         "exports": [_export_json(export) for export in spec.exports] if spec else [],
         "capabilities": list(spec.capabilities) if spec else [],
         "roles": list(spec.roles) if spec else [],
@@ -185,7 +186,7 @@ def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confin
     page.field("id", spec.id)
     page.field("contract", spec.contract, (output.DOT + lifetime, output.DIM))
     page.field("folder", str(view.found.root))
-    page.field("command", shlex.join(spec.command))
+    page.field("url" if spec.url else "command", spec.url or shlex.join(spec.command))
     page.field("timeouts", _timeouts(spec.timeouts))
     page.field("limits", "\n".join(_limits(view.limits)))
     if view.approval:

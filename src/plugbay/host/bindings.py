@@ -5,6 +5,7 @@ Reads the settings files each time a plugin is bound, so that a reload takes ove
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from plugbay.contracts.mcp import remote
 from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.config import settings
@@ -131,7 +133,7 @@ class Bindings:
             confinement=confinement,
             protected=self._protected(spec),
             scratch=self.scratch if any(item.kind == "scratch" for item in access(spec, granted)) else None,
-            env=tuple(ours.env.items()),
+            env=(*ours.env.items(), *self._login_variables(spec)),
             inherit_env=tuple(ours.inherit_env),
             config=config,
             secrets=secrets,
@@ -191,7 +193,28 @@ class Bindings:
             own = PluginSandbox(on=True)
         named = decision.grants or frozenset()
         operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits, named)
-        return confine(spec, access(spec, granted), operator, places)
+        with_login = replace(spec, connects=(*spec.connects, *self._login_endpoints(spec)))
+        return confine(with_login, access(spec, granted), operator, places)
+
+    def _load_login(self, spec: PluginSpec) -> dict[str, Any]:
+        """The OAuth login of a server on the network; raises `ConfigInvalid`."""
+        return settings.load_login(self._state_dir, spec.id) if spec.url and self._state_dir is not None else {}
+
+    def _login(self, spec: PluginSpec) -> dict[str, Any]:
+        """The same, empty if its file is unusable: `_settings` refuses the start then."""
+        try:
+            return self._load_login(spec)
+        except ConfigInvalid:
+            return {}
+
+    def _login_variables(self, spec: PluginSpec) -> tuple[tuple[str, str], ...]:
+        login = self._login(spec)
+        return ((remote.LOGIN_VARIABLE, json.dumps(login)),) if login else ()
+
+    def _login_endpoints(self, spec: PluginSpec) -> tuple[tuple[str, int], ...]:
+        """Where tokens are refreshed. Only `plugbay mcp login` writes that: a confined plugin cannot change it."""
+        url = remote.read_url(str(self._login(spec).get("token_endpoint", "")))
+        return () if isinstance(url, str) else ((url.host, url.port),)
 
     def _protected(self, spec: PluginSpec) -> Protected:
         """The paths that the plugin must not reach; not its own state folder, although that lies in the host's."""
@@ -210,6 +233,7 @@ class Bindings:
         try:
             config = self.config_of(spec)
             secrets = self.secrets_of(spec)
+            self._load_login(spec)
         except ConfigInvalid as error:
             return None, None, _refused(spec, error.problems)
         known = settings_of(spec)

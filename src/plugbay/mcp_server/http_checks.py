@@ -6,8 +6,6 @@ its HTTP status and JSON-RPC error code.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -15,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from plugbay.contracts.mcp import errors, messages
+from plugbay.contracts.mcp.http_headers import METHOD, NAME, NAMED, REVISION, decode_header, mirrored_values
 from plugbay.contracts.mcp.machine import MAX_BATCH
 from plugbay.contracts.mcp.messages import MODERN_REVISIONS, REVISIONS, as_object
 
@@ -22,14 +21,6 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 HEADER_MISMATCH = -32020
 """Headers are missing or contradict the body."""
-
-NAMED = {messages.CALL_TOOL: "name", messages.GET_PROMPT: "name", messages.READ_RESOURCE: "uri"}
-"""Methods whose target is repeated in `Mcp-Name`, and the parameter that holds it."""
-
-PARAM = "x-mcp-header"
-"""Schema keyword: the client must repeat this argument in a header."""
-
-_ENCODED = ("=?base64?", "?=")
 
 STATUSES = {errors.METHOD_NOT_FOUND: 404, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400}
 """HTTP status by JSON-RPC error code, in the modern era."""
@@ -162,9 +153,9 @@ def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) ->
     if not isinstance(meta.get(messages.VERSION), str) or not isinstance(meta.get(messages.CAPABILITIES), dict):
         needed = f"{messages.VERSION} (a string) and {messages.CAPABILITIES} (an object)"
         return Refusal(400, f"_meta must hold {needed}", errors.INVALID_PARAMS)
-    expected = {"MCP-Protocol-Version": meta[messages.VERSION], "Mcp-Method": method}
+    expected = {REVISION: meta[messages.VERSION], METHOD: method}
     if method in NAMED:
-        expected["Mcp-Name"] = params.get(NAMED[method])
+        expected[NAME] = params.get(NAMED[method])
     for name, value in expected.items():
         problem = _check_header(headers, name, value)
         if problem is not None:
@@ -177,26 +168,13 @@ def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) ->
 
 
 def _check_arguments(headers: Mapping[str, str], arguments: dict[str, Any], schema: Any) -> Refusal | None:
-    for name, path in _mirrored_arguments(schema):
-        value: Any = arguments
-        for key in path:
-            value = as_object(value).get(key)
-        header = f"Mcp-Param-{name}"
+    for header, value in mirrored_values(schema, arguments):
         if value is None and header.lower() not in headers:
             continue
         problem = _check_header(headers, header, value)
         if problem is not None:
             return problem
     return None
-
-
-def _mirrored_arguments(schema: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Arguments that are repeated in headers: header name, and path in the body."""
-    for key, part in as_object(as_object(schema).get("properties")).items():
-        name = as_object(part).get(PARAM)
-        if isinstance(name, str) and name:
-            yield name, (*path, key)
-        yield from _mirrored_arguments(part, (*path, key))
 
 
 def _check_header(headers: Mapping[str, str], name: str, value: Any) -> Refusal | None:
@@ -207,17 +185,6 @@ def _check_header(headers: Mapping[str, str], name: str, value: Any) -> Refusal 
     if decoded is None or not _is_equal(decoded, value):
         return Refusal(400, f"Header mismatch: {name} is {given[:100]!r}, the body says otherwise", HEADER_MISMATCH)
     return None
-
-
-def decode_header(given: str) -> str | None:
-    """Decode a header value that may be base64; None when it is invalid."""
-    before, after = _ENCODED
-    if given.startswith(before) and given.endswith(after):
-        try:
-            return base64.b64decode(given[len(before) : -len(after)], validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError):
-            return None
-    return given if all(" " <= char <= "~" or char == "\t" for char in given) else None
 
 
 def _is_equal(given: str, value: Any) -> bool:

@@ -92,8 +92,14 @@ def _problem(op: FetchUrl) -> str | None:
     if len(op.headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in op.headers) > MAX_REQUEST_HEADERS:
         return f"at most {MAX_HEADERS} headers of {MAX_REQUEST_HEADERS:,} characters are sent"
     for name, value in op.headers:
-        if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
-            return f"the header {name[:40]!r} has characters that no header has"
-        if name.lower() in REFUSED_HEADERS:
-            return f"the header {name} is written by the host alone"
+        problem = header_problem(name, value)
+        if problem is not None:
+            return f"the header {name[:40] if name.lower() in REFUSED_HEADERS else repr(name[:40])} {problem}"
     return None
+
+
+def header_problem(name: str, value: str) -> str | None:
+    """Why a header cannot be sent, as the end of a sentence."""
+    if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
+        return "has characters that no header has"
+    return "is written by the host alone" if name.lower() in REFUSED_HEADERS else None

@@ -195,6 +195,8 @@ class PluginSpec:
     """argv; element 0 is a path under `root`, an absolute path, or a name to look up in PATH."""
     name: str = ""
     description: str = ""
+    url: str = ""
+    """The server on the network that the command speaks for, without its query; empty: the command is the plugin."""
     cwd: Path | None = None
     """Working directory; `root` when None."""
     env: tuple[tuple[str, str], ...] = ()
@@ -253,3 +255,5 @@ class PluginSpec:
     """The plugin's roles in the compaction of an agent: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()
     """Variables the host sets from what it knows: (name, one of `FACTS`)."""
+    connects: tuple[tuple[str, int], ...] = ()
+    """Hosts and ports that it reaches without a grant when it is confined, because its declaration names them."""

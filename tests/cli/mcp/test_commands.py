@@ -109,12 +109,14 @@ def test_a_secret_is_set_by_command_and_removed_with_the_server(run: Run, child:
 def test_import_lists_imported_and_skipped_servers(run: Run, child: Path, cwd: Path) -> None:
     servers = {
         "good": {"command": sys.executable, "args": [str(child)], "env": {"API_TOKEN": "tok-12345"}},
-        "far": {"url": "https://x.example/mcp"},
+        "far": {"type": "sse", "url": "https://x.example/sse"},
+        "near": {"url": "https://x.example/mcp"},
     }
     (cwd / "client.json").write_text(json.dumps({"mcpServers": servers}))
     done = run("mcp", "import", "client.json", "--json").json
-    assert [item["server"] for item in done["taken"]] == ["good"]
-    assert done["left"][0]["server"] == "far" and "remote" in done["left"][0]["why"]
+    assert [item["server"] for item in done["taken"]] == ["good", "near"]
+    assert done["taken"][1]["url"] == "https://x.example/mcp"
+    assert done["left"][0]["server"] == "far" and "old transport" in done["left"][0]["why"]
     text = (cwd / "plugbay.toml").read_text()
     assert "tok-12345" not in text and "secret://API_TOKEN" in text
     again = run("mcp", "import", "client.json")
@@ -142,7 +144,7 @@ def test_a_bundle_is_added_like_a_command(run: Run, child: Path, cwd: Path) -> N
 @requirement("mcp:host-sources")
 def test_servers_of_a_folder_are_listed_inspected_and_approved_too(run: Run, cwd: Path) -> None:
     write_server(cwd / "dir", "one")
-    declare(cwd / "dir", "far", {"url": "https://x.example/mcp"})
+    declare(cwd / "dir", "far", {"type": "sse", "url": "https://x.example/mcp"})
     listed = run("mcp", "list", "--plugins", "dir", "--json").json
     assert [row["server"] for row in listed["servers"]] == ["one"]
     assert listed["invalid"][0]["server"] == "far"

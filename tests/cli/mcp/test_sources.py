@@ -52,9 +52,12 @@ def test_the_files_of_the_usual_clients_are_read(tmp_path: Path, name: str, text
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"url": "https://x.example/mcp"}, "remote (https://x.example/mcp)"),
-        ({"serverUrl": "https://x.example/mcp"}, "remote"),
-        ({"type": "sse", "command": "x"}, "remote"),
+        ({"type": "sse", "url": "https://x.example/sse"}, "old transport"),
+        ({"type": "ws", "url": "https://x.example/"}, "no transport 'ws'"),
+        ({"type": "http"}, "no url"),
+        ({"url": "http://x.example/mcp"}, "must begin with https://"),
+        ({"url": "https://x.example/mcp", "headers": {"Host": "x"}}, "header Host"),
+        ({"url": "https://x.example/mcp", "headers": {"A": 1}}, "not a string"),
         ({**RUN, "disabled": True}, "is disabled"),
         ({**RUN, "enabled": False}, "is disabled"),
         ({}, "no command"),
@@ -69,6 +72,43 @@ def test_the_files_of_the_usual_clients_are_read(tmp_path: Path, name: str, text
 def test_what_cannot_be_taken_is_left_with_a_reason(tmp_path: Path, entry: Any, words: str) -> None:
     found = one(tmp_path, entry)
     assert isinstance(found, str) and words in found
+
+
+@requirement("mcp:host-import")
+@pytest.mark.parametrize(
+    ("entry", "headers", "secrets"),
+    [
+        ({"url": "https://x.example/mcp"}, {}, {}),
+        ({"serverUrl": "https://x.example/mcp", "type": "http"}, {}, {}),
+        (
+            {"httpUrl": "https://x.example/mcp", "headers": {"Authorization": "Bearer tok-12345"}},
+            {"Authorization": "Bearer secret://Authorization"},
+            {"Authorization": "tok-12345"},
+        ),
+        (
+            {"url": "https://x.example/mcp", "headers": {"X-Key": "${env:KEY}", "X-Region": "north"}},
+            {"X-Key": "${KEY}", "X-Region": "north"},
+            {},
+        ),
+        (
+            {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${input:token}"}},
+            {"Authorization": "Bearer secret://Authorization"},
+            {},
+        ),
+        (
+            {"url": "https://x.example/mcp", "bearer_token_env_var": "TOKEN"},
+            {"Authorization": "Bearer ${TOKEN}"},
+            {},
+        ),
+    ],
+)
+def test_a_server_on_the_network_is_taken_with_its_headers(
+    tmp_path: Path, entry: Any, headers: dict[str, str], secrets: dict[str, str]
+) -> None:
+    found = one(tmp_path, entry)
+    assert not isinstance(found, str)
+    assert (found.url, found.headers, found.secrets) == ("https://x.example/mcp", headers, secrets)
+    assert found.entry() == {"url": found.url, **({"headers": headers} if headers else {})}
 
 
 def test_a_name_that_can_be_no_id_is_left(tmp_path: Path) -> None:

@@ -86,21 +86,33 @@ def test_references_in_variables_are_resolved_when_the_server_is_started_and_not
 
 
 @requirement("mcp:manifest-remote")
+@pytest.mark.parametrize("kind", [{}, {"type": "http"}, {"type": "streamable-http"}, {"transport": "streamableHttp"}])
+def test_a_server_on_the_network_is_a_plugin_with_a_url(kind: dict[str, Any]) -> None:
+    spec, problems = one(url="https://example.com/mcp", headers={"Authorization": "Bearer ${TOKEN}"}, **kind)
+    assert spec is not None and problems == []
+    assert spec.url == "https://example.com/mcp"
+    assert ("PLUGBAY_MCP_HEADER_Authorization", "Bearer ${TOKEN}") in spec.env
+
+
+@requirement("mcp:manifest-remote")
 @pytest.mark.parametrize(
-    "entry",
+    ("entry", "code", "words"),
     [
-        {"url": "https://example.com/mcp"},
-        {"type": "http", "url": "https://example.com/mcp"},
-        {"type": "sse", "url": "x", "headers": {"Authorization": "Bearer x"}},
-        {"type": "streamable-http", "command": "x"},
-        {"transport": "sse"},
+        ({"type": "sse", "url": "https://example.com/sse"}, "remote_server", "streamable HTTP"),
+        ({"transport": "sse"}, "remote_server", "streamable HTTP"),
+        ({"type": "ws", "url": "https://example.com/"}, "remote_server", "no transport 'ws'"),
+        ({"type": "http", "command": "x"}, "missing_field", "required"),
+        ({"url": "http://example.com/mcp"}, "invalid_value", "https://"),
+        ({"url": "https://${HOST_THAT_IS_NOT_SET}/mcp"}, "unset_variable", "HOST_THAT_IS_NOT_SET"),
+        ({"url": "https://example.com/", "headers": {"Host": "x"}}, "invalid_value", "written by the host"),
+        ({"url": "https://example.com/", "headers": {"X": 1}}, "invalid_type", "object of strings"),
     ],
 )
-def test_a_server_on_the_network_is_refused_with_what_to_do(entry: dict[str, Any]) -> None:
-    spec, (problem,) = one(**entry)
+def test_a_server_on_the_network_that_cannot_be_used_says_why(entry: dict[str, Any], code: str, words: str) -> None:
+    spec, problems = one(**entry)
     assert spec is None
-    assert problem.code == "remote_server"
-    assert "mcp-remote" in problem.message
+    assert problems[0].code == code
+    assert words in problems[0].message
 
 
 @requirement("mcp:manifest-all-problems")

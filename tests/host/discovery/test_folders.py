@@ -343,7 +343,7 @@ def test_two_plugins_whose_exports_have_one_full_name_are_both_refused(tmp_path:
 def test_one_manifest_may_name_several_plugins_and_stand_beside_folders_of_others(tmp_path: Path) -> None:
     write_plugin(tmp_path, "p")
     declare(tmp_path, "one", {"command": "python3"})
-    declare(tmp_path, "far", {"url": "https://x.example/mcp"})
+    declare(tmp_path, "far", {"type": "sse", "url": "https://x.example/mcp"})
     found = discover([tmp_path])
     assert [(item.entry, item.spec is not None) for item in found] == [("one", True), ("far", False), ("", True)]
     assert [item.entry for item in discover([tmp_path / ".mcp.json"])] == ["one", "far"]

@@ -21,11 +21,13 @@ import typer
 from plugbay.cli import local_host
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.mcp.login import forget_login, login, logout
 from plugbay.cli.mcp.serve import INSTALL_EXAMPLES, SERVE_EXAMPLES, install, serve
 from plugbay.cli.options import AsJson, ConfigFile, read_secret
 from plugbay.cli.packages.common import report_refusals
 from plugbay.cli.paths import CONFIG_NAME
 from plugbay.cli.render import output, schema_text
+from plugbay.contracts.mcp import remote
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, Origin, Problem
 from plugbay.model.ids import id_problem
 
@@ -47,6 +49,10 @@ Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also the MCP 
 Env = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="An environment variable; V may be secret://NAME or ${VAR}.")
 ]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(metavar="'NAME: VALUE'", help="A header for a URL; VALUE may have secret://NAME or ${VAR}."),
+]
 Cwd = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Its working directory; the folder of plugbay.toml by default.")
 ]
@@ -58,6 +64,8 @@ Examples
 plugbay mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
 plugbay mcp add github --env TOKEN=secret://token -- docker run -i --rm ghcr.io/example/github
 plugbay mcp add notes notes.mcpb
+plugbay mcp add hub https://mcp.example.com/mcp --header 'Authorization: Bearer secret://token'
+plugbay mcp login hub
 plugbay mcp import ~/.cursor/mcp.json
 plugbay mcp approve files"""
 
@@ -94,9 +102,12 @@ def add(
     name: Name,
     words: Annotated[
         list[str],
-        typer.Argument(metavar="-- CMD… | FILE.mcpb", help="The command that starts the server, or a bundle."),
+        typer.Argument(
+            metavar="-- CMD… | FILE.mcpb | URL", help="The command that starts the server, a bundle, or its URL."
+        ),
     ],
     env: Env = None,
+    header: Headers = None,
     cwd: Cwd = None,
     replace: Replace = False,
     yes: Yes = False,
@@ -114,13 +125,15 @@ def add(
     with report_refusals(as_json):
         if len(words) == 1 and sources.is_bundle(words[0]):
             entry: dict[str, Any] = {"bundle": str(_unpack_bundle(Path(words[0]), state.folder))}
+        elif len(words) == 1 and remote.is_url(words[0]):
+            entry = _remote_entry(name, words[0], header or (), state.folder)
         else:
             folder = None if cwd is None else str(cwd.absolute())
-            entry = sources.ImportedServer(name, list(words), _variables(env or ()), cwd=folder).entry()
+            entry = sources.ImportedServer(name, list(words), env=_variables(env or ()), cwd=folder).entry()
         write_servers(state.file, {name: entry})
     if not as_json:
         output.note(f"{name} is declared in {state.file}")
-    _ask_for_secrets(name, entry.get("env", {}), state.folder)
+    _ask_for_secrets(name, {**entry.get("env", {}), **entry.get("headers", {})}, state.folder)
     try:
         _approve(name, State(config), yes, as_json)
     except CallFailed:
@@ -177,7 +190,7 @@ def list_(plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = 
     for row in rows:
         style = output.GOOD_STYLE if row["state"] == "approved" else output.WARN_STYLE
         page.line((row["server"], output.NAME), "  ", (row["state"], style), (f"  {row['offers']}", output.DIM))
-        page.line((shlex.join(row["command"]), output.DIM), indent=2)
+        page.line((row.get("url") or shlex.join(row["command"]), output.DIM), indent=2)
         if row["problem"]:
             page.line((output.WARN, output.WARN_STYLE), f" {row['problem']}", indent=2)
     for item in broken:
@@ -220,7 +233,7 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
 
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Remove a server from plugbay.toml. Also removes its approval, its secrets and its unpacked bundle."""
+    """Remove a server from plugbay.toml. Also removes its approval, secrets, login and unpacked bundle."""
     from plugbay.cli.mcp import sources
     from plugbay.host.catalog.approvals import Approvals
     from plugbay.host.config import settings as settings_files
@@ -235,6 +248,7 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
         had_secrets = sorted(settings_files.load_secrets(state.folder, name))
         if had_secrets:
             settings_files.save_secrets(state.folder, name, {})
+    forget_login(state.folder, name)
     bundle = known[name].bundle
     others = [server.bundle for other, server in known.items() if other != name]
     if bundle is not None and bundle not in others:
@@ -264,6 +278,8 @@ def secret(
     output.note(f"{name}: the secret {key} is saved")
 
 
+mcp.command(cls=HelpCommand, epilog=EXAMPLES)(login)
+mcp.command(cls=HelpCommand, epilog=EXAMPLES)(logout)
 mcp.command(cls=HelpCommand, epilog=SERVE_EXAMPLES)(serve)
 mcp.command(cls=HelpCommand, epilog=INSTALL_EXAMPLES)(install)
 
@@ -307,6 +323,28 @@ def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _remote_entry(name: str, url: str, headers: Sequence[str], state: Path) -> dict[str, Any]:
+    """The section of a server on the network; a credential among the headers is saved as a secret."""
+    from plugbay.cli.mcp import sources
+
+    server = sources.ImportedServer(name, url=url)
+    for text in headers:
+        header, colon, value = text.partition(":")
+        if not colon or not header.strip():
+            raise typer.BadParameter(f"{header!r} is not 'NAME: VALUE'", param_hint="--header")
+        server.add_header(header.strip(), value.strip())
+    problem = None if "${" in url else remote.read_url(url)
+    if isinstance(problem, str):
+        raise typer.BadParameter(f"the URL {problem}", param_hint="URL")
+    wrong = remote.headers_problem(server.headers)
+    if wrong is not None:
+        raise typer.BadParameter(f"the header {wrong[0]} {wrong[1]}", param_hint="--header")
+    _save_secrets(name, server.secrets, state)
+    for key in server.secrets:
+        output.note(f"{key} is saved as a secret of {name}")
+    return server.entry()
+
+
 def _unpack_bundle(bundle: Path, state: Path) -> Path:
     """Unpack a bundle; raises `ManifestInvalid` if it has no server that can run here."""
     from plugbay.cli.mcp import sources
@@ -325,10 +363,11 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
     import getpass
     import sys
 
-    from plugbay.cli.mcp.sources import SECRET
+    from plugbay.cli.mcp.sources import SECRET, split_scheme
     from plugbay.host.config import settings as settings_files
 
-    wanted = [value.removeprefix(SECRET) for value in env.values() if value.startswith(SECRET)]
+    values = [split_scheme(value)[1] for value in env.values()]
+    wanted = [value.removeprefix(SECRET) for value in values if value.startswith(SECRET)]
     missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
     if missing and sys.stdin is not None and sys.stdin.isatty():
         _save_secrets(name, {key: getpass.getpass(f"{key}: ") for key in missing}, state)
@@ -348,13 +387,21 @@ def _save_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
 
 def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServer], as_json: bool) -> None:
     if as_json:
-        imported = [{"server": item.name, "command": item.command, "notes": item.notes} for item in taken]
+        imported = [
+            {
+                "server": item.name,
+                "command": item.command,
+                "notes": item.notes,
+                **({"url": item.url} if item.url else {}),
+            }
+            for item in taken
+        ]
         skipped = [{"server": item.name, "why": item.why} for item in left]
         output.print_json({"config": str(file), "taken": imported, "left": skipped})
         return
     page = output.out()
     for server in taken:
-        page.line((output.OK, output.GOOD_STYLE), " ", (server.name, output.NAME), f"  {shlex.join(server.command)}")
+        page.line((output.OK, output.GOOD_STYLE), " ", (server.name, output.NAME), f"  {server.shown}")
         for note in server.notes:
             page.line((output.WARN, output.WARN_STYLE), f" {note}", indent=2)
     for item in left:
@@ -376,7 +423,8 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
         "offers": ", ".join(output.count(number, noun) for noun, number in numbers.items()),
         "approved_at": pin.approved_at if pin else None,
         "era": pin.era if pin else None,
-        "command": list(status.spec.command),
+        "command": [] if status.spec.url else list(status.spec.command),
+        **({"url": status.spec.url} if status.spec.url else {}),
         "problem": host.runtime_exports.problems.get(status.spec.id),
     }
 

@@ -11,6 +11,7 @@ import hashlib
 import lzma
 import os
 import re
+import shlex
 import shutil
 import stat
 import struct
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from plugbay.contracts.mcp import remote
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.ids import id_problem
 from plugbay.packages.errors import PackageRefused, Reason
@@ -43,6 +45,7 @@ _SECRETIVE = re.compile(
 )
 _FLAG = re.compile(r"--?(?:[a-z-]*-)?(?:api-?key|token|secret|password)(?:=(.+))?", re.I)
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_SCHEME = re.compile(r"(?:Basic|Bearer|Token) ")
 _INPUT, _ENV = "input:", "env:"
 
 
@@ -51,7 +54,10 @@ class ImportedServer:
     """A server that plugbay can host, with the keys of plugbay.toml."""
 
     name: str
-    command: list[str]
+    command: list[str] = field(default_factory=list)
+    url: str = ""
+    """A server on the network has a URL and headers in place of a command and variables."""
+    headers: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     inherit_env: list[str] = field(default_factory=list)
     cwd: str | None = None
@@ -61,8 +67,21 @@ class ImportedServer:
 
     def entry(self) -> dict[str, Any]:
         """The section of plugbay.toml."""
-        keys = {"command": self.command, "env": self.env, "inherit_env": self.inherit_env, "cwd": self.cwd}
-        return {key: value for key, value in keys.items() if value}
+        keys = ("url", "headers", "command", "env", "inherit_env", "cwd")
+        return {key: value for key in keys if (value := getattr(self, key))}
+
+    @property
+    def shown(self) -> str:
+        """The URL or the command, for people."""
+        return self.url.partition("?")[0] or shlex.join(self.command)
+
+    def add_header(self, name: str, value: str) -> None:
+        """Add a header. A credential in plain text becomes a secret."""
+        scheme, rest = split_scheme(value)
+        if remote.is_sensitive(name) and rest and not rest.startswith(SECRET) and not _VARIABLE.search(rest):
+            self.secrets[name] = rest
+            value = f"{scheme}{SECRET}{name}"
+        self.headers[name] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +150,10 @@ def _import_server(name: str, entry: Any, words: _Variables) -> ImportedServer:
     problem = id_problem(name)
     if problem is not None:
         raise _Unusable(f"its name {problem}; plugbay mcp add declares it under another name")
-    _refuse_remote(entry)
     if entry.get("disabled") is True or entry.get("enabled") is False:
         raise _Unusable("it is disabled there")
+    if _is_remote(entry):
+        return _import_remote(name, entry, words)
     command, args, env = _command(entry)
     taken = ImportedServer(name, [words.translate(command), *(words.translate(word) for word in args)])
     cwd = entry.get("cwd")
@@ -160,6 +180,8 @@ def _check_encodable(taken: ImportedServer) -> None:
         *taken.secrets.values(),
         *taken.inherit_env,
         taken.cwd or "",
+        taken.url,
+        *taken.headers.values(),
     )
     if any("\0" in word or _has_surrogate(word) for word in words):
         raise _Unusable("it has a character that cannot be passed to a process")
@@ -170,11 +192,61 @@ def _has_surrogate(word: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in word)
 
 
-def _refuse_remote(entry: Mapping[str, Any]) -> None:
+def _is_remote(entry: Mapping[str, Any]) -> bool:
+    kind = entry.get("type", entry.get("transport"))
+    if isinstance(kind, str) and kind not in ("stdio", "local"):
+        return True
+    return not entry.get("command") and any(entry.get(key) for key in REMOTE_KEYS)
+
+
+def _import_remote(name: str, entry: Mapping[str, Any], words: _Variables) -> ImportedServer:
+    kind = entry.get("type", entry.get("transport"))
+    if kind == "sse":
+        raise _Unusable(f"it has the old transport: {remote.OLD_TRANSPORT}")
+    if isinstance(kind, str) and kind not in (*remote.HTTP_TYPES, "remote"):
+        raise _Unusable(f"plugbay has no transport {kind!r}")
     url = next((entry[key] for key in REMOTE_KEYS if entry.get(key)), None)
-    if url is not None or entry.get("type") in ("http", "sse", "streamable-http", "ws"):
-        where = f" ({url})" if isinstance(url, str) else ""
-        raise _Unusable(f"it is remote{where}; plugbay starts local programs, so declare a proxy that speaks stdio")
+    if not isinstance(url, str):
+        raise _Unusable("it names no url")
+    taken = ImportedServer(name, url=words.translate(url))
+    problem = None if _VARIABLE.search(taken.url) else remote.read_url(taken.url)
+    if isinstance(problem, str):
+        raise _Unusable(f"its URL {problem}")
+    if "?" in taken.url:
+        taken.notes.append("the URL has a query; a key in it is in plain text in plugbay.toml, unless it is ${VAR}")
+    _import_headers(taken, _headers(entry), words)
+    _check_encodable(taken)
+    return taken
+
+
+def _import_headers(taken: ImportedServer, headers: Mapping[str, Any], words: _Variables) -> None:
+    for header, value in headers.items():
+        if not isinstance(value, str):
+            raise _Unusable(f"the header {header} is not a string")
+        scheme, rest = split_scheme(value)
+        taken.add_header(header, scheme + words.translate_env(header, rest))
+        if header in taken.secrets:
+            taken.notes.append(f"{header} is now a secret of plugbay; the other file still has it in plain text")
+        elif taken.headers[header].endswith(SECRET + header):
+            command = f"plugbay mcp secret {taken.name} {header}"
+            taken.notes.append(f"the other program prompts for {header}; set it with: {command}")
+    found = remote.headers_problem(taken.headers)
+    if found is not None:
+        raise _Unusable(f"the header {found[0]} {found[1]}")
+
+
+def _headers(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The headers of an entry; Codex names variables for them."""
+    found = {**_mapping(entry.get("headers")), **_mapping(entry.get("http_headers"))}
+    found |= {header: f"${{{name}}}" for header, name in _mapping(entry.get("env_http_headers")).items()}
+    token = entry.get("bearer_token_env_var")
+    return {**found, "Authorization": f"Bearer ${{{token}}}"} if isinstance(token, str) else found
+
+
+def split_scheme(value: str) -> tuple[str, str]:
+    """The scheme of an Authorization header, with its space, and the rest of the value."""
+    found = _SCHEME.match(value)
+    return ("", value) if found is None else (found[0], value[found.end() :])
 
 
 def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:

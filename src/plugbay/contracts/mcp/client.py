@@ -120,10 +120,13 @@ class Greeting:
         said = as_object(error)
         method = messages.INITIALIZE if self.era == HANDSHAKE else messages.DISCOVER
         self._refusals.append(f"{method}: {error_text(said)}")
-        supported = as_object(said.get("data")).get("supported")
+        data = as_object(said.get("data"))
+        supported = data.get("supported")
         number = said.get("code")
         if isinstance(supported, list):
             return None if self._switch_to(supported) else self._refuse_versions(supported)
+        if messages.FAILURE in data and number not in WRONG_ERA:
+            return errors.from_error(type(None), method, said)  # another revision would fail as well
         if self.era == MODERN or (type(number) is int and number in WRONG_ERA):
             other = MODERN_REVISIONS if self.era == HANDSHAKE else REVISIONS
             if self._switch_to(list(other[:1])):

@@ -1,10 +1,11 @@
 """`.mcp.json`: the servers that a project or a client declares, each of which is a plugin.
 
     {"mcpServers": {"files": {"command": "npx", "args": ["-y", "…"], "env": {"TOKEN": "secret://files/token"}}}}
+    {"mcpServers": {"hub": {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}
 
 Owns the rules of an entry, and turns each into a `PluginSpec`. The offer of a server is not in the file: it is read
-when the server is approved. `${VAR}` in the command is filled in here; values of `env` may be references, which are
-resolved when the server is started and stay as they are. Pure: it takes text.
+when the server is approved. `${VAR}` in the command is filled in here; the URL and the values of `env` and `headers`
+may have references, which are resolved when the server is started and stay as they are. Pure: it takes text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.document import Document, dotted, parse_json
-from plugbay.contracts.mcp import bundle
+from plugbay.contracts.mcp import bundle, remote
 from plugbay.contracts.mcp.spec import resident
 from plugbay.contracts.validation import suggestion
 from plugbay.model.errors import Problem
@@ -29,16 +30,11 @@ SERVERS = "mcpServers"
 LOCAL = ("stdio", "local")
 """The types of a server that is a program of this machine; the default."""
 
-KNOWN = ("command", "args", "env", "cwd", "type", "transport", "url", "description")
+KNOWN = ("command", "args", "env", "cwd", "type", "transport", "url", "headers", "description")
 CLIENTS_OWN = frozenset(
-    "disabled enabled timeout alwaysAllow autoApprove disabledTools trust headers oauth envFile tools icon".split()
+    "disabled enabled timeout alwaysAllow autoApprove disabledTools trust oauth envFile tools icon".split()
 )
 """Keys that clients add for themselves; they mean nothing here and are no mistake."""
-
-REMOTE = (
-    "a server on the network: plugbay hosts programs that it starts itself, so that it can supervise and confine them. "
-    "Start one that speaks to the network for it, such as `npx -y mcp-remote URL`"
-)
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -98,24 +94,55 @@ class _Entry:
     def parsed(self) -> tuple[PluginSpec | None, list[Problem]]:
         if not isinstance(self.entry, dict):
             return None, [self._problem("invalid_type", (), "a server must be an object")]
-        remote = self._remote()
-        if remote is not None:
-            return None, [remote]
         problems = [problem for check in self._checks() for problem in check()]
         if any(problem.severity == "error" for problem in problems):
             return None, problems
-        return self._spec(), problems
+        return self._remote_spec() if self._is_remote else self._spec(), problems
+
+    @property
+    def _kind(self) -> Any:
+        return self.entry.get("type", self.entry.get("transport"))
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the server is on the network; without a type, whether it has a URL and no command."""
+        if isinstance(self._kind, str):
+            return self._kind not in LOCAL
+        return self.entry.get("url") is not None and self.entry.get("command") is None
 
     def _checks(self) -> tuple[Callable[[], list[Problem]], ...]:
-        return self._id, self._command, self._args, self._env, self._cwd, self._disabled, self._unknown
+        own = (self._type, self._url, self._headers) if self._is_remote else self._checks_of_program
+        return self._id, *own, self._disabled, self._unknown
 
-    def _remote(self) -> Problem | None:
-        kind = self.entry.get("type", self.entry.get("transport"))
-        if isinstance(kind, str) and kind not in LOCAL:
-            return self._problem("remote_server", ("type",), REMOTE)
-        if self.entry.get("url") is not None and self.entry.get("command") is None:
-            return self._problem("remote_server", ("url",), REMOTE)
-        return None
+    @property
+    def _checks_of_program(self) -> tuple[Callable[[], list[Problem]], ...]:
+        return self._command, self._args, self._env, self._cwd
+
+    def _type(self) -> list[Problem]:
+        key = "type" if "type" in self.entry else "transport"
+        if self._kind is None or self._kind in remote.HTTP_TYPES:
+            return []
+        what = remote.OLD_TRANSPORT if self._kind == "sse" else f"plugbay has no transport {self._kind!r}"
+        return [self._problem("remote_server", (key,), what)]
+
+    def _url(self) -> list[Problem]:
+        url = self.entry.get("url")
+        if not isinstance(url, str):
+            return [self._problem("missing_field", ("url",), "required, but missing")]
+        unset = self._unset(("url",), url)
+        parsed = None if unset else remote.read_url(self._filled(url))
+        return [self._problem("invalid_value", ("url",), f"the URL {parsed}")] if isinstance(parsed, str) else unset
+
+    def _headers(self) -> list[Problem]:
+        headers = self.entry.get("headers")
+        if headers is None:
+            return []
+        if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+            return [self._problem("invalid_type", ("headers",), "must be an object of strings")]
+        found = remote.headers_problem(headers)
+        if found is None:
+            return []
+        return [self._problem("invalid_value", ("headers", found[0]), f"the header {found[1]}")]
 
     def _id(self) -> list[Problem]:
         why = id_problem(self.name)
@@ -194,14 +221,25 @@ class _Entry:
     def _filled(self, text: str) -> str:
         return _REFERENCE.sub(lambda match: self.environ.get(match[1], match[2] or ""), text)
 
+    @property
+    def _description(self) -> str:
+        description = self.entry.get("description")
+        return description if isinstance(description, str) else ""
+
+    def _remote_spec(self) -> PluginSpec:
+        declared = self.entry["url"]
+        url = remote.read_url(self._filled(declared))
+        assert not isinstance(url, str), "checked before"
+        headers = (self.entry.get("headers") or {}).items()
+        return remote.remote_spec(self.name, declared, url, self.root, headers, self._description)
+
     def _spec(self) -> PluginSpec:
         cwd = self.entry.get("cwd")
-        description = self.entry.get("description")
         return resident(
             self.name,
             (self._filled(self.entry["command"]), *(self._filled(arg) for arg in self.entry.get("args") or ())),
             self.root,
-            description=description if isinstance(description, str) else "",
+            description=self._description,
             env=tuple((self.entry.get("env") or {}).items()),
             cwd=self.root / self._filled(cwd) if cwd else None,
         )

@@ -67,11 +67,12 @@ def digest(definition: Any) -> str:
 
 
 def launch_digest(spec: PluginSpec) -> str:
-    """A digest of the command, the folder and the variables as declared, with references unresolved.
+    """A digest of the command or URL, the folder and the variables as declared, with references unresolved.
 
     A changed file of servers must not run another command under an existing approval.
     """
-    return digest([list(spec.command), os.path.realpath(spec.cwd or spec.root), sorted(map(list, spec.env))])
+    program = [spec.url] if spec.url else list(spec.command)
+    return digest([program, os.path.realpath(spec.cwd or spec.root), sorted(map(list, spec.env))])
 
 
 def definitions(offer: Offer) -> dict[tuple[str, str], dict[str, Any]]:

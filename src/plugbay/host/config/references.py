@@ -24,12 +24,22 @@ REFERRING = frozenset(name for name, contract in CONTRACTS.items() if contract.h
 
 SECRET = "secret://"
 
+_SCHEME = re.compile(r"(?:Basic|Bearer|Token) (?=secret://)")
+"""The part of an Authorization header before the secret."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def secret_name(spec: PluginSpec, value: str) -> str | None:
     """The name of the secret that a value refers to, with or without the plugin's id; None if it is no reference."""
-    return value.removeprefix(SECRET).removeprefix(f"{spec.id}/") if value.startswith(SECRET) else None
+    _, rest = _split_scheme(spec, value)
+    return rest.removeprefix(SECRET).removeprefix(f"{spec.id}/") if rest.startswith(SECRET) else None
+
+
+def _split_scheme(spec: PluginSpec, value: str) -> tuple[str, str]:
+    """The scheme before the reference in a header of a server on the network, and the rest; other values have none."""
+    found = _SCHEME.match(value) if spec.url else None
+    return ("", value) if found is None else (found[0], value[found.end() :])
 
 
 def declare_secrets(spec: PluginSpec) -> tuple[PluginSpec, list[Problem]]:
@@ -59,7 +69,7 @@ def declare_secrets(spec: PluginSpec) -> tuple[PluginSpec, list[Problem]]:
 def _misplaced_references(spec: PluginSpec) -> list[Problem]:
     """References to secrets that are not resolved: the program would get the reference itself."""
     text = "a secret is the whole value of a variable; nothing else here is looked up"
-    inside = [f"env.{name}" for name, value in spec.env if SECRET in value and not value.startswith(SECRET)]
+    inside = [f"env.{name}" for name, value in spec.env if SECRET in value and secret_name(spec, value) is None]
     places = [*(["command"] if any(SECRET in word for word in spec.command) else []), *inside]
     return [Problem("invalid_value", place, text) for place in places]
 
@@ -88,7 +98,7 @@ def resolve_references(
 def _value(spec: PluginSpec, name: str, value: str, secrets: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     wanted = secret_name(spec, value)
     if wanted is not None:
-        return str(secrets[wanted])
+        return f"{_split_scheme(spec, value)[0]}{secrets[wanted]}"
 
     def replace_variable(reference: re.Match[str]) -> str:
         variable, default = reference[1], reference[2]

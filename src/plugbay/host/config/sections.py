@@ -257,13 +257,47 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host, None if port == "*" else int(port))
 
 
+class OAuthClient(BaseModel):
+    """`[mcp.NAME.oauth]`: the client that plugbay is for the authorization server of a server on the network.
+
+    Needed only where the authorization server registers no clients by itself.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    """`secret://NAME`, a secret of the server, or `${VAR}`."""
+    client_id_url: str | None = None
+    """URL of a client id metadata document that the operator publishes."""
+    scopes: list[str] | None = None
+    """Default: those that the server asks for."""
+    redirect_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
+    """Loopback port of the redirect; default: any free one."""
+
+    @model_validator(mode="after")
+    def _references(self) -> OAuthClient:
+        if self.client_secret is not None and not self.client_secret.startswith(("secret://", "${")):
+            raise ValueError("client_secret must be secret://NAME or ${VAR}: this file is no place for a secret")
+        if self.client_secret is not None and self.client_id is None:
+            raise ValueError("client_secret needs client_id")
+        if self.client_id_url is not None and not self.client_id_url.startswith("https://"):
+            raise ValueError("client_id_url must begin with https://")
+        return self
+
+
 class ServerConfig(BaseModel):
-    """`[mcp.NAME]`: an MCP server, by a command or by the folder of an unpacked bundle."""
+    """`[mcp.NAME]`: an MCP server, by a command, by the folder of an unpacked bundle, or by a URL."""
 
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[list[str], Field(min_length=1)] | None = None
     bundle: str | None = None
+    url: str | None = None
+    """A server on the network that speaks streamable HTTP."""
+    headers: dict[str, str] = {}
+    """Headers of each request to the URL; values may have `${VAR}` and `secret://NAME`."""
+    oauth: OAuthClient | None = None
     env: dict[str, str] = {}
     inherit_env: list[str] = []
     """Variables of the host's environment that the server gets beside the usual ones."""
@@ -281,10 +315,14 @@ class ServerConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one(self) -> ServerConfig:
-        if (self.command is None) == (self.bundle is None):
-            raise ValueError("needs either a command, or the folder of a bundle")
+        if sum(way is not None for way in (self.command, self.bundle, self.url)) != 1:
+            raise ValueError("needs one of a command, the folder of a bundle, and a url")
         if self.bundle is not None and (self.env or self.cwd):
             raise ValueError("a bundle says itself what its environment and its folder are")
+        if self.url is not None and (self.env or self.cwd or self.inherit_env):
+            raise ValueError("env, inherit_env and cwd are for a command; a url has headers")
+        if self.url is None and (self.headers or self.oauth is not None):
+            raise ValueError("headers and oauth are for a url")
         return self
 
 

@@ -1,6 +1,6 @@
 """The settings and secrets of plugins: validation, changes, display, and the files they are saved in.
 
-    <folder>/config/<plugin>.json    <folder>/secrets/<plugin>.json
+    <folder>/config/<plugin>.json    <folder>/secrets/<plugin>.json    <folder>/logins/<plugin>.json
 
 No message contains the value of a secret. Files are replaced atomically; links are never followed; a secrets file that
 other users could read is refused.
@@ -199,7 +199,7 @@ _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_C
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One of the two folders of settings files."""
+    """One of the folders of settings files."""
 
     name: str
     folder_mode: int
@@ -209,6 +209,7 @@ class _Kind:
 
 _CONFIG = _Kind("config", 0o777, 0o666, private=False)
 _SECRETS = _Kind("secrets", 0o700, 0o600, private=True)
+_LOGINS = _Kind("logins", 0o700, 0o600, private=True)
 
 
 def load_config(folder: Path, plugin_id: str) -> dict[str, Any]:
@@ -229,6 +230,16 @@ def load_secrets(folder: Path, plugin_id: str) -> dict[str, Any]:
 def save_secrets(folder: Path, plugin_id: str, secrets: Mapping[str, Any]) -> None:
     """Replace the plugin's secrets, in a private file."""
     _save(_SECRETS, folder, plugin_id, secrets)
+
+
+def load_login(folder: Path, plugin_id: str) -> dict[str, Any]:
+    """The OAuth login of a server on the network, empty if there is none; raises as `load_secrets` does."""
+    return _load(_LOGINS, folder, plugin_id)
+
+
+def save_login(folder: Path, plugin_id: str, login: Mapping[str, Any]) -> None:
+    """Replace the login, in a private file."""
+    _save(_LOGINS, folder, plugin_id, login)
 
 
 @contextmanager

@@ -42,6 +42,9 @@ TMP = "/tmp"
 
 LOCALHOST, LOOPBACK = "localhost", ("127.0.0.1", "::1")
 
+BRIDGE_FOLDER = Path(__file__).parents[2]
+"""The program of a server on the network is part of plugbay. The folder that declares the server is not shown to it."""
+
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -155,14 +158,14 @@ def _plan(
     for named in _targets(granted, "own_path"):
         paths.add_own(places.home / named.removeprefix("~/"))
     policy = Policy(
-        package=spec.root,
+        package=BRIDGE_FOLDER if spec.url else spec.root,
         read=tuple(paths.read),
         write=tuple(path for path in paths.write if state is None or not path.is_relative_to(state)),
         run=tuple(paths.run),
         tools=_find_tools(request.tools) if fenced else (),
         fenced=fenced,
         state=state,
-        network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
+        network=replace(_network(spec, granted, request, operator, paths), closed=_closed(spec, granted)),
         limits=operator.own.limits.over(operator.limits.over(operator.common.limits.over(Limits()))),
         hidden=protected.paths,
         own=protected.own,
@@ -203,20 +206,21 @@ def _state(spec: PluginSpec, request: SandboxRequest, paths: Paths, places: Plac
     return places.state
 
 
-def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Operator, paths: Paths) -> Network:
-    """The union of the grants and what the operator allows."""
+def _network(
+    spec: PluginSpec, granted: tuple[Access, ...], request: SandboxRequest, operator: Operator, paths: Paths
+) -> Network:
+    """The union of the grants, what the operator allows, and the servers that the declaration names."""
     asked = [item for item in granted if item.kind == "network"]
     more = operator.own.reach()
     if request.host_network or more.reach is Reach.HOST:
         return Network(Reach.HOST)
     named = [item for item in asked if item.capability in operator.named and item.target in item.capability]
-    private = (
-        *operator.private,
-        *_private_pairs((*more.endpoints, *(Endpoint(item.target, item.port) for item in named))),
-    )
+    declared = [Endpoint(host, port) for host, port in spec.connects]
+    explicit = (*declared, *more.endpoints, *(Endpoint(item.target, item.port) for item in named))
+    private = (*operator.private, *_private_pairs(explicit))
     if more.reach is Reach.ANY or any(not item.target for item in asked):
         return Network(Reach.ANY, private=private)
-    doors: dict[Endpoint, None] = {}
+    doors = dict.fromkeys(declared)
     for item in asked:
         host = clean_host(item.target)
         if host is None:

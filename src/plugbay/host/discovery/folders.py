@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plugbay.contracts.contract import Contract
+from plugbay.contracts.mcp import remote
 from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.contracts.vai.platforms import Platform, named
 from plugbay.host.config.references import declare_secrets
@@ -30,6 +31,9 @@ MULTI_PLUGIN_MANIFESTS = {
     name: parse for contract in CONTRACTS.values() for name, parse in contract.parse_several.items()
 }
 """Manifests that may declare several plugins, and their parsers."""
+
+BRIDGE = (sys.executable, "-P", "-m", remote.MODULE)
+"""The program that speaks for a server on the network. `-P`: it imports nothing from the folder of a project."""
 
 MAX_FOLDERS = 10_000
 """Maximum entries that are inspected in one folder of plugins."""
@@ -192,6 +196,8 @@ def check_found(
 ) -> Found:
     """A plugin from its manifest, with the problems of its program on this machine."""
     every = list(problems)
+    if spec is not None and spec.url:
+        spec = replace(spec, command=BRIDGE)
     if spec is not None:
         spec, more = declare_secrets(spec)
         every += more

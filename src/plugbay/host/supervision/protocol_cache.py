@@ -69,7 +69,8 @@ class ProtocolCache:
         """The era to greet a newly started program in; empty if its contract has no eras."""
         if spec.contract not in WITH_ERAS:
             return ""
-        self._running[spec.id] = program = identity(argv, Path(spec.cwd or spec.root))
+        words = (*argv, spec.url) if spec.url else argv
+        self._running[spec.id] = program = identity(words, Path(spec.cwd or spec.root))
         return self._named.get(spec.id) or self._known.get(program, USUAL)
 
     def program(self, plugin_id: str) -> str:

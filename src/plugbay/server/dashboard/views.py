@@ -309,7 +309,8 @@ def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
 def facts_of(plugin: PluginSnapshot) -> list[tuple[str, str]]:
     """Origin and limits of a plugin, as pairs of label and text."""
     spec, confinement = plugin.status.spec, plugin.status.confinement
-    facts = [("folder", str(spec.root)), ("command", " ".join(spec.command)), ("timeouts", _timeouts(spec.timeouts))]
+    program = ("url", spec.url) if spec.url else ("command", " ".join(spec.command))
+    facts = [("folder", str(spec.root)), program, ("timeouts", _timeouts(spec.timeouts))]
     if confinement.policy is not None:
         facts += _policy(confinement.policy.to_json())
     return facts + [("missing", note) for note in confinement.notes]
