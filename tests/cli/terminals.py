@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 class Terminal:
-    """A program on a terminal of 120 columns; `plugbay` is forked."""
+    """A program on a terminal of 120 columns; `plugbay` is forked, and the terminal is its controlling one."""
 
     def __init__(self, argv: Sequence[str | Path], cwd: Path, home: Path, **more: str) -> None:
         self._ours, self._theirs = pty.openpty()
@@ -36,7 +36,7 @@ class Terminal:
         streams = (self._theirs,) * 3
         self.process: Command | subprocess.Popen[bytes]
         if program == "plugbay":
-            self.process = Command(words, streams, cwd, env)
+            self.process = Command(words, streams, cwd, env, controlled=True)
         else:
             self.process = subprocess.Popen(
                 [program, *words], stdin=streams[0], stdout=streams[1], stderr=streams[2], cwd=cwd, env=env

@@ -32,6 +32,7 @@ from tests.cli.conftest import (
     write_manifest,
 )
 from tests.conformance.foreign_plugins import write_plugin
+from tests.support.commands import Piped
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
@@ -468,13 +469,7 @@ def test_forced_colour_does_not_break_data_in_a_pipe(run: Run, make_plugin: Make
 def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakePlugin, cwd: Path) -> None:
     big = """reply '"status":"ok","output":"'"$(head -c 300000 /dev/zero | tr '\\0' x)"'"' """
     reader, writer = os.pipe()
-    process = subprocess.Popen(
-        command("call", make_plugin(answer=big), "echo"),
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("call", make_plugin(answer=big), "echo", stdout=writer, cwd=cwd, env=environment(cwd))
     os.close(writer)
     os.close(reader)
     _, said = process.communicate(timeout=PATIENCE)
@@ -484,7 +479,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakeP
 
 def test_a_full_disk_is_reported(make_plugin: MakePlugin, cwd: Path) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
+        done = subprocess.run(  # how the interpreter ends is a part of it
             command("call", make_plugin(), "echo"),
             stdout=full,
             stderr=subprocess.PIPE,
@@ -504,13 +499,7 @@ def test_a_signal_ends_the_call_and_leaves_no_process_behind(
     make_plugin: MakePlugin, cwd: Path, number: int, status: int, form: list[str]
 ) -> None:
     plugin = make_plugin(answer=SLEEP)
-    process = subprocess.Popen(
-        command("call", plugin, "echo", "--timeout", "50", *form),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("call", plugin, "echo", "--timeout", "50", *form, cwd=cwd, env=environment(cwd))
     file = cwd / plugin / "pid"
     wait_until(lambda: file.exists() and file.read_text().strip(), "the plugin to be called")
     child = int(file.read_text())
@@ -531,13 +520,7 @@ def test_a_signal_ends_the_call_and_leaves_no_process_behind(
 
 def test_ctrl_c_while_the_input_is_awaited_is_quiet(make_plugin: MakePlugin, cwd: Path) -> None:
     reader, writer = os.pipe()
-    process = subprocess.Popen(
-        command("call", make_plugin(), "echo", "-"),
-        stdin=reader,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("call", make_plugin(), "echo", "-", stdin=reader, cwd=cwd, env=environment(cwd))
     os.close(reader)
     blocked = Path(f"/proc/{process.pid}/wchan")
     wait_until(lambda: "pipe" in blocked.read_text(), "the command to read its stdin")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import (
     MakePlugin,
     Run,
-    command,
     descendants_of,
     environment,
     is_alive,
@@ -28,6 +26,7 @@ from tests.cli.conftest import (
 from tests.conformance.foreign_plugins import write_plugin
 from tests.conformance.nexo_plugins import BARE, nexo_folder
 from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
+from tests.support.commands import Piped
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
@@ -283,13 +282,7 @@ SILENT = "import os, time\nwith open('pids', 'a') as file:\n    print(os.getpid(
 def test_a_signal_ends_the_run_and_leaves_no_process_behind(cwd: Path, number: int, status: int) -> None:
     plugin = prepare_vai_canary(cwd)
     (plugin / "canary.py").write_text(SILENT)
-    process = subprocess.Popen(
-        command("conform", plugin),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("conform", plugin, cwd=cwd, env=environment(cwd))
     file = plugin / "pids"
     wait_until(lambda: file.exists() and file.read_text().endswith("\n"), "the plugin to be started")
     child = int(file.read_text())

@@ -28,7 +28,8 @@ from plugbay.cli.new import (
     suggest_name,
 )
 from plugbay.contracts.registry import CONTRACTS as KNOWN
-from tests.cli.conftest import Run, command, environment
+from tests.cli.conftest import Run, environment
+from tests.support.commands import Command
 from tests.support.patience import PATIENCE
 from tests.support.tiers import few
 
@@ -120,11 +121,10 @@ def test_a_folder_with_something_in_it_is_left_alone(run: Run, cwd: Path) -> Non
 
 def converse(tmp_path: Path, cwd: Path, words: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
     """Each answer is typed when its question has appeared; the status, and all that was shown."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(cwd)
-        arguments = command("new", *words)
-        os.execve(arguments[0], arguments, environment(tmp_path, TERM="dumb", COLUMNS="100"))
+    terminal, theirs = pty.openpty()
+    env = environment(tmp_path, TERM="dumb", COLUMNS="100")
+    process = Command(["new", *words], (theirs,) * 3, cwd, env, controlled=True)
+    os.close(theirs)
     shown, unseen = "", ""
     try:
         while select.select([terminal], [], [], PATIENCE)[0]:
@@ -135,10 +135,10 @@ def converse(tmp_path: Path, cwd: Path, words: list[str], answers: list[tuple[st
                 os.write(terminal, answers.pop(0)[1].encode())
     except OSError:  # how Linux says that nobody has the other end open any more
         pass
-    _, status = os.waitpid(pid, 0)
+    status = process.wait(PATIENCE)
     os.close(terminal)
     assert answers == [], shown
-    return os.waitstatus_to_exitcode(status), shown.replace("\r\n", "\n")
+    return status, shown.replace("\r\n", "\n")
 
 
 def test_enter_enter_enter_makes_a_plugin(tmp_path: Path, cwd: Path) -> None:

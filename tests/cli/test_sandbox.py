@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.launcher import Program, Sandbox
 from plugbay.process.sandbox.policy import Policy
-from tests.cli.conftest import MakePlugin, Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import MakePlugin, Run, descendants_of, environment, wait_until
 from tests.support.ainb import write_ainb_plugin
+from tests.support.commands import Command
 from tests.support.kaged import write_kaged_plugin
 from tests.support.patience import PATIENCE
 
@@ -134,9 +135,9 @@ def test_what_cannot_be_run_says_why(run: Run, cwd: Path) -> None:
 def test_nothing_is_left_when_it_is_ended(cwd: Path, tmp_path: Path) -> None:
     write_kaged_plugin(cwd, "notes", capabilities=["exec:setsid:/usr/bin/setsid", "exec:sleep:/usr/bin/sleep"])
     (tmp_path / "out").touch()
-    with (tmp_path / "out").open("wb") as out:
-        words = command("sandbox", "notes", "--grant-all", "--", "sh", "-c", "echo $$; setsid sleep 4242 & wait")
-        process = subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stdout=out, stdin=subprocess.DEVNULL)
+    with (tmp_path / "out").open("wb") as out, open(os.devnull, "rb") as nothing:
+        words = ["sandbox", "notes", "--grant-all", "--", "sh", "-c", "echo $$; setsid sleep 4242 & wait"]
+        process = Command(words, (nothing.fileno(), out.fileno(), 2), cwd, environment(tmp_path))
     sleeping = f"sleep\0{4242}\0".encode()
     wait_until(lambda: _running(sleeping), "the command to run")
     process.terminate()

@@ -22,7 +22,9 @@ import pytest
 import plugbay
 from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until, write_manifest
 from tests.server.test_server import Served, served
+from tests.support import commands
 from tests.support.ainb import write_ainb_plugin
+from tests.support.commands import Command, Piped
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
@@ -188,13 +190,7 @@ def test_every_cell_is_in_the_json(run: Run, cwd: Path) -> None:
 def test_a_signal_ends_the_drawing_and_the_plugin(cwd: Path) -> None:
     root = write_ainb_plugin(cwd, body='def render(params, m):\n    open("asked", "w").close()\n', screens=["main"])
     (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it writes beside itself"\n')
-    process = subprocess.Popen(
-        command("render", "p", "--timeout", "50"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("render", "p", "--timeout", "50", cwd=cwd, env=environment(cwd))
     wait_until(lambda: (root / "asked").exists(), "the plugin to be asked")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
@@ -216,9 +212,12 @@ class Window:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         env = environment(home, TERM="xterm-256color", **more)
-        self.process = subprocess.Popen(
-            [*before, *command("tui", *arguments)], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
-        )
+        self.process: Command | subprocess.Popen[bytes]
+        if before:
+            words = [*before, *command("tui", *arguments)]
+            self.process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env)
+        else:
+            self.process = Command(["tui", *map(str, arguments)], (theirs,) * 3, cwd, env)
         os.close(theirs)
         self._written = b""
 
@@ -245,7 +244,7 @@ class Window:
     def left(self) -> int:
         """The status it left with."""
         wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of plugbay tui")
-        return self.process.returncode
+        return self.process.wait(PATIENCE)
 
     def hang_up(self) -> None:
         """Close the terminal under the program."""
@@ -415,8 +414,7 @@ ANSWER = DISPATCH + 'reply(m, {"stdout": b64(%s), "stderr": b64(%s), "exit_code"
 
 
 def run_bytes(cwd: Path, *arguments: str | Path | bytes) -> subprocess.CompletedProcess[bytes]:
-    words: list[str | bytes] = [*command(), *(word if isinstance(word, bytes) else str(word) for word in arguments)]
-    return subprocess.run(words, capture_output=True, cwd=cwd, env=environment(cwd), timeout=PATIENCE, check=False)
+    return commands.plugbay(*arguments, cwd=cwd, env=environment(cwd))
 
 
 @requirement("ainb:host-cli")
@@ -578,13 +576,7 @@ def test_a_word_that_is_no_utf_8_is_reported(cwd: Path) -> None:
 def test_a_signal_ends_the_command_line_and_its_plugin(cwd: Path, number: int, status: int) -> None:
     root = write_ainb_plugin(cwd, body=DISPATCH + 'open("asked", "w").close()\n', namespaces=["n"])
     (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it writes beside itself"\n')
-    process = subprocess.Popen(
-        command("run", "--plugins", ".", "n"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(cwd),
-    )
+    process = Piped("run", "--plugins", ".", "n", cwd=cwd, env=environment(cwd))
     wait_until(lambda: (root / "asked").exists(), "the plugin to be asked")
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
@@ -596,9 +588,7 @@ def test_a_signal_ends_the_command_line_and_its_plugin(cwd: Path, number: int, s
 def test_a_reader_that_leaves_early_is_no_error_to_talk_about(cwd: Path) -> None:
     write_ainb_plugin(cwd, body=ANSWER % ('b"x" * 300_000', 'b""', 0), namespaces=["n"])
     reader, writer = os.pipe()
-    process = subprocess.Popen(
-        command("run", "--plugins", ".", "n"), stdout=writer, stderr=subprocess.PIPE, cwd=cwd, env=environment(cwd)
-    )
+    process = Piped("run", "--plugins", ".", "n", stdout=writer, cwd=cwd, env=environment(cwd))
     os.close(writer)
     os.close(reader)
     _, said = process.communicate(timeout=PATIENCE)

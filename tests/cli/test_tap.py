@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import REFUSE, MakePlugin, Run, command, environment
+from tests.cli.conftest import REFUSE, MakePlugin, Run, environment
+from tests.support.commands import Piped
 from tests.support.kaged import write_kaged_plugin
-from tests.support.patience import PATIENCE
 
 CALL = ("--call", "echo", '{"text": "tea"}')
 
@@ -90,26 +89,27 @@ def test_what_cannot_be_tapped_is_refused_with_the_reason(
 
 def test_without_a_call_it_watches_until_it_is_interrupted(cwd: Path, tmp_path: Path) -> None:
     write_kaged_plugin(cwd, "p")
-    words = command("tap", "p", "--plugins", ".", "--no-sandbox", "--json")
-    with subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        seen = [json.loads(watching.stdout.readline()) for _ in range(4)]
-        assert seen[3]["frame"]["method"] == "initialized"
-        watching.send_signal(signal.SIGINT)
-        rest = [json.loads(line) for line in watching.stdout]
-        assert watching.wait(PATIENCE) == 130
-        assert rest[0]["frame"]["method"] == "shutdown" and rest[-1]["event"] == "exit"
+    words = ("tap", "p", "--plugins", ".", "--no-sandbox", "--json")
+    watching = Piped(*words, cwd=cwd, env=environment(tmp_path))
+    assert watching.stdout is not None
+    seen = [json.loads(watching.stdout.readline()) for _ in range(4)]
+    assert seen[3]["frame"]["method"] == "initialized"
+    watching.send_signal(signal.SIGINT)
+    out, _ = watching.communicate()
+    rest = [json.loads(line) for line in out.splitlines()]
+    assert watching.returncode == 130
+    assert rest[0]["frame"]["method"] == "shutdown" and rest[-1]["event"] == "exit"
 
 
 def test_a_plugin_that_starts_on_demand_causes_a_note(cwd: Path, tmp_path: Path, make_plugin: MakePlugin) -> None:
-    words = command("tap", make_plugin())
-    with subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as watching:
-        assert watching.stderr is not None
-        assert watching.stderr.readline() == (
-            "note:  example.echo starts with its first call; --call EXPORT JSON makes one\n"
-        )
-        watching.send_signal(signal.SIGTERM)
-        assert watching.wait(PATIENCE) == 143
+    watching = Piped("tap", make_plugin(), cwd=cwd, env=environment(tmp_path))
+    assert watching.stderr is not None
+    assert watching.stderr.readline() == (
+        b"note:  example.echo starts with its first call; --call EXPORT JSON makes one\n"
+    )
+    watching.send_signal(signal.SIGTERM)
+    watching.communicate()
+    assert watching.returncode == 143
 
 
 def test_on_a_terminal_every_frame_is_one_line_in_colour(

@@ -1,13 +1,11 @@
 """`plugbay` for tests that run it hundreds of times: real processes, forked from one that has it loaded already.
 
-Owns the server of this test process and what a test sees of a command. That the command starts at all, and what it
-loads for that, cannot be seen this way: tests of those start it anew, with `command` or `started`.
+Owns the servers, which all test processes share, and what a test sees of a command. That the command starts at all, and
+what it loads for that, cannot be seen this way: tests of those start it anew, with `command` or `started`.
 """
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
 import select
@@ -17,13 +15,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
+from typing import IO
 
 from plugbay.cli.gateway.resources import RESOURCES
 from tests.support import forkserver
 from tests.support.forkserver import NUMBER
 from tests.support.patience import PATIENCE
+from tests.support.shared import SESSION, shared
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,13 +53,23 @@ class Command:
     """One `plugbay` with these arguments, on these streams; otherwise as `Popen`, where the names are the same."""
 
     def __init__(
-        self, arguments: Sequence[str], streams: Sequence[int], cwd: Path | None, env: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        streams: Sequence[int],
+        cwd: Path | None,
+        env: Mapping[str, str],
+        *,
+        controlled: bool = False,
     ) -> None:
-        task = {"arguments": list(arguments), "cwd": str((cwd or Path()).absolute()), "env": dict(env)}
-        self._own, theirs = socket.socketpair()
-        with theirs:
-            server = _server("plugbay.server.api") if OPERATING.intersection(arguments[:1]) else _server()
-            socket.send_fds(server, [b"+"], [*streams, theirs.fileno()])
+        """`controlled`: stdin is a terminal and becomes the controlling one, so that Ctrl-C is for this command."""
+        task = {
+            "arguments": list(arguments),
+            "cwd": str((cwd or Path()).absolute()),
+            "env": dict(env),
+            "controlled": controlled,
+        }
+        self._own = _connection(arguments[0] if arguments else "")
+        socket.send_fds(self._own, [b"+"], streams)
         self._own.sendall(json.dumps(task).encode())
         self._own.shutdown(socket.SHUT_WR)
         self.pid = self._number()
@@ -96,34 +106,69 @@ class Command:
         return int(NUMBER.unpack(self._own.recv(NUMBER.size))[0])
 
 
+class Piped(Command):
+    """A command with pipes in place of the streams that are not given."""
+
+    def __init__(
+        self,
+        *arguments: str | Path | bytes,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
+        words = [os.fsdecode(word) for word in arguments]
+        with ExitStack() as theirs:
+
+            def pipe(writes: bool) -> tuple[int, IO[bytes]]:
+                reader, writer = os.pipe()
+                theirs.callback(os.close, writer if writes else reader)
+                return (writer, open(reader, "rb")) if writes else (reader, open(writer, "wb"))
+
+            if stdin is None:
+                stdin, self.stdin = pipe(writes=False)
+            if stdout is None:
+                stdout, self.stdout = pipe(writes=True)
+            if stderr is None:
+                stderr, self.stderr = pipe(writes=True)
+            super().__init__(words, (stdin, stdout, stderr), cwd, os.environ if env is None else env)
+
+    def communicate(self, stdin: bytes = b"", timeout: float = PATIENCE) -> tuple[bytes, bytes]:
+        """All that it has written, at its end."""
+        with ThreadPoolExecutor(3) as pool:
+            said = [pool.submit(_drain, stream) for stream in (self.stdout, self.stderr)]
+            pool.submit(_fill, self.stdin, stdin)
+            self.wait(timeout)
+            out, err = (each.result(timeout) for each in said)
+            return out, err
+
+
 def plugbay(
-    *arguments: str | Path,
+    *arguments: str | Path | bytes,
     stdin: bytes = b"",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float = PATIENCE,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, on pipes, as `started` does."""
-    words = [str(word) for word in arguments]
-    (given, give), (out, say), (err, complain) = os.pipe(), os.pipe(), os.pipe()
-    process = Command(words, (given, say, complain), cwd, os.environ if env is None else env)
-    for stream in (given, say, complain):
-        os.close(stream)
-    with ThreadPoolExecutor(3) as pool:
-        said = [pool.submit(_drain, out), pool.submit(_drain, err)]
-        pool.submit(_fill, give, stdin)
-        status = process.wait(timeout)
-        return subprocess.CompletedProcess(words, status, *(each.result(timeout) for each in said))
+    process = Piped(*arguments, cwd=cwd, env=env)
+    out, err = process.communicate(stdin, timeout)
+    return subprocess.CompletedProcess(list(arguments), process.wait(timeout), out, err)
 
 
-def _fill(stream: int, data: bytes) -> None:
-    with suppress(BrokenPipeError), open(stream, "wb") as file:  # the command need not read it
-        file.write(data)
+def _fill(stream: IO[bytes] | None, data: bytes) -> None:
+    with suppress(BrokenPipeError), stream or nullcontext() as file:  # the command need not read it
+        if file is not None:
+            file.write(data)
 
 
-def _drain(stream: int) -> bytes:
-    with open(stream, "rb") as file:
-        return file.read()
+def _drain(stream: IO[bytes] | None) -> bytes:
+    with stream or nullcontext() as file:
+        return b"" if file is None else file.read()
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -143,18 +188,21 @@ def started(
     return subprocess.run(words, input=stdin, capture_output=True, cwd=cwd, env=env, timeout=timeout, check=False)
 
 
-@functools.cache
-def _server(*packages: str) -> socket.socket:
-    """The one of this process that has these packages loaded, too; started when it is first needed."""
-    ours, theirs = socket.socketpair()
+def _connection(command: str) -> socket.socket:
+    """To the server that has loaded the packages of this command; started when it is first needed."""
+    packages = ["plugbay.server.api"] if command in OPERATING else ["plugbay.tui"] if command == "tui" else []
+    path = shared("-".join(["commands", *packages]), lambda path: _start(path, packages))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(path))
+    return connection
+
+
+def _start(path: Path, packages: list[str]) -> None:
     source = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
     env = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": source}
-    server = subprocess.Popen([sys.executable, "-m", forkserver.__name__, *packages], stdin=theirs.fileno(), env=env)
-    theirs.close()
-
-    def stop() -> None:
-        ours.close()
-        server.wait()
-
-    atexit.register(stop)
-    return ours
+    words = [sys.executable, "-m", forkserver.__name__, str(SESSION), *packages]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        server = subprocess.Popen(words, stdin=listener.fileno(), env=env)
+    server.returncode = 0  # it outlives this process, so nobody here waits for it

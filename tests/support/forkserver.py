@@ -4,15 +4,16 @@ Owns how a fork becomes what `python -m plugbay` would be: a process with its ow
 and arguments, that leaves as the interpreter does. Knows nothing of tests, and imports none of what they use.
 `commands.py` is its only customer.
 
-What comes over the control socket, which is stdin, is one byte and four descriptors: the three streams, and a socket of
-this command's own. From that one the command reads its arguments, folder and environment, and through it the server
-says first the pid and then the status, as `waitpid` gives it.
+Stdin is a listening socket, and each connection is one command. It brings one byte with three descriptors, the streams,
+and then arguments, folder and environment, which the command itself reads; the server sends first the pid and then the
+status, as `waitpid` gives it. The server ends with the process whose pid is its first argument.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -22,6 +23,7 @@ import select
 import socket
 import struct
 import sys
+import termios
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
@@ -57,10 +59,15 @@ def load(more: Sequence[str]) -> None:
     gc.freeze()
 
 
-def serve(control: socket.socket) -> tuple[socket.socket, list[int]]:
+def serve(control: socket.socket, session: int) -> tuple[socket.socket, list[int]]:
     """Fork for each command. Returns in the forks alone, each with its socket and streams; the server just leaves."""
+    try:
+        over = os.pidfd_open(session)
+    except ProcessLookupError:
+        sys.exit()
     poll = select.poll()
     poll.register(control, select.POLLIN)
+    poll.register(over, select.POLLIN)
     forks: dict[int, Fork] = {}
     while True:
         ready = {descriptor for descriptor, _ in poll.poll()}
@@ -68,12 +75,15 @@ def serve(control: socket.socket) -> tuple[socket.socket, list[int]]:
             poll.unregister(ended)
             os.close(ended)
             _tell_the_end(forks.pop(ended))
+        if over in ready:
+            sys.exit()
         if control.fileno() not in ready:
             continue
-        word, streams, _, _ = socket.recv_fds(control, 1, 4)
-        if not word:
-            sys.exit()
-        own = socket.socket(fileno=streams.pop())
+        own, _ = control.accept()
+        _, streams, _, _ = socket.recv_fds(own, 1, 3)
+        if not streams:  # the test process was killed
+            own.close()
+            continue
         pid = os.fork()
         if pid == 0:
             for other in (control, *(fork.own for fork in forks.values())):
@@ -99,6 +109,9 @@ def become(own: socket.socket, streams: list[int]) -> None:
         task = json.loads(words.read())
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
+    if task["controlled"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     _open_streams()
     os.chdir(task["cwd"])
@@ -133,8 +146,9 @@ def leave(done: SystemExit) -> NoReturn:
 
 
 def main() -> None:
-    load(sys.argv[1:])
-    become(*serve(socket.socket(fileno=os.dup(0))))
+    session, *packages = sys.argv[1:]
+    load(packages)
+    become(*serve(socket.socket(fileno=os.dup(0)), int(session)))
     from plugbay.cli.main import main as plugbay
 
     try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,13 +14,13 @@ from tests.cli.conftest import (
     GREETER,
     MakePlugin,
     Run,
-    command,
     descendants_of,
     environment,
     wait_until,
     write_manifest,
 )
 from tests.cli.terminals import EventStream, Terminal
+from tests.support.commands import Piped
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
 
@@ -270,10 +268,7 @@ def test_a_call_that_runs_can_be_given_up_and_the_plugin_reloaded(
 
 @pytest.mark.parametrize(("key", "status"), [("\x04", 0), ("\x03", 130)])
 def test_ctrl_d_and_ctrl_c_leave(cwd: Path, tmp_path: Path, sdk_plugin: Path, key: str, status: int) -> None:
-    # A shell's work: the terminal must be the controlling one, or Ctrl-C is only a character.
-    leader = "import os,pty,sys; os.setsid(); __import__('fcntl').ioctl(0, __import__('termios').TIOCSCTTY, 0); "
-    argv = [sys.executable, "-c", f"{leader}os.execv(sys.argv[1], sys.argv[1:])", *command("dev", sdk_plugin)]
-    window = Terminal(argv, cwd, tmp_path)
+    window = Terminal(["plugbay", "dev", sdk_plugin], cwd, tmp_path)
     try:
         modes = window.modes
         window.shows("dev> ")
@@ -291,13 +286,8 @@ def test_a_program_is_started_anew_for_each_conversation_until_dev_ends(
     dev = EventStream(cwd, tmp_path, "dev", plugin, "--attach", "--call", "echo", '{"text": "a"}', "--call", "echo")
     invited = dev.next("attach")
     assert not invited["interactive"] and invited["line"].endswith("attach -- ./run.sh")
-    wrapper = subprocess.Popen(
-        command("attach", "--json", invited["address"], "--", "./run.sh"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(tmp_path),
-    )
+    words = ("attach", "--json", invited["address"], "--", "./run.sh")
+    wrapper = Piped(*words, cwd=cwd, env=environment(tmp_path))
     try:
         assert dev.next("attached")["pid"] == wrapper.pid
         results = [dev.next("result") for _ in range(2)]
@@ -326,20 +316,15 @@ def test_how_it_left_is_passed_on_to_the_host(cwd: Path, tmp_path: Path, make_pl
     plugin = make_plugin(answer="exit 9")
     dev = EventStream(cwd, tmp_path, "dev", plugin, "--attach", "--once", "--call", "echo")
     address = dev.next("attach")["address"]
-    wrapper = subprocess.Popen(
-        command("attach", "--", "./run.sh"),
-        stderr=subprocess.DEVNULL,
-        cwd=cwd,
-        env=environment(tmp_path, PLUGBAY_ATTACH=address),
-    )
+    wrapper = Piped("attach", "--", "./run.sh", cwd=cwd, env=environment(tmp_path, PLUGBAY_ATTACH=address))
     try:
         failure = dev.next("result")["failure"]
         assert (failure["code"], failure["detail"]["exit_code"]) == ("crashed", 9)
         assert dev.left() == 1
-        assert wrapper.wait(PATIENCE) == 0
+        wrapper.communicate()
+        assert wrapper.returncode == 0
     finally:
         wrapper.kill()
-        wrapper.wait(PATIENCE)
         dev.close()
 
 
@@ -348,12 +333,7 @@ def test_a_program_that_cannot_be_run_is_reported_on_both_sides(
 ) -> None:
     dev = EventStream(cwd, tmp_path, "dev", make_plugin(), "--attach", "--once", "--call", "echo")
     address = dev.next("attach")["address"]
-    wrapper = subprocess.Popen(
-        command("attach", address, "--", "./no-such-program"),
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=environment(tmp_path),
-    )
+    wrapper = Piped("attach", address, "--", "./no-such-program", cwd=cwd, env=environment(tmp_path))
     try:
         assert dev.next("result")["failure"]["code"] == "crashed"
         assert dev.left() == 1

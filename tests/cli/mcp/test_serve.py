@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 
 import plugbay
-from tests.cli.conftest import MakePlugin, Run, command, environment
+from tests.cli.conftest import MakePlugin, Run, environment
+from tests.support.commands import Piped
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
@@ -183,14 +183,8 @@ def test_at_a_terminal_the_person_is_asked(
     plugins: Path, cwd: Path, tmp_path: Path, typed: bytes, written: bool
 ) -> None:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("mcp", "install", "cursor", "plugins"),
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=cwd,
-        env=environment(tmp_path, TERM="dumb"),
-    )
+    words = ("mcp", "install", "cursor", "plugins")
+    process = Piped(*words, stdin=theirs, stderr=theirs, cwd=cwd, env=environment(tmp_path, TERM="dumb"))
     os.close(theirs)
     shown = b""
     while b"[y/N]" not in shown:

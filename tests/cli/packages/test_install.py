@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pty
 import shlex
 import subprocess
-import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
 from tests.cli.conftest import Run, command, environment
 from tests.packages.builders import NOW, key, pack, sign, tarball, trust
-from tests.support.patience import PATIENCE
+from tests.support.commands import Command
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.requirements import requirement
 
 
@@ -91,15 +90,16 @@ def test_an_upgrade_that_requests_more_needs_consent(run: Run, releases: dict[st
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
-def _left(process: subprocess.Popen[bytes], type_: Callable[[], object], *, again: bool) -> int:
+def _left(process: Command, type_: Callable[[], object], *, again: bool) -> int:
     """The status of a process after something was typed.
 
     `again`: it is typed again when nothing happens. Python forgets an interrupt that comes while a `__del__` runs.
     """
     for _ in range(3 if again else 1):
         type_()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(PATIENCE / 3)
+        with contextlib.suppress(AssertionError):
+            until_blocking(lambda: process.poll() is not None, PATIENCE / 3)
+            return process.wait(PATIENCE)
     process.kill()
     raise AssertionError("it did not leave")
 
@@ -111,16 +111,10 @@ def test_a_person_at_a_terminal_is_asked(
 ) -> None:
     run("install", releases["1.0.0"], "--store", "store")
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("upgrade", releases["2.0.0"], "--store", "store"),
-        stdin=theirs,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        cwd=cwd,
-        env=environment(tmp_path, NO_COLOR="1"),
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is for this process
-    )
+    words = ["upgrade", releases["2.0.0"], "--store", "store"]
+    with open(os.devnull, "wb") as nothing:
+        streams = (theirs, nothing.fileno(), theirs)
+        process = Command(words, streams, cwd, environment(tmp_path, NO_COLOR="1"), controlled=True)
     os.close(theirs)
     shown = b""
     while b"[y/N]" not in shown:
