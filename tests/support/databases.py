@@ -31,6 +31,7 @@ from sqlalchemy.engine import make_url
 from plugbay.store.database import Tx
 from plugbay.store.statements import Outcome, Write
 from tests.support.patience import PATIENCE
+from tests.support.shared import shared
 from tests.support.tiers import first_alone
 
 KINDS = ("sqlite", "postgresql")
@@ -77,7 +78,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 def sqlite_database(folder: Path, name: str = "plugbay.db") -> str:
-    """A copy of a database that was migrated once for all tests of this process."""
+    """A copy of a database that was migrated once for all tests."""
     path = folder / name
     path.write_bytes(_migrated_sqlite())
     return f"sqlite+aiosqlite:///{path}"
@@ -85,10 +86,7 @@ def sqlite_database(folder: Path, name: str = "plugbay.db") -> str:
 
 @functools.cache
 def _migrated_sqlite() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "template.db"
-        _migrate(f"sqlite+aiosqlite:///{path}")
-        return path.read_bytes()
+    return shared("migrated.db", lambda path: _migrate(f"sqlite+aiosqlite:///{path}")).read_bytes()
 
 
 def _migrate(url: str) -> None:

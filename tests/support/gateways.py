@@ -6,9 +6,11 @@ async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as cl
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -22,6 +24,7 @@ from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR, Role
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
+from tests.support.shared import shared
 
 
 @asynccontextmanager
@@ -55,6 +58,16 @@ async def client_of(gateway: Gateway, token: str | None = None) -> AsyncIterator
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
+
+
+def openapi_of(gateway: Gateway) -> dict[str, Any]:
+    """The OpenAPI document, which is the same for every gateway: to make it takes a second."""
+
+    def make(path: Path) -> None:
+        path.write_text(json.dumps(create_app(gateway).openapi()))
+
+    document: dict[str, Any] = json.loads(shared("openapi.json", make).read_bytes())
+    return document
 
 
 async def make_org(gateway: Gateway, id: str = "org_1", project_id: str = "proj_1") -> None:

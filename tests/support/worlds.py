@@ -41,7 +41,7 @@ from tests.store.test_invocations import record
 from tests.support.ainb import write_ainb_plugin
 from tests.support.conversing import says, settled
 from tests.support.databases import run_write, sqlite_database
-from tests.support.gateways import gateway_at, make_key, make_org
+from tests.support.gateways import gateway_at, make_key, make_org, openapi_of
 from tests.support.mcp_servers import write_server
 from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher, bind
@@ -149,6 +149,7 @@ class World:
             )
             opened = gateway_at(self._database_url, data, host=host, settings=settings)
             self.gateway = await stack.enter_async_context(opened)
+            self.openapi = openapi_of(self.gateway)
             await self._fill(data)
             self.url = await self._listen(stack, ending=False)
             self.ending_url = await self._listen(stack, ending=True)
@@ -157,7 +158,6 @@ class World:
 
     async def _listen(self, stack: AsyncExitStack, *, ending: bool) -> str:
         app = create_app(self.gateway)
-        self.openapi = app.openapi()
         if ending:
             app.state.closing.set()
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))

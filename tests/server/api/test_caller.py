@@ -8,13 +8,12 @@ import pytest
 
 from plugbay.server.api import caller as module
 from plugbay.server.api.caller import NEEDS, NEEDS_ONE, RateLimits, needs
-from plugbay.server.app import create_app
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.settings import GatewaySettings
 from tests.server.api.test_middleware import code
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import client_of, gateway_at, make_key, make_org
+from tests.support.gateways import client_of, gateway_at, make_key, make_org, openapi_of
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -80,7 +79,7 @@ def test_what_a_route_needs_is_written_into_its_document(sqlite_url: str, tmp_pa
 
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
-            document = create_app(gateway).openapi()
+            document = openapi_of(gateway)
             assert document["paths"]["/v1/audit"]["get"][NEEDS] == ["admin"]
             assert document["paths"]["/v1/audit"]["get"]["security"] == [{"key": []}]
             open_routes = [

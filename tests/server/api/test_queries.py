@@ -9,8 +9,8 @@ from fastapi.routing import APIRoute
 
 from plugbay.server.api.caller import NEEDS
 from plugbay.server.api.queries import known_parameters
-from plugbay.server.app import ROUTERS, create_app
-from tests.support.gateways import client_of, gateway_at
+from plugbay.server.app import ROUTERS
+from tests.support.gateways import client_of, gateway_at, openapi_of
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -19,7 +19,7 @@ from tests.support.requirements import requirement
 def test_every_route_refuses_a_parameter_that_it_does_not_have(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
-            paths = create_app(gateway).openapi()["paths"]
+            paths = openapi_of(gateway)["paths"]
             operations = [(path, method, op) for path, item in paths.items() for method, op in item.items()]
             assert len(operations) > 90
             for path, method, operation in operations:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.server.app import create_app
 from plugbay.server.dashboard.authentication import (
     CODE_SECONDS,
     LOGIN_BURST,
@@ -24,7 +23,7 @@ from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.settings import GatewaySettings
 from tests.support.clocks import TurnedClock
 from tests.support.dashboards import ORIGIN, hosting_at, stranger_to, text_of, visitor_of
-from tests.support.gateways import gateway_at, make_key, make_org
+from tests.support.gateways import gateway_at, make_key, make_org, openapi_of
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 
@@ -197,7 +196,7 @@ def test_every_page_is_counted_by_its_route(sqlite_url: str, tmp_path: Path, run
 def test_pages_are_in_no_document_of_the_api(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
-            paths = create_app(gateway).openapi()["paths"]
+            paths = openapi_of(gateway)["paths"]
             assert "/api/v1/dashboard-links" in paths
             assert not [path for path in paths if path.startswith(("/login", "/plugins", "/live/", "/calls"))]
 
