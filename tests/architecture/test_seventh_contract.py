@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +69,19 @@ SKETCHES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def tree_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sketch], Path]:
+    """One tree for each sketch: its bytecode is compiled once."""
+    trees: dict[str, Path] = {}
+
+    def tree_of(sketch: Sketch) -> Path:
+        if sketch.original not in trees:
+            trees[sketch.original] = build_tree(tmp_path_factory.mktemp(sketch.original), sketch)
+        return trees[sketch.original]
+
+    return tree_of
+
+
 def build_tree(root: Path, sketch: Sketch) -> Path:
     """A source tree of links to ours, with the copied contract and an edited registry; for PYTHONPATH."""
     package = root / "plugbay"
@@ -101,8 +115,10 @@ def run(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("sketch", SKETCHES, ids=lambda sketch: sketch.original)
-def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(sketch: Sketch, tmp_path: Path) -> None:
-    tree, plugin = build_tree(tmp_path / "tree", sketch), DATA / sketch.plugin
+def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(
+    sketch: Sketch, tree_of: Callable[[Sketch], Path], tmp_path: Path
+) -> None:
+    tree, plugin = tree_of(sketch), DATA / sketch.plugin
     done = run(tree, DATA / "use.py", plugin, tmp_path / "recordings", tmp_path / "state")
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -129,8 +145,8 @@ def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(sket
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_a_tool_without_support_for_a_contract_says_so(
-    words: tuple[str | Path, ...], reason: str, tmp_path_factory: pytest.TempPathFactory
+    words: tuple[str | Path, ...], reason: str, tree_of: Callable[[Sketch], Path]
 ) -> None:
-    done = run(build_tree(tmp_path_factory.mktemp("tree"), SKETCHES[0]), "-m", "plugbay", *words)
+    done = run(tree_of(SKETCHES[0]), "-m", "plugbay", *words)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert reason in " ".join(done.stderr.split()), done.stderr

@@ -22,7 +22,7 @@ from plugbay.host.config.config import TIME_FACTOR
 from tests.support.commands import Command, command, plugbay, started
 from tests.support.loops import LOOPS, run_on
 from tests.support.loops import Run as RunOnLoop
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 from tests.support.tiers import first_alone
 
 __all__ = ["command"]
@@ -216,10 +216,10 @@ def write_manifest(folder: Path, document: Any) -> None:
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """Wait on a condition, never on a guess."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s for {what}"
-        time.sleep(0.01)
+    for pause in pauses(PATIENCE, f"waited {PATIENCE:g} s for {what}"):
+        if condition():
+            return
+        time.sleep(pause)
 
 
 def is_alive(pid: int) -> bool:

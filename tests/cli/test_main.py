@@ -27,7 +27,8 @@ from plugbay.model.errors import (
     Problem,
 )
 from plugbay.packages.errors import PackageRefused, Reason
-from tests.cli.conftest import MakePlugin, Run, environment
+from tests.cli.conftest import Done, MakePlugin, Run, environment
+from tests.support.commands import python
 
 
 def test_the_version_is_the_packages(run: Run) -> None:
@@ -86,23 +87,17 @@ main()
 """
 
 
-def broken(cwd: Path, error: str, **env: str) -> subprocess.CompletedProcess[str]:
+def broken(cwd: Path, error: str, **env: str) -> Done:
     """`plugbay inspect .` with a bug in it."""
-    return subprocess.run(
-        [sys.executable, "-c", BUG.format(error=error)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(cwd, **env),
-        check=False,
-    )
+    done = python(BUG.format(error=error), cwd=cwd, env=environment(cwd, **env))
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_a_bug_is_one_line_and_the_way_to_its_traceback(cwd: Path) -> None:
     done = broken(cwd, "ZeroDivisionError('by accident')")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.splitlines() == [
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.splitlines() == [
         "error: ZeroDivisionError: by accident",
         "hint:  this is a bug in plugbay; run with PLUGBAY_DEBUG=1 for the traceback",
     ]
@@ -110,9 +105,9 @@ def test_a_bug_is_one_line_and_the_way_to_its_traceback(cwd: Path) -> None:
 
 def test_the_debug_variable_shows_the_traceback(cwd: Path) -> None:
     done = broken(cwd, "ZeroDivisionError('by accident')", PLUGBAY_DEBUG="1")
-    assert done.returncode == 1
-    assert "Traceback (most recent call last)" in done.stderr
-    assert "by accident" in done.stderr
+    assert done.code == 1
+    assert "Traceback (most recent call last)" in done.err
+    assert "by accident" in done.err
 
 
 def test_a_mistake_of_the_caller_never_has_a_traceback(run: Run) -> None:
@@ -123,15 +118,15 @@ def test_a_mistake_of_the_caller_never_has_a_traceback(run: Run) -> None:
 
 def test_an_error_of_the_system_is_reported_in_its_words(cwd: Path) -> None:
     done = broken(cwd, "PermissionError(13, 'Permission denied', '/secret')")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: /secret: Permission denied\n")
+    assert done.code == 1
+    assert done.err.startswith("error: /secret: Permission denied\n")
 
 
 def test_errors_raised_on_purpose_list_their_problems(cwd: Path) -> None:
     problem = "__import__('plugbay').model.errors.Problem('x', 'command', 'is missing', line=7)"
     done = broken(cwd, f"__import__('plugbay').ManifestInvalid('rterm-plugin.json', [{problem}])")
-    assert done.returncode == 3
-    assert "line 7: command: is missing" in done.stderr
+    assert done.code == 3
+    assert "line 7: command: is missing" in done.err
 
 
 HEAVY = {"asyncio", "pydantic", "msgspec", "jsonschema_rs", "plugbay.host.host", "plugbay.conformance"}

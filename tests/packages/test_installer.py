@@ -25,9 +25,9 @@ from plugbay.packages.store import KEPT_RELEASES
 from plugbay.packages.unpack import Archive
 from tests.packages.builders import NOW, PLUGIN, Bench, key, pack, plugin, sign, tarball, trust
 from tests.support.ainb import write_ainb_plugin
+from tests.support.commands import Piped, python
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
-from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
@@ -452,8 +452,7 @@ with installer.candidate(package) as candidate:
 
 
 def killed_at(bench: Bench, package: Path, step: str) -> int:
-    command = [sys.executable, "-c", KILLED, str(bench.root), str(package), step]
-    return subprocess.run(command, check=False).returncode
+    return python(KILLED, bench.root, package, step).returncode
 
 
 def assert_clean(bench: Bench, releases: int) -> None:
@@ -496,9 +495,10 @@ def test_an_upgrade_killed_at_any_step_leaves_the_old_or_the_new_release_working
 def test_several_processes_that_install_at_the_same_time_leave_one_working_release(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     packages = [bench.release(f"2.{number}.0") for number in range(4)]
-    commands = [[sys.executable, "-c", KILLED, str(bench.root), str(package), "never"] for package in packages]
-    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
-    codes = [process.wait(PATIENCE) for process in running]
+    running = [Piped(bench.root, package, "never", code=KILLED) for package in packages]
+    for process in running:
+        process.communicate()
+    codes = [process.returncode for process in running]
     assert 0 in codes
     assert version_called(bench) in {f"2.{number}.0" for number, code in enumerate(codes) if code == 0}
     installed = bench.store.find(PLUGIN)

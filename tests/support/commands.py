@@ -1,4 +1,5 @@
-"""`plugbay` for tests that run it hundreds of times: real processes, forked from one that has it loaded already.
+"""`plugbay`, and code that uses it, for tests that run it hundreds of times: real processes, forked from one that has
+it loaded already.
 
 Owns the servers, which all test processes share, and what a test sees of a command. That the command starts at all, and
 what it loads for that, cannot be seen this way: tests of those start it anew, with `command` or `started`.
@@ -60,13 +61,17 @@ class Command:
         env: Mapping[str, str],
         *,
         controlled: bool = False,
+        code: str = "",
     ) -> None:
-        """`controlled`: stdin is a terminal and becomes the controlling one, so that Ctrl-C is for this command."""
+        """`controlled`: stdin is a terminal and becomes the controlling one, so that Ctrl-C is for this command.
+        `code`: run as `python -c` does, in the place of `plugbay`.
+        """
         task = {
             "arguments": list(arguments),
             "cwd": str((cwd or Path()).absolute()),
             "env": dict(env),
             "controlled": controlled,
+            "code": code,
         }
         self._own = _connection(arguments[0] if arguments else "")
         socket.send_fds(self._own, [b"+"], streams)
@@ -117,6 +122,7 @@ class Piped(Command):
         stderr: int | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        code: str = "",
     ) -> None:
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
@@ -135,7 +141,7 @@ class Piped(Command):
                 stdout, self.stdout = pipe(writes=True)
             if stderr is None:
                 stderr, self.stderr = pipe(writes=True)
-            super().__init__(words, (stdin, stdout, stderr), cwd, os.environ if env is None else env)
+            super().__init__(words, (stdin, stdout, stderr), cwd, os.environ if env is None else env, code=code)
 
     def communicate(self, stdin: bytes = b"", timeout: float = PATIENCE) -> tuple[bytes, bytes]:
         """All that it has written, at its end."""
@@ -158,6 +164,18 @@ def plugbay(
     process = Piped(*arguments, cwd=cwd, env=env)
     out, err = process.communicate(stdin, timeout)
     return subprocess.CompletedProcess(list(arguments), process.wait(timeout), out, err)
+
+
+def python(
+    code: str,
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run code to its end as `python -c` does, where `plugbay` is loaded already."""
+    process = Piped(*arguments, cwd=cwd, env=env, code=code)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(list(arguments), process.wait(PATIENCE), out, err)
 
 
 def _fill(stream: IO[bytes] | None, data: bytes) -> None:

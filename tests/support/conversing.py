@@ -41,7 +41,7 @@ from plugbay.store.runs import Run
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.gateways import gateway_at
 from tests.support.openai_server import OpenAiServer, Reply, delta, events, streamed
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 
 CALLER = Principal("key", "org_1", "proj_1", role="admin", key_id="key_1")
 STRANGER = Principal("key", "org_2", None, role="admin", key_id="key_2")
@@ -148,11 +148,12 @@ def _record(work: CallRequest, bound: BoundExport, failure: Failure | None) -> I
 async def settled(look: Callable[[], Awaitable[T]], done: Callable[[T], bool], seconds: float = PATIENCE) -> T:
     """What one sees once it is as one wants it; says so when it never is."""
     async with asyncio.timeout(seconds):
-        while True:
+        for pause in pauses(seconds):
             seen = await look()
             if done(seen):
                 return seen
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(pause)
+    raise AssertionError("it never was")
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """A program that has `plugbay` loaded and forks a process for each command: that takes 0.1 s of CPU instead of 1.
 
-Owns how a fork becomes what `python -m plugbay` would be: a process with its own standard streams, folder, environment
-and arguments, that leaves as the interpreter does. Knows nothing of tests, and imports none of what they use.
-`commands.py` is its only customer.
+Owns how a fork becomes what `python -m plugbay` or `python -c` would be: a process with its own standard streams,
+folder, environment and arguments, that leaves as the interpreter does. Knows nothing of tests, and imports none of what
+they use. `commands.py` is its only customer.
 
 Stdin is a listening socket, and each connection is one command. It brings one byte with three descriptors, the streams,
 and then arguments, folder and environment, which the command itself reads; the server sends first the pid and then the
@@ -103,8 +103,8 @@ def _tell_the_end(fork: Fork) -> None:
         fork.own.sendall(NUMBER.pack(status))
 
 
-def become(own: socket.socket, streams: list[int]) -> None:
-    """Take on what the command was given, and let go of all else."""
+def become(own: socket.socket, streams: list[int]) -> str:
+    """Take on what the command was given, and let go of all else. Returns its code, if it is code."""
     with own, own.makefile("rb") as words:
         task = json.loads(words.read())
     for number, stream in enumerate(streams):
@@ -120,6 +120,8 @@ def become(own: socket.socket, streams: list[int]) -> None:
     sys.path[0] = task["cwd"]
     sys.argv[1:] = task["arguments"]
     importlib.invalidate_caches()
+    code: str = task["code"]
+    return code
 
 
 def _open_streams() -> None:
@@ -148,10 +150,13 @@ def leave(done: SystemExit) -> NoReturn:
 def main() -> None:
     session, *packages = sys.argv[1:]
     load(packages)
-    become(*serve(socket.socket(fileno=os.dup(0)), int(session)))
+    code = become(*serve(socket.socket(fileno=os.dup(0)), int(session)))
     from plugbay.cli.main import main as plugbay
 
     try:
+        if code:
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+            sys.exit(0)
         plugbay()
     except SystemExit as done:
         leave(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE
+
+BARE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""To load the plugins of other packages takes longer than the tests."""
 
 TESTS = """
 import os
@@ -47,6 +51,7 @@ def test_every_test_is_run_once_and_reported(tmp_path: Path, jobs: int) -> None:
     options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", str(jobs)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-ra", *options, str(tmp_path)],
+        env=BARE,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -66,6 +71,7 @@ def test_the_first_failure_ends_all_where_that_is_wanted(tmp_path: Path) -> None
     options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", "2", "-x"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(tmp_path)],
+        env=BARE,
         capture_output=True,
         text=True,
         timeout=PATIENCE,

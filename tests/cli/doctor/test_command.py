@@ -106,11 +106,16 @@ def test_a_check_is_one_line_and_a_remedy(shown: Callable[[Check], str]) -> None
 
 ALONE = """
 import os, subprocess, sys
+from plugbay.cli.main import main
 from plugbay.process import warden_main
 mark = f"999999.1.{warden_main.pid_namespace():x}-test"
 orphan = subprocess.Popen(["sleep", "60"], env={**os.environ, "PLUGBAY_HOST": mark})
 for arguments in ([], ["--fix"], []):
-    subprocess.run([sys.executable, "-m", "plugbay", "doctor", "--json", *arguments])
+    pid = os.fork()
+    if pid == 0:
+        sys.argv[1:] = ["doctor", "--json", *arguments]
+        main()
+    os.waitpid(pid, 0)
 print(orphan.wait())
 """
 

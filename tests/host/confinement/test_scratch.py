@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from plugbay.host.confinement.scratch import FOLDER, Scratch
 from plugbay.model.errors import Code, Failure
+from tests.support.commands import python
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -130,7 +129,7 @@ def test_a_scratch_folder_made_while_the_last_one_goes_stays(run: Run, tmp_path:
 
 @requirement("vai:host-scratch-swept")
 def test_folders_of_a_killed_host_are_swept_and_those_of_a_running_one_are_not(run: Run, tmp_path: Path) -> None:
-    killed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path)], check=False)
+    killed = python(CRASHES, tmp_path)
     assert killed.returncode == -9
     left = list((tmp_path / FOLDER).glob("*/rooms/*/inv_1/half"))
     assert len(left) == 1

@@ -6,8 +6,6 @@ import hashlib
 import os
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from plugbay.host.recording.recordings import END_ROOM, Recorder, header_of, rec
 from plugbay.link.recording import Frame, Header, Recording, StderrLine, encode, read
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
-from tests.support.patience import PATIENCE
+from tests.support.commands import python
 from tests.support.plugins import write_plugin
 
 HEADER = Header("rune", "p", "1")
@@ -94,7 +92,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_recorded_frames_survive_the_death_of_the_host(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=PATIENCE)
+    done = python(KILLED, file)
     assert done.returncode == -signal.SIGKILL
     recording = load(file)
     assert len(recording.items) == 100 and recording.end is None and not recording.torn
