@@ -17,6 +17,7 @@ from plugbay.host.catalog.approvals import Approval, changes
 from plugbay.host.config import config
 from plugbay.model.errors import ConfigInvalid
 from tests.cli.conftest import Run
+from tests.support.http_servers import sdk_server
 from tests.support.mcp_servers import declare, write_child, write_server
 from tests.support.requirements import requirement
 
@@ -42,6 +43,28 @@ def test_add_declares_and_approves_and_the_server_can_be_called(run: Run, child:
     assert run("call", "srv", "srv/echo").code == 0
     (row,) = run("mcp", "list", "--json").json["servers"]
     assert (row["state"], row["offers"], row["era"]) == ("approved", "1 tool", "handshake")
+
+
+@requirement("mcp:remote-approval", "mcp:remote-headers")
+def test_a_url_is_added_approved_listed_and_called_like_a_command(run: Run, cwd: Path) -> None:
+    with sdk_server("json", "key=sesame-sesame") as url:
+        refused = run("mcp", "add", "far", url, "--yes")
+        assert refused.code == 5 and "plugbay mcp login far" in refused.err and "stays declared" in refused.err
+        given = ["--header", "Authorization: Bearer sesame-sesame", "--header", "X-Region: north"]
+        added = run("mcp", "add", "far", url, "--yes", "--replace", *given)
+        assert added.code == 0, added
+        text = (cwd / "plugbay.toml").read_text()
+        assert "sesame" not in text and "Bearer secret://Authorization" in text and 'X-Region = "north"' in text
+        (row,) = run("mcp", "list", "--json").json["servers"]
+        assert (row["url"], row["command"], row["state"]) == (url, [], "approved")
+        assert url in run("mcp", "list").out
+        assert run("mcp", "diff", "far").code == 0
+        called = run("call", "far", "add", '{"a": 1, "b": 2}', "--json")
+        assert called.json["output"]["structuredContent"] == {"result": 3}
+        assert run("mcp", "remove", "far", "--json").json["secrets"] == ["Authorization"]
+    for words in ([url, "--env", "A=b"], [url, "--header", "nothing"], ["http://x.example/mcp"]):
+        assert run("mcp", "add", "bad", *words).code == 2
+    assert run("mcp", "add", "bad", "--header", "A: b", "--", "true").code == 2
 
 
 @requirement("mcp:host-approval")

@@ -122,10 +122,15 @@ def add(
 
     state = State(config)
     _check_name(state, name, replace)
+    is_remote = len(words) == 1 and remote.is_url(words[0])
+    if is_remote and (env or cwd is not None):
+        raise typer.BadParameter("a URL has headers; --env and --cwd are for a command", param_hint="URL")
+    if header and not is_remote:
+        raise typer.BadParameter("headers are for a URL; a command has --env", param_hint="--header")
     with report_refusals(as_json):
         if len(words) == 1 and sources.is_bundle(words[0]):
             entry: dict[str, Any] = {"bundle": str(_unpack_bundle(Path(words[0]), state.folder))}
-        elif len(words) == 1 and remote.is_url(words[0]):
+        elif is_remote:
             entry = _remote_entry(name, words[0], header or (), state.folder)
         else:
             folder = None if cwd is None else str(cwd.absolute())
