@@ -17,10 +17,11 @@ from plugbay.host.config import settings
 from plugbay.host.inbound.questions import Question
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code, Failure
-from tests.support.http_servers import free_port, response, scripted_server, sdk_server
+from tests.support.http_servers import free_port, response, running_server, scripted_server, sdk_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 KEY = "sesame-sesame"
 
@@ -98,6 +99,24 @@ def test_a_server_without_sessions_is_called_too(run: Run, tmp_path: Path) -> No
         async def main() -> None:
             async with host_of(tmp_path, url, grant_all=True) as host:
                 assert said(await host.call("far/add", {"a": 1, "b": 2})) == "3"
+
+        run(main)
+
+
+EVERYTHING = Path(__file__).parents[2] / ".peers/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+
+
+@exhaustive
+@requirement("mcp:remote-transport")
+def test_the_official_server_in_typescript_is_called_too(run: Run, tmp_path: Path) -> None:
+    port = free_port()
+    with running_server(["node", str(EVERYTHING), "streamableHttp"], port, PORT=str(port)) as url:
+
+        async def main() -> None:
+            async with host_of(tmp_path, url, grant_all=True) as host:
+                assert said(await host.call("far/echo", {"message": "hi"}, timeout=PATIENCE)) == "Echo: hi"
+                long = {"duration": 1, "steps": 2}
+                assert "completed" in said(await host.call("far/trigger-long-running-operation", long))
 
         run(main)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -29,9 +30,15 @@ def free_port() -> int:
 def sdk_server(*options: str, port: int | None = None, program: Path = PROGRAM) -> Iterator[str]:
     """The URL of a running server of the official SDK; `options` as its program takes them."""
     port = port or free_port()
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(port), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    with running_server([sys.executable, str(program), str(port), *options], port) as url:
+        yield url
+
+
+@contextmanager
+def running_server(command: list[str], port: int, **env: str) -> Iterator[str]:
+    """The URL of a server that a command starts at this port."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, **env})
     try:
         _wait_for_port(port, process)
         yield f"http://127.0.0.1:{port}/mcp"
