@@ -15,7 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from mcp import StdioServerParameters, types
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
 
 from plugbay import Host
 from tests.support.loops import Run
@@ -64,6 +68,46 @@ def test_an_official_client_finds_everything_over_stdio(client: str, workbench: 
 def test_an_official_client_finds_everything_over_http(client: str, workbench: Path) -> None:
     with serving(workbench) as (url, token):
         judge(looked([*CLIENTS[client], url, token]), client)
+
+
+@requirement("mcp:serve-sampling", "mcp:serve-roots", "mcp:serve-roots-changed")
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_an_official_client_samples_and_lists_roots_for_a_hosted_server(tmp_path: Path, mode: str, era: str) -> None:
+    entry = {"command": sys.executable, "args": [str(REPOSITORY / "tests" / "mcp_server" / "asking.py"), era]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"srv": entry}}))
+    folders = ["file:///client/one"]
+
+    async def sample(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        (message,) = params.messages
+        return types.CreateMessageResult(role="assistant", content=message.content, model=f"m{params.max_tokens}")
+
+    async def list_roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in folders])
+
+    async def main() -> None:
+        words = [*SERVE[1:], str(tmp_path), "--grant-all", "--no-sandbox"]
+        program = StdioServerParameters(command=SERVE[0], args=words, env=dict(os.environ))
+        transport = stdio_client(program, errlog=log)
+        async with Client(transport, mode=mode, sampling_callback=sample, list_roots_callback=list_roots) as client:
+
+            async def call(tool: str, **arguments: Any) -> Any:
+                result = await client.call_tool(f"srv__{tool}", arguments)
+                return json.loads(result.content[0].text)
+
+            said = {"messages": [{"role": "user", "content": {"type": "text", "text": "tea"}}], "maxTokens": 9}
+            answer = await call("ask", method="sampling/createMessage", params=said)
+            assert (answer["content"]["text"], answer["model"]) == ("tea", "m9")
+            assert await call("ask", method="roots/list") == {"roots": [{"uri": "file:///client/one"}]}
+            if era == "handshake" and mode == "legacy":
+                folders.append("file:///client/two")
+                await client.send_roots_list_changed()
+                while len((await call("roots"))[-1]["roots"]) != 2:
+                    pass
+
+    with (tmp_path / "log").open("w") as log:
+        anyio.run(main)
 
 
 def looked(command: list[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from opentelemetry.trace import Tracer
 
+from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.mcp_server import listing
@@ -29,11 +30,20 @@ def declare(folder: Path, **eras: str) -> Path:
 
 @asynccontextmanager
 async def running_server(
-    folder: Path, tracer: Tracer | None = None, **options: Any
+    folder: Path, tracer: Tracer | None = None, config: Config | None = None, **options: Any
 ) -> AsyncIterator[tuple[Host, McpServer]]:
-    """Serve all plugins in a folder, fully granted, under short names."""
+    """Serve all plugins in a folder, under short names; fully granted, unless a configuration says otherwise."""
     questions = QuestionRouter()
     state = folder.parent / "state"
-    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=questions.ask, tracer=tracer)
+    found = discover([folder])
+    host = Host(
+        found,
+        config,
+        grant_all=config is None,
+        trusted=[item.spec.id for item in found if item.spec],
+        state_dir=state,
+        questions=questions.ask,
+        tracer=tracer,
+    )
     async with host, McpServer(host, questions, **{"rule": listing.short_name, **options}) as server:
         yield host, server

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+import sys
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.host.inbound.questions import Question
@@ -182,6 +184,7 @@ class McpClient:
 
     def __init__(self, server: McpServer, **capabilities: Any) -> None:
         self.heard: list[dict[str, Any]] = []
+        self.answered: set[Any] = set()
         self._number = 0
         self.connection: ClientConnection = server.connect(self)
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
@@ -197,12 +200,32 @@ class McpClient:
         return await self.answer(number)
 
     async def answer(self, number: Any) -> Any:
-        await until(lambda: any(each.get("id") == number for each in self.heard), 20)
-        answer = next(each for each in self.heard if each.get("id") == number)
+        def answers() -> list[dict[str, Any]]:
+            return [each for each in self.heard if each.get("id") == number and "method" not in each]
+
+        await until(lambda: bool(answers()), 20)
+        answer = answers()[0]
         return answer.get("result", answer.get("error"))
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         return await self.ask("tools/call", name=tool, arguments=arguments)
+
+    def requests(self, method: str) -> list[dict[str, Any]]:
+        """Requests of the server that are not answered yet; each is returned once."""
+        found = [each for each in self.heard if each.get("method") == method and each["id"] not in self.answered]
+        self.answered |= {each["id"] for each in found}
+        return found
+
+    def reply(self, method: str, reply: dict[str, Any]) -> bool:
+        """Answer the open requests of the server; whether there were any."""
+        found = self.requests(method)
+        for request in found:
+            self.say({"id": request["id"], **reply})
+        return bool(found)
+
+    async def reply_to(self, method: str, result: Any) -> None:
+        """Wait for the next request of the server, and answer it."""
+        await until(lambda: self.reply(method, {"result": result}))
 
     def told(self, method: str) -> list[Any]:
         return [each.get("params") for each in self.heard if each.get("method") == method]
@@ -395,6 +418,167 @@ def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp
             answers = {name: client.answer("call") for name, client in clients.items()}
             for name, answer in answers.items():
                 assert name in (await answer)["content"][0]["text"]
+
+    run(main)
+
+
+SAMPLING = {
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "annotations": {"priority": 1}}]}],
+    "maxTokens": 7,
+    "stopSequences": ["."],
+    "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 1},
+}
+REPLY = {"role": "assistant", "content": {"type": "text", "text": "Ho"}, "model": "client-model", "stopReason": "x-own"}
+FOLDER = [{"uri": "file:///client/work", "name": "work"}]
+
+
+def declare_asking(folder: Path, era: str, grants: Sequence[str] = ("sampling", "roots")) -> tuple[Path, Config]:
+    """A folder with one server that asks, and the configuration that grants it the answers."""
+    folder.mkdir(parents=True)
+    program = str(Path(__file__).with_name("asking.py"))
+    entry = {"command": sys.executable, "args": [program, era]}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"srv": entry}}))
+    settings = {"plugins": {"srv": {"grants": list(grants)}}, "project": {"id": "own", "root": str(folder)}}
+    return folder, Config.model_validate(settings)
+
+
+async def ask_through(client: McpClient, method: str, reply: Any = None, **params: Any) -> Any:
+    """The answer that the hosted server gets to its request; `reply` is what the client replies, if it is asked."""
+    client.say(
+        {
+            "id": "call",
+            "method": "tools/call",
+            "params": {"name": "ask", "arguments": {"method": method, "params": params}},
+        }
+    )
+
+    def answered() -> bool:
+        return any(each.get("id") == "call" for each in client.heard)
+
+    await until(lambda: client.reply(method, reply) or answered())
+    result = await client.answer("call")
+    client.heard = [each for each in client.heard if each.get("id") != "call"]
+    return json.loads(result["content"][0]["text"])
+
+
+@requirement("mcp:serve-sampling")
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_the_client_samples_for_the_server_that_works_on_its_call(run: Run, tmp_path: Path, era: str) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", era)
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client, other = McpClient(server, sampling={}), McpClient(server, sampling={})
+            assert await ask_through(client, "sampling/createMessage", {"result": REPLY}, **SAMPLING) == REPLY
+            (asked,) = client.told("sampling/createMessage")
+            assert {key: value for key, value in asked.items() if key != "_meta"} == SAMPLING
+            assert other.told("sampling/createMessage") == []
+
+    run(main)
+
+
+@requirement("mcp:serve-sampling")
+def test_a_client_that_rejects_sampling_has_the_last_word(run: Run, tmp_path: Path) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake")
+    rejected = {"code": -1, "message": "User rejected sampling request"}
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client = McpClient(server, sampling={})
+            assert await ask_through(client, "sampling/createMessage", {"error": rejected}, **SAMPLING) == rejected
+
+    run(main)
+
+
+@requirement("mcp:serve-sampling", "mcp:serve-roots")
+def test_the_host_answers_for_clients_without_sampling_and_roots(run: Run, tmp_path: Path) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake")
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client = McpClient(server)
+            refused = await ask_through(client, "sampling/createMessage", **SAMPLING)
+            assert "no language model" in refused["message"]
+            own = {"roots": [{"uri": folder.as_uri(), "name": "own"}]}
+            assert await ask_through(client, "roots/list") == own
+
+    run(main)
+
+
+@requirement("mcp:serve-sampling", "mcp:serve-roots")
+@pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list"])
+def test_without_a_grant_no_client_is_asked(run: Run, tmp_path: Path, method: str) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake", grants=[])
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client = McpClient(server, sampling={}, roots={})
+            assert (await ask_through(client, method, **SAMPLING))["code"] == -32601
+            assert client.told(method) == []
+
+    run(main)
+
+
+@requirement("mcp:serve-roots")
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_the_roots_of_a_call_are_those_of_its_client(run: Run, tmp_path: Path, era: str) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", era)
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client, _ = McpClient(server, roots={}), McpClient(server, roots={})
+            assert await ask_through(client, "roots/list", {"result": {"roots": FOLDER}}) == {"roots": FOLDER}
+
+    run(main)
+
+
+@requirement("mcp:serve-roots-changed")
+def test_a_server_learns_the_roots_of_the_only_client_and_their_changes(run: Run, tmp_path: Path) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake")
+    own, theirs = {"roots": [{"uri": folder.as_uri(), "name": "own"}]}, {"roots": FOLDER}
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            early = McpClient(server)
+            assert await roots_seen(early, 1) == [own]
+            client = McpClient(server, roots={"listChanged": True})
+            client.say({"method": "notifications/initialized"})
+            await client.reply_to("roots/list", theirs)
+            assert await roots_seen(early, 2) == [own, theirs]
+            client.say({"method": "notifications/roots/list_changed"})
+            await client.reply_to("roots/list", {"roots": []})
+            assert (await roots_seen(early, 3))[-1] == {"roots": []}
+            second = McpClient(server, roots={})
+            second.say({"method": "notifications/initialized"})
+            assert (await roots_seen(early, 4))[-1] == own, "two clients have roots"
+            server.disconnect(second.connection)
+            await client.reply_to("roots/list", theirs)
+            assert (await roots_seen(early, 5))[-1] == theirs
+
+    run(main)
+
+
+async def roots_seen(client: McpClient, count: int) -> list[Any]:
+    """The answers to the server's own requests for roots, once there are `count` of them."""
+    seen: list[Any] = []
+    while len(seen) < count:
+        seen = json.loads((await client.call("roots"))["content"][0]["text"])
+    return seen
+
+
+@requirement("mcp:serve-roots-changed")
+def test_a_client_that_does_not_list_its_roots_in_time_has_none(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake")
+    monkeypatch.setattr("plugbay.mcp_server.server.ROOTS_SECONDS", 0.1)
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client = McpClient(server, roots={})
+            client.say({"method": "notifications/initialized"})
+            await until(lambda: bool(client.told("notifications/cancelled")))
+            assert (await roots_seen(client, 2))[-1] == {"roots": [{"uri": folder.as_uri(), "name": "own"}]}
 
     run(main)
 

@@ -34,7 +34,7 @@ from plugbay.host.discovery.servers import find_servers
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.events.snapshots import Snapshots
-from plugbay.host.inbound.questions import Questions
+from plugbay.host.inbound.questions import AskClient, Questions
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus, CallLog, Checkpoints, InvocationLog, Trace
@@ -415,6 +415,15 @@ class Host:
     @questions.setter
     def questions(self, questions: Questions | None) -> None:
         self._backends.services.questions = questions
+
+    @property
+    def ask_client(self) -> AskClient | None:
+        """Asks the MCP client that a plugin works for; None: the host answers from its own models and roots."""
+        return self._backends.services.ask_client
+
+    @ask_client.setter
+    def ask_client(self, ask: AskClient | None) -> None:
+        self._backends.services.ask_client = ask
 
     @property
     def memory(self) -> AgentMemory:

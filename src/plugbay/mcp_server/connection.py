@@ -79,6 +79,10 @@ class Call:
         """Ask the client a question while this call waits; a `Failure` when the client cannot be asked."""
         return await self.connection.ask(op, self)
 
+    def can_ask(self, op: Operation) -> bool:
+        """Whether the client offers to answer this question while this call waits."""
+        return self.connection.can_ask(op, self)
+
 
 class ClientConnection:
     """A machine and its open calls, on the running event loop."""
@@ -145,33 +149,43 @@ class ClientConnection:
             self.machine.progress(call.id, item)
             self._flush(call.origin)
 
-    async def ask(self, op: Operation, call: Call) -> Any:
-        """Ask the client a question that came up during one of its calls; a `Failure` when it has no answer."""
+    def can_ask(self, op: Operation, call: Call) -> bool:
+        """Whether the client offers to answer this question during its call."""
+        return not self.closed and self.machine.refuse_question(op, call.id) is None
+
+    @property
+    def has_roots(self) -> bool:
+        """Whether the client can be asked for its roots outside its calls."""
+        return not self.closed and self.machine.session_has_roots
+
+    async def ask(self, op: Operation, call: Call | None = None) -> Any:
+        """Ask the client a question, during one of its calls if there is one; a `Failure` when it has no answer."""
         if self.closed:
             return Failure(Code.UNAVAILABLE, "the client has gone")
         self._number = number = self._number + 1
-        refusal = self.machine.call(number, op, call.id)
+        refusal = self.machine.call(number, op, None if call is None else call.id)
         if refusal is not None:
             return refusal
         future = self._pending[number] = self._loop.create_future()
-        self._flush(call.origin)
+        origin = None if call is None else call.origin
+        self._flush(origin)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 finished = await future
         except TimeoutError:
-            self._cancel_question(number, call, "the user did not answer")
-            return Failure(Code.TIMEOUT, f"the user did not answer within {ANSWER_SECONDS:g} s")
+            self._cancel_question(number, origin, "the client did not answer")
+            return Failure(Code.TIMEOUT, f"the client did not answer within {ANSWER_SECONDS:g} s")
         except asyncio.CancelledError:
-            self._cancel_question(number, call, "it is no longer needed")
+            self._cancel_question(number, origin, "it is no longer needed")
             raise
         finally:
             del self._pending[number]
         return finished.failure or finished.value
 
-    def _cancel_question(self, number: int, call: Call, why: str) -> None:
+    def _cancel_question(self, number: int, origin: Any, why: str) -> None:
         if not self.closed:
             self.machine.cancel(number, why)
-            self._flush(call.origin)
+            self._flush(origin)
 
     # Events.
 

@@ -3,6 +3,7 @@
 Forwards client requests to plugins, notifies clients when lists or subscribed resources change, and rebuilds the
 `Listing` when plugins come and go. Transports (stdio, HTTP) connect and disconnect clients through `ClientConnection`.
 A question of a plugin goes to the client whose call the plugin works on (`QuestionRouter`), and never to another one.
+Where that client has models and roots of its own, they answer in place of the host's.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     AskUser,
     ChangeResource,
+    ChangeRoots,
     CheckHealth,
     CompleteArgument,
+    CompleteChat,
     GetPrompt,
     InvokeTool,
+    ListRoots,
     OfferExports,
     ReadResource,
     SetLogLevel,
@@ -134,6 +138,12 @@ class Subscriptions:
                 await self._ask(WatchResource(uri, False))
 
 
+ROOTS_SECONDS = 10.0
+"""Seconds for a client to list its roots outside a call: a program answers, and may have no stream open to be asked."""
+
+WITHDRAWN = Failure(Code.CANCELLED, "the call that it belongs to is over")
+
+
 class QuestionRouter:
     """The open calls of each plugin. Pass `Host(questions=router.ask)` so that plugins can ask."""
 
@@ -163,23 +173,40 @@ class QuestionRouter:
 
     async def ask(self, question: Question) -> Mapping[str, Any]:
         """The answer of the person at the client; a client that cannot ask a person declines."""
-        calls = self._busy.get(question.plugin, [])
-        if question.during is not None:
-            calls = [call for call in calls if call.forwarded_op is question.during]
-        if len({id(call.connection) for call in calls}) != 1:
+        call = self.find_call(question.plugin, question.during)
+        if call is None:
             return {"action": DECLINE}
-        call = calls[0]
-        asking = asyncio.ensure_future(call.ask(AskUser(question.message, question.schema, question.url)))
-        self._asking[asking] = (question.plugin, call.connection)
+        answer = await self.ask_during(question.plugin, call, AskUser(question.message, question.schema, question.url))
+        if isinstance(answer, Failure):
+            return {"action": CANCEL if answer is WITHDRAWN else DECLINE}
+        return dict(answer)
+
+    def is_busy(self, plugin_id: str) -> bool:
+        """Whether the plugin works on a call of a client."""
+        return plugin_id in self._busy
+
+    def find_call(self, plugin_id: str, during: Operation | None) -> Call | None:
+        """The call that a question of the plugin belongs to; None if it may belong to calls of several clients.
+
+        `during`: the operation (the same object) that the plugin works on, if it says so.
+        """
+        calls = self._busy.get(plugin_id, [])
+        if during is not None:
+            calls = [call for call in calls if call.forwarded_op is during]
+        return calls[0] if len({id(call.connection) for call in calls}) == 1 else None
+
+    async def ask_during(self, plugin_id: str, call: Call, op: Operation) -> Any:
+        """The answer of the client to a question that belongs to its call, or a `Failure`; `WITHDRAWN` when the client
+        has no call at the plugin any more.
+        """
+        asking = asyncio.ensure_future(call.ask(op))
+        self._asking[asking] = (plugin_id, call.connection)
         try:
             await asyncio.wait({asking})
         finally:
             del self._asking[asking]
             asking.cancel()
-        if asking.cancelled():
-            return {"action": CANCEL}
-        answer = asking.result()
-        return {"action": DECLINE} if isinstance(answer, Failure) else answer
+        return WITHDRAWN if asking.cancelled() else asking.result()
 
 
 class McpServer:
@@ -224,6 +251,7 @@ class McpServer:
     async def __aenter__(self) -> McpServer:
         """Collect the exports of all plugins; raises `NamesCollide` when two exports get the same name."""
         self._stop_listening = self._host.journal.listen(self._forward_log)
+        self._host.ask_client = self._ask_client
         events = self._host.subscribe(CHANGED, RESOURCE_CHANGED, LIFECYCLE, depth=MAX_EVENTS)
         started = self._spawn(self._start_undeclared())
         self._spawn(self._follow_events(events))
@@ -240,6 +268,7 @@ class McpServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._stop_listening()
+        self._host.ask_client = None
         for client in list(self._clients):
             client.close()
         for task in self._tasks:
@@ -289,6 +318,8 @@ class McpServer:
         """Forget a client and its subscriptions."""
         self._clients.discard(client)
         self._subscriptions.remove_client(client)
+        if client.has_roots:
+            self._notify_roots_changed()
 
     # Requests of clients.
 
@@ -318,6 +349,8 @@ class McpServer:
         """Handle a notification: in the modern era, subscriptions arrive without a request id."""
         if isinstance(op, WatchResource):
             self._spawn(self._subscriptions.change(client, op))
+        elif isinstance(op, ChangeRoots):
+            self._notify_roots_changed()
 
     def report_noise(self, why: str) -> None:
         """Log a message that a client sent in violation of the protocol."""
@@ -400,6 +433,32 @@ class McpServer:
                 on_progress=lambda item: call.progress(steps.next(item)),
             )
         return _without_stderr(result.failure) or result.output
+
+    # Questions of plugins.
+
+    async def _ask_client(self, plugin_id: str, op: CompleteChat | ListRoots) -> Any:
+        """The answer of the client that the plugin works for, or a `Failure`; None if the host has to answer."""
+        call = self._questions.find_call(plugin_id, op.during)
+        if call is not None:
+            return await self._questions.ask_during(plugin_id, call, op) if call.can_ask(op) else None
+        if isinstance(op, ListRoots) and not self._questions.is_busy(plugin_id):
+            return await self._list_roots(op)
+        return None
+
+    async def _list_roots(self, op: ListRoots) -> Any:
+        """The roots of the only client that has some: servers ask for them outside calls, and remember them."""
+        clients = [client for client in self._clients if client.has_roots]
+        if len(clients) != 1:
+            return None
+        try:
+            async with asyncio.timeout(ROOTS_SECONDS):
+                return await clients[0].ask(op)
+        except TimeoutError:
+            return None
+
+    def _notify_roots_changed(self) -> None:
+        for item in self._host.plugins():
+            self._host.calls.tell(item.spec.id, ChangeRoots())
 
     # Events of plugins.
 

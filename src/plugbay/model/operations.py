@@ -340,7 +340,21 @@ class RecallMemory(Value):
         self.limit = limit
 
 
-class CompleteChat(Value):
+class ClientQuestion(Value):
+    """A request that a client of the host may answer. Two are equal if they ask the same, whatever their occasion.
+
+    `during` is the operation of ours that the plugin works on when it asks; None where the contract does not say which.
+    `request` is the request as an MCP server wrote it.
+    """
+
+    __slots__ = ("during", "request")
+
+    def __init__(self) -> None:
+        self.during: Any = None
+        self.request: dict[str, Any] | None = None
+
+
+class CompleteChat(ClientQuestion):
     """Ask one of the host's language models; answered with `{content, finish_reason, usage, tool_calls}`.
 
     When `stream`, each piece of text goes to the plugin as progress, and the answer repeats none of it.
@@ -359,6 +373,7 @@ class CompleteChat(Value):
         system_prompt: str | None = None,
         stream: bool = False,
     ) -> None:
+        super().__init__()
         self.provider = provider
         self.model = model
         self.messages = messages
@@ -484,24 +499,29 @@ class ChangeResource(Value):
         self.uri = uri
 
 
-class AskUser(Value):
+class AskUser(ClientQuestion):
     """Put a question to a person; answered with `{"action": "accept" or "decline" or "cancel", "content"?: {…}}`.
 
-    `schema` says what the answer may be; where `url` is given, the person is asked to go there instead. `during` is the
-    operation of ours that the plugin works on when it asks; None where the contract does not say which.
+    `schema` says what the answer may be; where `url` is given, the person is asked to go there instead.
     """
 
-    __slots__ = ("during", "message", "schema", "url")
+    __slots__ = ("message", "schema", "url")
 
-    def __init__(self, message: str, schema: Any = None, url: str | None = None, during: Any = None) -> None:
+    def __init__(self, message: str, schema: Any = None, url: str | None = None) -> None:
+        super().__init__()
         self.message = message
         self.schema = schema
         self.url = url
-        self.during = during
 
 
-class ListRoots(Value):
+class ListRoots(ClientQuestion):
     """Which folders the work is about; answered with a list of `{"uri": str, "name"?: str}`."""
+
+    __slots__ = ()
+
+
+class ChangeRoots(Value):
+    """Tell the plugin that the answer to `ListRoots` has changed; no answer is expected."""
 
     __slots__ = ()
 
@@ -535,6 +555,7 @@ if TYPE_CHECKING:
         | CompleteArgument
         | WatchResource
         | SetLogLevel
+        | ChangeRoots
     )
     HostOp = (
         WriteLog

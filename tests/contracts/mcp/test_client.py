@@ -38,6 +38,7 @@ from plugbay.model.operations import (
     AskUser,
     CallMethod,
     ChangeResource,
+    ChangeRoots,
     CheckHealth,
     CompleteArgument,
     CompleteChat,
@@ -568,7 +569,7 @@ def test_the_greeting_of_the_handshake_era_byte_for_byte(codec: Codec) -> None:
     machine.greet()
     assert machine.outgoing() == (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
-        b'"capabilities":{"roots":{}},"clientInfo":{"name":"tester","version":"1"}}}\n'
+        b'"capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"tester","version":"1"}}}\n'
     )
     assert machine.receive(line({"id": 1, "result": welcome(capabilities={"tools": {}})})) == []
     assert machine.state == LISTING
@@ -956,9 +957,22 @@ def welcomed(verdict: Any) -> Welcome:
     return verdict
 
 
+@requirement("mcp:wire-roots-changed")
+@pytest.mark.parametrize(
+    ("era", "offers", "told"),
+    [(HANDSHAKE, EVERYTHING, True), (HANDSHAKE, frozenset({"sampling"}), False), (MODERN, EVERYTHING, False)],
+)
+def test_a_server_that_may_ask_for_roots_is_told_that_they_changed(
+    era: str, offers: frozenset[str], told: bool
+) -> None:
+    machine = host(era=era, offers=offers)
+    assert machine.notify(ChangeRoots()) is None
+    assert frames(machine) == [{"method": "notifications/roots/list_changed"}] * told
+
+
 @requirement("mcp:wire-initialize")
 def test_a_host_opens_with_initialize_in_the_newest_revision() -> None:
-    said = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": ME}
+    said = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {"listChanged": True}}, "clientInfo": ME}
     assert Greeting(HANDSHAKE, ME, frozenset({"roots"})).build_opening() == ("initialize", said)
 
 

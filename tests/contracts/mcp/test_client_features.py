@@ -57,6 +57,17 @@ def test_a_form_is_one_without_saying_so() -> None:
 
 
 @requirement("mcp:wire-sampling")
+def test_the_request_of_a_hosted_server_and_its_answer_go_on_as_they_came() -> None:
+    parts = [{"type": "text", "text": "a", "annotations": {"priority": 1}}, {"type": "text", "text": "b"}]
+    params = {"messages": [{"role": "user", "content": parts}], "maxTokens": 5, "stopSequences": ["."]}
+    op = client_features.read_request("sampling/createMessage", {**params, "_meta": {"progressToken": 1}, "task": {}})
+    assert client_features.write_request(op, "", modern=False) == ("sampling/createMessage", params)
+    said = {"role": "assistant", "content": parts, "model": "m", "stopReason": "endTurn"}
+    assert client_features.build_result(op, client_features.read_result(op, said)) == said
+    assert isinstance(client_features.read_result(op, {"content": parts}), str)
+
+
+@requirement("mcp:wire-sampling")
 def test_texts_in_several_parts_are_one_text() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     op = client_features.read_request(

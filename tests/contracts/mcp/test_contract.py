@@ -66,7 +66,7 @@ def test_an_mcp_server_is_told_who_greets_it_and_what_was_granted_of_what_it_may
     hello = json.loads(machine.outgoing())
     assert (hello["method"], hello["params"]["protocolVersion"]) == ("initialize", "2025-11-25")
     assert hello["params"]["clientInfo"] == {"name": "plugbay", "version": __version__}
-    assert hello["params"]["capabilities"] == {"roots": {}}
+    assert hello["params"]["capabilities"] == {"roots": {"listChanged": True}}
 
 
 def test_an_mcp_server_is_greeted_in_the_era_it_is_known_to_speak() -> None:

@@ -43,13 +43,15 @@ def test_a_title_is_said_where_there_is_one() -> None:
     ("offers", "said"),
     [
         (frozenset(), {}),
-        (frozenset({"roots"}), {"roots": {}}),
+        (frozenset({"roots"}), {"roots": {"listChanged": True}}),
         (frozenset({"sampling", "elicitation"}), {"sampling": {}, "elicitation": {"form": {}, "url": {}}}),
         (frozenset({"nonsense"}), {}),
     ],
 )
 def test_a_host_says_that_it_can_be_asked_what_was_granted(offers: frozenset[str], said: dict[str, Any]) -> None:
-    assert messages.client_capabilities(offers) == said
+    assert messages.client_capabilities(offers, modern=False) == said
+    modern = {**said, **({"roots": {}} if "roots" in said else {})}
+    assert messages.client_capabilities(offers, modern=True) == modern, "2026-07-28 has no such notification"
 
 
 @requirement("mcp:wire-meta")

@@ -25,6 +25,7 @@ from plugbay.model.events import CallArrived, CallFinished, CancelArrived, Noise
 from plugbay.model.operations import (
     AskUser,
     ChangeResource,
+    ChangeRoots,
     CompleteArgument,
     CompleteChat,
     GetPrompt,
@@ -90,7 +91,7 @@ def test_initialize_is_answered_in_the_revision_asked_for_or_in_our_newest(versi
     info = {"name": "notes", "version": "2.0", "title": "Notes"}
     result = {"protocolVersion": agreed, "capabilities": ALL, "serverInfo": info, "instructions": "be nice"}
     assert frames(machine) == [{"id": "i", "result": result}]
-    assert machine.receive(line(told("notifications/initialized"))) == []
+    assert machine.receive(line(told("notifications/initialized"))) == [Notified(ChangeRoots())]
     assert machine.state == READY
 
 
@@ -407,8 +408,17 @@ def test_notifications_that_nobody_knows_are_noise() -> None:
     machine = session()
     (event,) = machine.receive(line(told("notifications/novelty")))
     assert isinstance(event, Noise)
-    assert machine.receive(line(told("notifications/roots/list_changed"))) == []
+    assert machine.receive(line(told("notifications/tasks/status"))) == []
     assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-roots-changed")
+@pytest.mark.parametrize("method", ["notifications/initialized", "notifications/roots/list_changed"])
+def test_a_server_hears_that_there_are_other_roots_from_clients_that_have_roots(method: str) -> None:
+    machine = session()
+    assert machine.receive(line(told(method))) == [Notified(ChangeRoots())]
+    machine.receive(line(request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}})))
+    assert machine.receive(line(told(method))) == []
 
 
 # Who hears of changes.

@@ -26,9 +26,10 @@ from plugbay.contracts.rpc import READY, IncomingRequest, error_text, malformed,
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, Notified, Ready
 from plugbay.model.operations import (
-    AskUser,
     ChangeResource,
+    ChangeRoots,
     CheckHealth,
+    ClientQuestion,
     InvokeTool,
     OfferExports,
     SetLogLevel,
@@ -99,20 +100,22 @@ class Greeting:
         self.era = era
         self.version = REVISIONS[0] if era == HANDSHAKE else MODERN_REVISIONS[0]
         self._client = dict(client)
-        self._offers = messages.client_capabilities(offers)
+        self._offers = offers
         self._tried: set[tuple[str, str]] = set()
         self._refusals: list[str] = []
 
     def build_meta(self) -> dict[str, Any]:
         """The `_meta` of every request of the modern era."""
-        return {messages.VERSION: self.version, messages.CLIENT: self._client, messages.CAPABILITIES: self._offers}
+        capabilities = messages.client_capabilities(self._offers, modern=True)
+        return {messages.VERSION: self.version, messages.CLIENT: self._client, messages.CAPABILITIES: capabilities}
 
     def build_opening(self) -> tuple[str, dict[str, Any]]:
         """The method and the parameters of the next attempt."""
         self._tried.add((self.era, self.version))
         if self.era == MODERN:
             return messages.DISCOVER, {"_meta": self.build_meta()}
-        said = {"protocolVersion": self.version, "capabilities": self._offers, "clientInfo": self._client}
+        capabilities = messages.client_capabilities(self._offers, modern=False)
+        said = {"protocolVersion": self.version, "capabilities": capabilities, "clientInfo": self._client}
         return messages.INITIALIZE, said
 
     def take_error(self, error: Any) -> Failure | None:
@@ -447,6 +450,15 @@ class ClientMachine(McpMachine):
         unwatchable = type(op) is WatchResource and settings.get("subscribe") is not True
         return _undeclared("subscriptions to resources") if unwatchable else None
 
+    def notify(self, op: PluginOp | HostOp) -> Failure | None:
+        """Tell a server that asks for roots that they have changed."""
+        if not isinstance(op, ChangeRoots):
+            return super().notify(op)
+        refusal = None if self.state == READY else self._refuse_unless_ready()
+        if refusal is None and self.era == HANDSHAKE and "roots" in self.offers:
+            self._write(b'{"jsonrpc":"2.0","method":"%b"}' % messages.ROOTS_CHANGED.encode())
+        return refusal
+
     def cancel(self, id: CallId, reason: str) -> None:
         if self._questioned.pop(id, None) is not None:
             self._incoming = {number: asked for number, asked in self._incoming.items() if not _is_of(asked, id)}
@@ -517,10 +529,9 @@ class ClientMachine(McpMachine):
             question = as_object(entry)
             method = messages.as_text(question.get("method"))
             op = client_features.read_request(method, as_object(question.get("params")))
-            if op is None or isinstance(op, str):
+            if not isinstance(op, ClientQuestion):
                 return malformed(f"the answer to {sent.method} wants input that cannot be asked for: {op}", frame)
-            if isinstance(op, AskUser):
-                op.during = sent.op
+            op.during = sent.op
             if client_features.CAPABILITIES[method] not in self.offers:
                 what = f"the server wants {client_features.CAPABILITIES[method]}, which is not granted"
                 return Failure(Code.CAPABILITY_NOT_ALLOWED, what, origin=Origin.POLICY)

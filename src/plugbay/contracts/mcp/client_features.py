@@ -23,6 +23,9 @@ METHODS: dict[type, str] = {CompleteChat: messages.SAMPLE, AskUser: messages.ELI
 
 ACTIONS = ("accept", "decline", "cancel")
 
+_OF_THE_SESSION = ("_meta", "task")
+"""Parameters of a request that mean nothing in another session."""
+
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_use": "toolUse"}
 _FINISH_REASONS = {word: reason for reason, word in _STOP_REASONS.items()}
 """Why a model stopped: our word → MCP's, and back. A word that is not here travels as it is."""
@@ -47,7 +50,9 @@ def _read_sampling(params: dict[str, Any]) -> Operation | str:
         optional["temperature"] = temperature
     prompt = as_text(params.get("systemPrompt")) or None
     words = [{"role": message["role"], "content": _flatten_text(message.get("content"))} for message in said]
-    return CompleteChat("", _preferred_model(params), words, system_prompt=prompt, **optional)
+    op = CompleteChat("", _preferred_model(params), words, system_prompt=prompt, **optional)
+    op.request = {key: value for key, value in params.items() if key not in _OF_THE_SESSION}
+    return op
 
 
 def _flatten_text(content: Any) -> Any:
@@ -99,6 +104,10 @@ def write_request(op: Any, fresh: str, *, modern: bool) -> tuple[str, dict[str, 
 
 
 def _write_sampling(op: CompleteChat) -> dict[str, Any]:
+    """A request of a hosted server goes on as it came."""
+    if op.request is not None:
+        return {"maxTokens": op.max_tokens, **op.request}
+
     def block(content: Any) -> Any:
         return {"type": "text", "text": content} if isinstance(content, str) else content
 
@@ -143,8 +152,8 @@ def build_result(op: Any, value: Any) -> dict[str, Any] | Failure:
         return {"roots": list(value or ())}
     if not isinstance(value, dict):
         return Failure(Code.INTERNAL, "the answer is not an object")
-    if isinstance(op, AskUser):
-        return value
+    if isinstance(op, AskUser) or "role" in value:
+        return value  # as the client of the host wrote it
     content = value.get("content")
     said = {"type": "text", "text": content or ""} if content is None or isinstance(content, str) else content
     reason = as_text(value.get("finish_reason")) or "stop"
@@ -170,6 +179,8 @@ def read_result(op: Any, said: Any) -> Any:
         return roots if isinstance(roots, list) else "it must hold roots (an array)"
     if isinstance(op, AskUser):
         return said if said.get("action") in ACTIONS else f"action must be one of {', '.join(ACTIONS)}"
+    if op.request is not None:
+        return said if "role" in said and "content" in said else "it must hold role and content"
     reason = as_text(said.get("stopReason")) or "endTurn"
     return {
         "content": _flatten_text(said.get("content")),

@@ -28,7 +28,7 @@ from plugbay.contracts.rpc import (
 )
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, CallProgress, CancelArrived
-from plugbay.model.operations import InvokeTool
+from plugbay.model.operations import ChangeRoots, InvokeTool
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT
@@ -123,7 +123,7 @@ class McpMachine(RpcMachine):
 
     CONTRACT: ClassVar[str] = "mcp"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = _transitions()
-    SUPPORTS: ClassVar[frozenset[type]] = requests.SUPPORTS
+    SUPPORTS: ClassVar[frozenset[type]] = requests.SUPPORTS | {ChangeRoots}
     TRAFFIC: ClassVar[Traffic] = Traffic()
     HELLO: ClassVar[str] = "the greeting"
     GOOD_BYE_IS_ANSWERED: ClassVar[bool] = False
@@ -307,7 +307,7 @@ class McpMachine(RpcMachine):
         self._write_notification(messages.CANCELLED, self._json({"requestId": wire, "reason": reason}))
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
-        """Only a server has notifications of its own."""
+        """Each role has the notifications of its own class."""
         raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
 
     # Requests of the peer.

@@ -54,9 +54,10 @@ IDS = (int, float, str, type(None))
 LIST_CHANGED = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 """The notification that a list is out of date → whose."""
 
-UNREMARKABLE = frozenset(
-    {"notifications/elicitation/complete", "notifications/tasks/status", "notifications/roots/list_changed"}
-)
+ROOTS_CHANGED = "notifications/roots/list_changed"
+"""The client has other roots. Only in the handshake era; a modern server asks for them with each call."""
+
+UNREMARKABLE = frozenset({"notifications/elicitation/complete", "notifications/tasks/status"})
 """Notifications that say nothing to us and are no reason to wonder."""
 
 ANSWERS_LATER = frozenset({CALL_TOOL, READ_RESOURCE, GET_PROMPT})
@@ -154,9 +155,10 @@ def announced(offer: Offer) -> dict[str, Any]:
     return capabilities
 
 
-def client_capabilities(offers: frozenset[str]) -> dict[str, Any]:
+def client_capabilities(offers: frozenset[str], *, modern: bool) -> dict[str, Any]:
     """The capabilities of a host, from the operator's grants."""
-    granted: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
+    roots = {} if modern else {"listChanged": True}
+    granted: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": roots}
     return {name: settings for name, settings in granted.items() if name in offers}
 
 

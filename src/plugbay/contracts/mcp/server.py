@@ -20,6 +20,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished, CancelArrived, Notified, Ready
 from plugbay.model.operations import (
     ChangeResource,
+    ChangeRoots,
     GetPrompt,
     InvokeTool,
     OfferExports,
@@ -139,6 +140,11 @@ class ServerMachine(McpMachine):
             messages.PING: self._answer_ping,
             messages.DISCOVER: self._answer_discover,
         }
+
+    @property
+    def session_has_roots(self) -> bool:
+        """Whether the client can be asked for its roots at any time; in the modern era it can be during calls only."""
+        return self._session is not None and isinstance(self._session.capabilities.get("roots"), dict)
 
     # Requests.
 
@@ -314,8 +320,10 @@ class ServerMachine(McpMachine):
         ]
 
     def _take_notification(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
-        if name == messages.INITIALIZED or name in messages.UNREMARKABLE:
+        if name in messages.UNREMARKABLE:
             return []
+        if name in (messages.INITIALIZED, messages.ROOTS_CHANGED):  # roots can be asked for from here on
+            return [Notified(ChangeRoots())] if self.session_has_roots else []
         if name != messages.CANCELLED:
             return noise(line, f"unknown notification {name[:HEAD_BYTES]!r}")
         id = params.get("requestId")
@@ -395,6 +403,27 @@ class ServerMachine(McpMachine):
 
     def call(self, id: CallId, op: PluginOp | HostOp, within: CallId | None = None) -> Failure | None:
         """`within`: the request of the client during which it is asked."""
+        found = self._find_caller(op, within)
+        if isinstance(found, Failure):
+            return found
+        number, request, caller = found
+        if caller.era == MODERN:
+            return self._ask_within(id, op, number, request)
+        method, params = client_features.write_request(op, self._draw_state(), modern=False)
+        members = self._json(params)
+        if isinstance(members, Failure):
+            return members
+        return self._put(SentRequest(CALL, method, members[1:-1], call=id, op=op))
+
+    def refuse_question(self, op: PluginOp | HostOp, within: CallId | None = None) -> Failure | None:
+        """Why the client cannot be asked this during its request `within`; None if it can."""
+        found = self._find_caller(op, within)
+        return found if isinstance(found, Failure) else None
+
+    def _find_caller(
+        self, op: Any, within: CallId | None
+    ) -> tuple[CallId | None, IncomingRequest | None, Caller] | Failure:
+        """The request during which the client is asked, with its number, and the client."""
         refusal = None if self.state == READY else self._refuse_unless_ready()
         if refusal is not None:
             return refusal
@@ -409,13 +438,7 @@ class ServerMachine(McpMachine):
         if missing is not None:
             what = f"the client does not offer {', '.join(missing)}"
             return Failure(Code.CAPABILITY_NOT_ALLOWED, what, detail={"requires": missing})
-        if caller.era == MODERN:
-            return self._ask_within(id, op, number, request)
-        method, params = client_features.write_request(op, self._draw_state(), modern=False)
-        members = self._json(params)
-        if isinstance(members, Failure):
-            return members
-        return self._put(SentRequest(CALL, method, members[1:-1], call=id, op=op))
+        return number, request, caller
 
     def _choose_call(self) -> CallId | None:
         """The call that a question belongs to, if none is named: the latest that may be interrupted.

@@ -17,7 +17,7 @@ import msgspec
 
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.snapshots import Snapshot, Snapshots, SnapshotSubscription
-from plugbay.host.inbound.questions import Question, Questions, ask_user
+from plugbay.host.inbound.questions import AskClient, Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
 from plugbay.host.limits import SlidingWindow, TokenBucket
 from plugbay.host.recording.redaction import Redactor
@@ -101,6 +101,8 @@ class Services:
     """Called with the id of each plugin that a snapshot is sent to."""
     questions: Questions | None = None
     """Asks the user on behalf of plugins; None: questions are declined."""
+    ask_client: AskClient | None = None
+    """Asks the client of a hosted MCP server for a model's reply or for roots, before the host answers."""
     offered: Callable[[str, Any], object] | None = None
     """Called with the id of a plugin whose exports have changed, and its new exports."""
     bus: Bus = field(init=False)
@@ -201,11 +203,20 @@ class InboundHandler:
             case RecallMemory():
                 return await self._recall(op)
             case CompleteChat():
-                return await self._services.llm.complete(op, progress)
+                answer = await self._ask_client(op)
+                return await self._services.llm.complete(op, progress) if answer is None else answer
             case AskUser():
                 question = Question(self._spec.id, op.message, op.schema, op.url, op.during)
                 return await ask_user(self._services.questions, question)
-        return [dict(root) for root in self._roots]
+        answer = await self._ask_client(op)
+        return [dict(root) for root in self._roots] if answer is None else answer
+
+    async def _ask_client(self, op: CompleteChat | ListRoots) -> Any:
+        """The answer of the client; None if the host answers: no client can, or the request is of another contract."""
+        ask = self._services.ask_client
+        if ask is None or (isinstance(op, CompleteChat) and op.request is None):
+            return None
+        return await ask(self._spec.id, op)
 
     def handle_notification(self, op: Operation) -> None:
         match op:

@@ -1,7 +1,7 @@
 """`Questions`: the port through which a plugin asks the user, and the validation of answers.
 
 The application brings an async function that asks the user: `Host(…, questions=ask)`. Without one, every question is
-declined.
+declined. `AskClient` is the port for requests that an MCP client can answer in place of the host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.gate import refuse_answer
 
 if TYPE_CHECKING:
-    from plugbay.model.operations import Operation
+    from plugbay.model.operations import CompleteChat, ListRoots, Operation
 
 ACCEPT, DECLINE, CANCEL = ACTIONS = ("accept", "decline", "cancel")
 """The user answers, refuses, or dismisses the question."""
@@ -36,6 +36,10 @@ class Question:
 
 Questions = Callable[[Question], Awaitable[Mapping[str, Any]]]
 """Asks the user: `{"action": "accept", "content": {…}}`, `{"action": "decline"}` or "cancel"."""
+
+
+AskClient = Callable[[str, "CompleteChat | ListRoots"], Awaitable[Any]]
+"""Asks the client that a plugin (its id) works for: the answer or a `Failure`; None if no client can be asked."""
 
 
 async def ask_user(questions: Questions | None, question: Question) -> dict[str, Any] | Failure:
