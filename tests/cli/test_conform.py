@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import xml.etree.ElementTree as ET
@@ -25,6 +26,7 @@ from tests.cli.conftest import (
 )
 from tests.conformance.foreign_plugins import write_plugin
 from tests.conformance.nexo_plugins import BARE, nexo_folder
+from tests.mcp_server import everything
 from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.commands import Piped
 from tests.support.patience import PATIENCE
@@ -44,6 +46,20 @@ def test_a_conforming_plugin_passes_every_axis_that_concerns_it(run: Run, sdk_pl
     assert report["passed"] > 10
     assert report["passed"] + report["skipped"] == len(report["axes"])
     assert all(set(axis) == {"id", "title", "status", "detail"} for axis in report["axes"])
+
+
+@requirement("mcp:cli-declared-name")
+@pytest.mark.parametrize("place", ["plugbay.toml", ".mcp.json"])
+def test_a_declared_server_is_named_by_its_name(run: Run, cwd: Path, place: str) -> None:
+    words = [sys.executable, str(Path(everything.__file__)), "handshake"]
+    if place == "plugbay.toml":
+        (cwd / place).write_text(f"[mcp.srv]\ncommand = {json.dumps(words)}\n")
+    else:
+        (cwd / place).write_text(json.dumps({"mcpServers": {"srv": {"command": words[0], "args": words[1:]}}}))
+    done = run("conform", "srv", "--only", "mcp.handshake", "--json")
+    assert [axis["status"] for axis in done.json["axes"] if axis["id"] == "mcp.handshake"] == ["passed"]
+    assert run("sandbox", "srv", "--show", "--json").json["visible"]
+    assert run("conform", "other").code == 4
 
 
 def test_a_plugin_that_breaks_its_contract_is_a_finding(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:

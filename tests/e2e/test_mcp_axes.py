@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,6 +40,47 @@ def assert_found(report: Report, canary: Canary, kind: str) -> None:
 def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
     report = conformed(prepare_mcp_canary(tmp_path))
     assert [(axis.id, axis.status, axis.detail) for axis in report.axes] == [(id, Status.PASSED, "") for id in AXES]
+
+
+SLOW = """
+import json, sys, threading, time
+def say(id, **message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, **message}) + "\\n"); sys.stdout.flush()
+def call(id):
+    time.sleep(SECONDS)
+    say(id, result={"content": []})
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message.get("method")
+    if method == "initialize":
+        version = message["params"]["protocolVersion"]
+        hello = {"protocolVersion": version, "capabilities": {"tools": {}, "logging": {}}}
+        say(id, result={**hello, "serverInfo": {"name": "slow", "version": "1"}})
+    elif method == "tools/list":
+        tool = {"name": "slow", "description": "Slow.", "inputSchema": {"type": "object"}}
+        say(id, result={"tools": [{**tool, "annotations": {"readOnlyHint": True}}]})
+    elif method == "tools/call":
+        threading.Thread(target=call, args=(id,)).start()
+    elif method == "logging/setLevel" and message["params"]["level"] == "plugbay":
+        say(id, error={"code": -32603, "message": "no such level"})
+    elif method in ("ping", "logging/setLevel"):
+        say(id, result={})
+    elif id is not None:
+        say(id, error={"code": -32601, "message": "method not found"})
+"""
+"""A server whose tool is slow by design, and which finishes its work before it exits, like a reference server."""
+
+
+@requirement("mcp:kit-slow-tools", "mcp:kit-should")
+def test_a_tool_that_is_slow_by_design_breaks_no_rule(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SLOW.replace("SECONDS", "12"))
+    entry = {"command": sys.executable, "args": ["server.py"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"slow": entry}}))
+    report = conformed(tmp_path, ["mcp.concurrency.one_tool", "mcp.logging", "mcp.leaving.at_work"])
+    statuses = {axis.id: axis.status for axis in report.axes}
+    assert report.failed == 0, [axis.detail for axis in report.axes]
+    assert statuses["mcp.concurrency"] is Status.PASSED
+    assert statuses["mcp.logging"] is statuses["mcp.leaving"] is Status.ADVICE
 
 
 @requirement("mcp:kit-axes-catch")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import exit_codes, lookup
+from plugbay.cli import exit_codes, local_host, lookup
 from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand
 from plugbay.cli.options import AsJson
@@ -47,7 +47,11 @@ def conform(
     context: typer.Context,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.", show_default=False),
+        typer.Argument(
+            metavar="PATH",
+            help="The plugin's folder, or the name of a declared MCP server; with --fixture, also a program.",
+            show_default=False,
+        ),
     ] = None,
     contract: Annotated[
         str | None, typer.Option(metavar="C", help="The contract to check; default: that of the manifest.")
@@ -218,7 +222,7 @@ def _is_manifest(path: Path) -> bool:
 
 def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     """The plugin at `path`; exits with the status of the reason when it cannot be tested."""
-    found = lookup.find(path, contract)
+    found = local_host.find_plugin(path, local_host.load_config(None), contract)
     if found.spec is None and lookup.is_absent(found):
         found = lookup.find(path)  # a manifest of another contract makes a better message
     reason = _refusal(found, contract)

@@ -59,6 +59,18 @@ def load_config(named: Path | None) -> Config | None:
         raise Refusal(call_view.invalid_file(error), status=Exit.INVALID) from None
 
 
+def find_plugin(path: Path, config: Config | None, contract: str | None = None) -> Found:
+    """The plugin at `path`, or the MCP server that plugbay.toml or ./.mcp.json declares by this name."""
+    from plugbay.host.discovery.servers import find_servers
+
+    if path.exists() or path.name != str(path) or contract not in (None, "mcp"):
+        return lookup.find(path, contract)
+    declared = find_servers(config) if config else []
+    beside = lookup.find_all(Path(".mcp.json")) if Path(".mcp.json").is_file() else []
+    named = [found for found in (*declared, *beside) if found.entry == str(path)]
+    return named[0] if named else lookup.find(path, contract)
+
+
 def discover_in(place: Path, prefer: str = "") -> list[Found]:
     """The plugins in a folder, at least one of them usable; raises `Refusal`.
 

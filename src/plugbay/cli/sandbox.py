@@ -34,7 +34,9 @@ TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 NOT_FOUND = 127
 """Exit status of a shell that did not find a program."""
 
-Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
+Where = Annotated[
+    Path, typer.Argument(metavar="PATH", help="The plugin's folder, or the name of a declared MCP server.")
+]
 Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="The command to run, with its arguments.")]
 Show = Annotated[bool, typer.Option("--show", help="Show the policy and all visible paths; run nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="With --show: print JSON on stdout.")]
@@ -54,12 +56,13 @@ def sandbox(
     The command uses stdin, stdout and stderr of this terminal, and plugbay exits with its status. Refused connections
     are printed on stderr.
     """
-    found = lookup.find(path)
+    settings = local_host.load_config(config)
+    found = local_host.find_plugin(path, settings)
     if found.spec is None:
         raise lookup.refusal(found, "sandbox")
     if not show and not words:
         raise typer.BadParameter("name a command after --, or use --show")
-    bindings = local_host.make_bindings(local_host.load_config(config), grant, grant_all)
+    bindings = local_host.make_bindings(settings, grant, grant_all)
     confinement = _find_confinement(bindings, found.spec)
     if show:
         _show(confinement, _visible(bindings, found.spec, confinement), as_json)

@@ -13,6 +13,7 @@ from plugbay.conformance.engine.scenario import parse
 from plugbay.conformance.engine.subject import NotTried, RuleBroken, Subject
 from plugbay.conformance.engine.template import text
 from tests.conformance.engine.test_subject import with_subject
+from tests.support.requirements import requirement
 
 NAMED: dict[str, Any] = {"tool": "example.echo", "request_id": "plugin_req_1", "shutdown_timeout": 10}
 ECHO = "exec cat"
@@ -87,6 +88,20 @@ GOOD: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "tour_waits_for_the_rest": (
         'read x; echo \'{"n":1,"method":"m"}\'; echo \'{"id":1}\'; sleep 0.5; echo \'{"n":2,"method":"m"}\'; exec cat',
         [{"tour": [{"id": 1}], "those": {"n": "$any"}, "together": [{"n": 1}, {"n": 2}], "patience": 10, "within": 10}],
+    ),
+    "tour_of_slow_answers": (
+        'read x; read y; read repeated; echo "$x"; echo "$y"; exec cat',
+        [
+            {"send_all": [{"id": 1}, {"id": 2}]},
+            {
+                "tour": [],
+                "those": {"method": "$absent"},
+                "together": {"$answers_each": [{"id": 1}, {"id": 2}]},
+                "repeat": [{"id": 1}, {"id": 2}],
+                "patience": 0.3,
+                "within": 10,
+            },
+        ],
     ),
     "tour_of_the_dead": ("exit 3", [{"tour": [{"id": 1}, {"id": 2}], "answered": False, "within": 10}]),
     "tour_of_strange_answers": (
@@ -240,6 +255,24 @@ def test_a_rule_whose_condition_is_not_met_is_untried() -> None:
         converse("echo '{}'", {"expect": {}, "within": 10}, {"skip_unless": {"a": 1}, "because": "it must be ok"})
     with pytest.raises(NotTried):
         converse(ECHO, {"skip_unless": {"a": 1}, "because": "nothing was said"})
+
+
+LOOK_FOR_BOTH = {
+    "tour": [],
+    "those": {"method": "$absent"},
+    "together": {"$answers_each": [{"id": 1}, {"id": 2}]},
+    "repeat": [{"id": 1}, {"id": 2}],
+    "patience": 0.2,
+    "within": 10,
+}
+
+
+@requirement("mcp:kit-slow-tools")
+def test_an_answer_is_lost_when_only_its_repetition_is_answered_and_not_shown_when_neither_is() -> None:
+    with pytest.raises(RuleBroken, match="expected one response to each"):
+        converse('read x; read y; echo "$x"; exec cat', {"send_all": [{"id": 1}, {"id": 2}]}, LOOK_FOR_BOTH)
+    with pytest.raises(NotTried, match=r"its answers take more than 0\.4 s"):
+        converse('read x; read y; echo "$x"; exec sleep 600', {"send_all": [{"id": 1}, {"id": 2}]}, LOOK_FOR_BOTH)
 
 
 def test_a_rule_about_what_never_comes_is_untried() -> None:

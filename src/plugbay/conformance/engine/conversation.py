@@ -52,6 +52,9 @@ LINGER_SECONDS = 0.15
 ASTRAY_SECONDS = 1.0
 """How long to wait for the right answer after an answer with another id."""
 
+REPEATED_ID = 9_999
+"""The id of a request that is sent again; no scenario uses it."""
+
 STDERR_LINES = 50
 """Lines of stderr that are searched."""
 
@@ -185,9 +188,34 @@ class Conversation:
                 wrong = match(step.together, [frame.value for frame in seen], self._named)
                 if not wrong:
                     return
-                if not patience.left() or self.subject.is_over:
+                if patience.left() and not self.subject.is_over:
+                    until = Until(min(LINGER_SECONDS, patience.left()))
+                elif await self._comes_late(step, seen):
+                    return
+                else:
                     raise RuleBroken(_list_mismatches(wrong), next(reversed(seen), None), late=True) from None
-                until = Until(min(LINGER_SECONDS, patience.left()))
+
+    async def _comes_late(self, step: Tour, seen: list[Frame]) -> bool:
+        """Whether the missing answers come after all; False if one is lost. Raises `NotTried` if that is not shown."""
+        answered = {frame.value.get("id") for frame in seen}
+        missing = [message for message in self._fill(step.repeat or []) if message["id"] not in answered]
+        if not missing or self.subject.is_over:
+            return False
+        self.subject.send(self._frame_message({**missing[0], "id": REPEATED_ID}))
+        until, is_repetition_answered = Until(step.patience), False
+        while True:
+            try:
+                frame = await self._next(until)
+            except NoAnswer:
+                if is_repetition_answered or self.subject.is_over:
+                    return False
+                raise NotTried(f"its answers take more than {2 * step.patience:g} s") from None
+            if frame.value.get("id") == REPEATED_ID and "method" not in frame.value:
+                until, is_repetition_answered = Until(step.patience), True
+                continue
+            self._note(step, frame, seen)
+            if not match(step.together, [frame.value for frame in seen], self._named):
+                return True
 
     async def _settle(self, step: Settle) -> None:
         message, alike, before = self._fill(step.settle), 0, None

@@ -119,6 +119,9 @@ class Tour(Strict):
     match `together`; if they do not yet, more of them are waited for, `patience` seconds. Without any, the rule cannot
     be tried if `or_skip` says so. `as_before`: what was answered with a result in the tour before must be so again.
     Unless `answered`, the tour ends where an answer does not come, and that is no matter.
+
+    `repeat`: the requests that the lines answer. One that is unanswered when `patience` is over is sent again: if only
+    the repetition is answered, the first one was lost; if neither is, the plugin is slow and the rule cannot be tried.
     """
 
     tour: Any
@@ -130,6 +133,7 @@ class Tour(Strict):
     or_skip: Text | None = None
     as_before: bool = False
     answered: bool = True
+    repeat: Any = None
 
 
 class Settle(Strict):
@@ -306,7 +310,7 @@ def list_templates(step: Step) -> list[Any]:
         case ExpectStderrWithout():
             return [step.expect_stderr_without]
         case Tour():
-            return [step.tour]
+            return [step.tour, step.repeat]
         case Settle():
             return [step.settle]
     return []

@@ -179,6 +179,18 @@ def three_levels() -> None:
     serving.LEVELS[:] = ["debug", "info", "error"]
 
 
+def odd_level_code() -> None:
+    proper = serving.set_level
+
+    def refuse(params: Message) -> Message:
+        try:
+            return proper(params)
+        except serving.Refusal:
+            raise serving.Refusal(-32603, "there is no such level") from None
+
+    serving.METHODS["logging/setLevel"] = refuse
+
+
 def any_level() -> None:
     never_refuses("logging/setLevel")
 
