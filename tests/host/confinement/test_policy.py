@@ -735,3 +735,34 @@ def test_a_folder_of_its_own_is_written_and_made(home: Path) -> None:
     paths.add_own(home / "new")
     assert (list(paths.write), list(paths.own)) == ([home / "new"], [home / "new"])
     assert not (home / "new").exists()
+
+
+@requirement("host:sandbox-downloads")
+@pytest.mark.parametrize(
+    ("words", "runner"),
+    [
+        (("npx", "-y", "@acme/server@1.2"), "npx"),
+        (("npx", "server"), "npx"),
+        (("/usr/bin/env", "A=1", "npx", "server"), "npx"),
+        (("uvx", "server"), "uvx"),
+        (("bunx", "server"), "bunx"),
+        (("pnpm", "dlx", "server"), "pnpm"),
+        (("pipx", "run", "server"), "pipx"),
+        (("pnpm", "start"), ""),
+        (("npx", "installed"), ""),
+        (("npx", "-y", "@acme/installed@2"), ""),
+        (("npx", "tool"), ""),
+        (("node", "server.js"), ""),
+    ],
+)
+def test_a_confined_command_that_downloads_its_program_is_refused_at_once(
+    tmp_path: Path, words: tuple[str, ...], runner: str
+) -> None:
+    for installed in ("installed", "@acme/installed", ".bin/tool"):
+        (tmp_path / "node_modules" / installed).mkdir(parents=True)
+    asked = replace(spec(), root=tmp_path, command=words)
+    refusal = confine(asked, (), operator(), Places(tmp_path / "home", tmp_path / "state")).refusal
+    assert (refusal is not None) == bool(runner)
+    if refusal is not None:
+        assert refusal.message.startswith(f"{runner} downloads ") and refusal.message.endswith("has no network")
+        assert "declare the installed program" in refusal.detail["hint"]

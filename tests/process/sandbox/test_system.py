@@ -48,6 +48,15 @@ def test_files_that_the_user_may_read_are_copied(monkeypatch: pytest.MonkeyPatch
         assert pool.submit(copied, 2_000_000_123).result() == ["open"]
 
 
+@requirement("host:sandbox-time-zone")
+def test_the_time_zone_has_its_name() -> None:
+    """Programs read the name of the zone from the target of the link, or from /etc/timezone."""
+    is_link = os.path.islink("/etc/localtime")
+    assert ("/etc/localtime" in [path for _, path in system.links()]) == is_link
+    assert ("/etc/localtime" in system.COPIED) != is_link
+    assert "/etc/timezone" in system.COPIED
+
+
 def test_only_existing_files_of_the_kernel_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "MASKED", ("/proc/self/status", "/proc/no-such-file"))
     assert system.masked() == ("/proc/self/status",)

@@ -38,7 +38,13 @@ FOLDERS = tuple(
 )
 """Paths of libraries, alternatives of programs, trusted certificates."""
 
-COPIED = tuple("/etc/ld.so.cache /etc/ld.so.conf /etc/localtime /etc/ssl/openssl.cnf /etc/mime.types".split())
+ZONE = "/etc/localtime"
+"""The time zone. A program reads its name from the target of this link, so a link stays a link."""
+
+LINKED = tuple(path for path in (ZONE,) if os.path.islink(path) and os.path.realpath(path).startswith("/usr/share/"))
+
+_SMALL = "/etc/ld.so.cache /etc/ld.so.conf /etc/localtime /etc/timezone /etc/ssl/openssl.cnf /etc/mime.types".split()
+COPIED = tuple(path for path in _SMALL if path not in LINKED)
 """Paths of libraries, the time zone, settings of TLS, types of files. Small files that hardly ever change: a plugin
 gets a copy at its start, because a mount of each would take longer."""
 
@@ -75,8 +81,8 @@ def copied() -> Iterator[tuple[int, str]]:
 
 
 def links() -> tuple[tuple[str, str], ...]:
-    """Where the links at the top of the tree lead."""
-    return tuple((os.readlink(top), top) for top in TOP if os.path.islink(top))
+    """Where the links at the top of the tree and the link to the time zone lead."""
+    return tuple((os.readlink(path), path) for path in (*TOP, *LINKED) if os.path.islink(path))
 
 
 def masked() -> tuple[str, ...]:
