@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.commands import Command
 from tests.support.kaged import write_kaged_plugin
 from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 
 
 def test_a_command_has_the_terminals_streams_and_gives_back_its_status(run: Run, cwd: Path) -> None:
@@ -56,6 +58,22 @@ def test_other_programs_than_the_command_are_those_that_the_plugin_may_run(
     assert found in done.out + done.err
     why = "notes may not run every program, so the command sees these only: "
     assert (why in done.err) == (granted == ())
+
+
+@requirement("host:sandbox-time-zone", "host:sandbox-alternatives")
+def test_a_confined_program_knows_the_time_zone_and_runs_behind_alternatives(run: Run, make_plugin: MakePlugin) -> None:
+    folder = make_plugin()
+    zone = "readlink /etc/localtime; cat /etc/timezone 2> /dev/null; date +%Z"
+    outside = subprocess.run(["sh", "-c", zone], capture_output=True, text=True, timeout=PATIENCE).stdout
+    assert run("sandbox", folder, "--", "sh", "-c", zone).out == outside
+    assert run("sandbox", folder, "--", "awk", "BEGIN { print 7 }").out == "7\n"
+
+
+@requirement("host:sandbox-alternatives")
+@pytest.mark.skipif(shutil.which("keytool") is None, reason="there is no Java here")
+def test_a_confined_java_finds_its_settings(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("sandbox", make_plugin(), "--", "keytool", "-list", "-cacerts", "-storepass", "changeit")
+    assert done.code == 0, done.out
 
 
 def test_a_plugin_that_is_not_confined_shows_how_it_would_be(run: Run, make_plugin: MakePlugin) -> None:

@@ -48,6 +48,26 @@ def test_files_that_the_user_may_read_are_copied(monkeypatch: pytest.MonkeyPatch
         assert pool.submit(copied, 2_000_000_123).result() == ["open"]
 
 
+@requirement("host:sandbox-alternatives")
+def test_a_program_behind_debian_alternatives_needs_nothing_more(tmp_path: Path) -> None:
+    alternatives = "/etc/alternatives"
+    names = [name for name in (os.listdir(alternatives) if os.path.isdir(alternatives) else ()) if _is_program(name)]
+    for name in names:
+        assert system.needed((f"/usr/bin/{name}",), {"PATH": "/usr/bin"}) == (), name
+        shown = system.fence([(f"/usr/bin/{name}",)], {"PATH": "/usr/bin"}, own_network=True)
+        real = os.path.realpath(f"/usr/bin/{name}")
+        assert shown.needed == () and shown.shows(real) and shown.shows(f"{alternatives}/{name}"), name
+
+
+def _is_program(name: str) -> bool:
+    """Whether an alternative is a program of the system and no script."""
+    path = os.path.realpath(f"/usr/bin/{name}")
+    if not (os.access(path, os.X_OK) and os.path.islink(f"/usr/bin/{name}") and path.startswith("/usr/")):
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
 @requirement("host:sandbox-time-zone")
 def test_the_time_zone_has_its_name() -> None:
     """Programs read the name of the zone from the target of the link, or from /etc/timezone."""

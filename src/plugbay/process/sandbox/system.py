@@ -15,6 +15,7 @@ plugin's own and the granted ones. No rule may show a whole folder of programs s
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import sys
@@ -32,11 +33,15 @@ TOP = tuple("/bin /sbin /lib /lib32 /lib64 /libx32".split())
 
 _BELOW = ("/usr/", *(f"{top}/" for top in TOP))
 
-FOLDERS = tuple(
-    "/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
-    "/etc/pki/ca-trust/extracted".split()
+_JAVA = "/etc/java-*-openjdk"
+"""Debian keeps the settings of a Java runtime here; the runtime has links to them, and fails without its `security`."""
+
+FOLDERS = (
+    *"/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
+    "/etc/pki/ca-trust/extracted".split(),
+    *sorted(glob.glob(f"{_JAVA}/security")),
 )
-"""Paths of libraries, alternatives of programs, trusted certificates."""
+"""Paths of libraries, alternatives of programs, trusted certificates, settings of Java."""
 
 ZONE = "/etc/localtime"
 """The time zone. A program reads its name from the target of this link, so a link stays a link."""
@@ -44,7 +49,10 @@ ZONE = "/etc/localtime"
 LINKED = tuple(path for path in (ZONE,) if os.path.islink(path) and os.path.realpath(path).startswith("/usr/share/"))
 
 _SMALL = "/etc/ld.so.cache /etc/ld.so.conf /etc/localtime /etc/timezone /etc/ssl/openssl.cnf /etc/mime.types".split()
-COPIED = tuple(path for path in _SMALL if path not in LINKED)
+COPIED = (
+    *(path for path in _SMALL if path not in LINKED),
+    *sorted(glob.glob(f"{_JAVA}/net.properties") + glob.glob(f"{_JAVA}/logging.properties")),
+)
 """Paths of libraries, the time zone, settings of TLS, types of files. Small files that hardly ever change: a plugin
 gets a copy at its start, because a mount of each would take longer."""
 
@@ -124,7 +132,14 @@ def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     # A script may start the host's Python by its name, so its PATH has the folder of that Python.
     if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
         found += _host_python()
-    return tuple(path for path in dict.fromkeys(found) if not is_system(path) and os.path.exists(path))
+    return tuple(path for path in dict.fromkeys(found) if not _is_shown(path) and os.path.exists(path))
+
+
+def _is_shown(path: str) -> bool:
+    """Whether every plugin sees this path already. A second mount inside a read-only folder such as /etc/alternatives
+    would fail.
+    """
+    return is_system(path) or path.startswith(tuple(f"{folder}/" for folder in FOLDERS))
 
 
 def _programs(program: str, search_path: str) -> Iterator[str]:
