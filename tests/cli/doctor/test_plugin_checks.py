@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check
-from plugbay.cli.doctor.plugin_checks import Readiness, check_interpreter, check_plugin, check_readiness
+from plugbay.cli.doctor.plugin_checks import Readiness, check_command, check_interpreter, check_plugin, check_readiness
 from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
@@ -18,6 +18,7 @@ from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.requirements import requirement
 
 
 @pytest.fixture(autouse=True)
@@ -229,3 +230,13 @@ def test_a_command_and_an_interpreter_that_are_missing_are_named(make_plugin: Ma
     assert "env finds no no-such-language" in reasons["example.scripted"]
     assert os.access(script, os.X_OK)
     assert [entry["plugin"] for entry in found.to_json()["not_startable"]] == ["example.lost", "example.scripted"]
+
+
+@requirement("host:doctor-executed")
+def test_the_program_that_env_runs_is_checked(tmp_path: Path) -> None:
+    def check(*words: str) -> Check:
+        return check_command(PluginSpec("p", "0", "mcp", tmp_path, ("/usr/bin/env", *words)))
+
+    assert (check("A=1", "sh").status, check("A=1", "sh").detail) == (OK, shutil.which("sh"))
+    missing = check("no-such-program", "-y")
+    assert missing.status == ERROR and "finds no no-such-program" in missing.detail

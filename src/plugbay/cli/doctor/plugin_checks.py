@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,7 +79,23 @@ def check_command(spec: PluginSpec) -> Check:
             f"the working directory {cwd} is not a folder",
             "create it, or correct the manifest",
         )
-    return Check("command", OK, title, argv[0])
+    return _check_wrapped(argv) or Check("command", OK, title, argv[0])
+
+
+def _check_wrapped(argv: Sequence[str]) -> Check | None:
+    """The program that `env` runs for a command; None if the command is no `env`."""
+    from plugbay.process.command import host_search_path
+    from plugbay.process.sandbox.system import command_after_env
+
+    name = command_after_env(argv)
+    if not name:
+        return None
+    program = shutil.which(name, path=host_search_path(os.environ))
+    if program is None:
+        return Check(
+            "command", ERROR, "Command", f"{argv[0]} finds no {name}", f"install {name}, or correct the command"
+        )
+    return Check("command", OK, "Command", program)
 
 
 def check_interpreter(spec: PluginSpec) -> Check:

@@ -283,8 +283,8 @@ def place(path: str) -> str:
 def _own_programs(argv: Sequence[str], search_path: str) -> Iterator[str]:
     """The programs of one command: its interpreter too, and the program that `env` or a script of `exec` becomes."""
     found = list(_programs(argv[0], search_path))
-    if os.path.basename(argv[0]) == "env":
-        found += _in_path(_command(argv[1:]), search_path)
+    if wrapped := command_after_env(argv):
+        found += _in_path(wrapped, search_path)
     if any(os.path.basename(path) in SHELLS for path in found[1:]):
         found += [part for path in _in_path(_executed(argv[0]), search_path) for part in _programs(path, search_path)]
     yield from found
@@ -402,6 +402,11 @@ _BLANKS = re.compile(r"[ \t\n\v\f\r]+")
 def env_command(argument: str) -> str:
     """The name or path of the program; empty where there is none, or where it is not looked for in the usual PATH."""
     return _command([argument]) if argument and "\0" not in argument else ""
+
+
+def command_after_env(argv: Sequence[str]) -> str:
+    """The program that a command with `env` runs; empty if it is no such command, or the program is uncertain."""
+    return _command(argv[1:]) if os.path.basename(argv[0]) == "env" else ""
 
 
 def _command(words: Sequence[str]) -> str:
