@@ -74,7 +74,7 @@ def test_options_stand_first_where_the_rest_of_the_line_belongs_to_a_plugin(run:
     ("words", "usage"),
     [
         (["sandbox"], "sandbox PATH [OPTIONS] [-- CMD…]"),
-        (["mcp", "add"], "mcp add NAME [OPTIONS] -- CMD… | FILE.mcpb"),
+        (["mcp", "add"], "mcp add NAME [OPTIONS] -- CMD… | FILE.mcpb | URL"),
         (["conform"], "conform [PATH] [OPTIONS] [-- CMD…]"),
         (["sign"], "sign PACKAGE --key FILE [OPTIONS]"),
         (["trust", "add"], "trust add FILE --publisher NAME [OPTIONS]"),

@@ -684,6 +684,20 @@ def test_no_client_is_asked_when_several_wait_for_the_plugin() -> None:
 
 
 @requirement("mcp:serve-elicitation")
+def test_no_client_is_asked_while_the_plugin_also_works_for_a_caller_that_is_no_client() -> None:
+    questions, person = QuestionRouter(), Person({"action": "accept"})
+    running = {"p": 2}
+    questions.count_running = running.__getitem__
+    call = person.call()
+    call.forwarded_op = InvokeTool("t", {})
+    with questions.serving("p", call):
+        assert ask(questions) == {"action": "decline"}
+        assert ask(questions, Question("p", "Who?", during=call.forwarded_op)) == {"action": "accept"}
+        running["p"] = 1
+        assert ask(questions) == {"action": "accept"}
+
+
+@requirement("mcp:serve-elicitation")
 def test_a_question_that_says_to_which_call_it_belongs_goes_to_its_client() -> None:
     questions, people = (
         QuestionRouter(),

@@ -151,6 +151,8 @@ class QuestionRouter:
         self._busy: dict[str, list[Call]] = {}
         self._asking: dict[asyncio.Future[Any], tuple[str, ClientConnection]] = {}
         """Open questions, each with its plugin and client."""
+        self.count_running: Callable[[str], int] = lambda plugin_id: 0
+        """All running calls of a plugin, also those that no MCP client has made."""
 
     @contextmanager
     def serving(self, plugin_id: str, call: Call) -> Iterator[None]:
@@ -186,13 +188,15 @@ class QuestionRouter:
         return plugin_id in self._busy
 
     def find_call(self, plugin_id: str, during: Operation | None) -> Call | None:
-        """The call that a question of the plugin belongs to; None if it may belong to calls of several clients.
+        """The call that a question of the plugin belongs to; None if it may belong to a call of another caller.
 
         `during`: the operation (the same object) that the plugin works on, if it says so.
         """
         calls = self._busy.get(plugin_id, [])
         if during is not None:
             calls = [call for call in calls if call.forwarded_op is during]
+        elif self.count_running(plugin_id) > len(calls):
+            return None
         return calls[0] if len({id(call.connection) for call in calls}) == 1 else None
 
     async def ask_during(self, plugin_id: str, call: Call, op: Operation) -> Any:
@@ -231,6 +235,7 @@ class McpServer:
         """
         self._host = host
         self._questions = questions or QuestionRouter()
+        self._questions.count_running = self._count_running
         self._rule = rule
         self._only = tuple(only)
         self._timeout = timeout
@@ -455,6 +460,9 @@ class McpServer:
                 return await clients[0].ask(op)
         except TimeoutError:
             return None
+
+    def _count_running(self, plugin_id: str) -> int:
+        return sum(item.busy for item in self._host.plugins() if item.spec.id == plugin_id)
 
     def _notify_roots_changed(self) -> None:
         for item in self._host.plugins():

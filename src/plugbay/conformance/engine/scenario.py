@@ -310,7 +310,7 @@ def list_templates(step: Step) -> list[Any]:
         case ExpectStderrWithout():
             return [step.expect_stderr_without]
         case Tour():
-            return [step.tour, step.repeat]
+            return [step.tour] if step.repeat is None else [step.tour, step.repeat]
         case Settle():
             return [step.settle]
     return []
