@@ -389,7 +389,8 @@ def test_without_textual_it_says_how_to_get_it(window: Callable[..., Window], tm
     missing.mkdir()
     (missing / "textual.py").write_text("raise ModuleNotFoundError('no textual', name='textual')")
     source = Path(plugbay.__file__).parents[1]
-    terminal = window(PYTHONPATH=os.pathsep.join(map(str, (missing, source))))
+    # A real start: the server that forks commands has Textual loaded.
+    terminal = window(before=("env",), PYTHONPATH=os.pathsep.join(map(str, (missing, source))))
     terminal.shows("pip install 'plugbay[tui]'")
     assert terminal.left() == 1
 
