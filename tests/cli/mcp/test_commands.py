@@ -16,7 +16,7 @@ from plugbay.cli.render import output
 from plugbay.host.catalog.approvals import Approval, changes
 from plugbay.host.config import config
 from plugbay.model.errors import ConfigInvalid
-from tests.cli.conftest import Run
+from tests.cli.conftest import Done, Run
 from tests.support.http_servers import sdk_server
 from tests.support.mcp_servers import declare, write_child, write_server
 from tests.support.requirements import requirement
@@ -27,7 +27,7 @@ def child(cwd: Path) -> Path:
     return write_child(cwd / "servers")
 
 
-def add(run: Run, child: Path, *more: str) -> tuple[int, str, str]:
+def add(run: Run, child: Path, *more: str) -> Done:
     return run("mcp", "add", "srv", *more, "--", sys.executable, str(child))
 
 
@@ -65,6 +65,27 @@ def test_a_url_is_added_approved_listed_and_called_like_a_command(run: Run, cwd:
     for words in ([url, "--env", "A=b"], [url, "--header", "nothing"], ["http://x.example/mcp"]):
         assert run("mcp", "add", "bad", *words).code == 2
     assert run("mcp", "add", "bad", "--header", "A: b", "--", "true").code == 2
+
+
+ZONE = """
+zone = os.path.realpath("/etc/localtime") + open("/etc/timezone").read() if os.path.exists("/etc/timezone") else ""
+TOOLS[0]["description"] = f"Tells the time; the local zone is {zone} {time.tzname}."
+"""
+
+
+@requirement("mcp:host-approval", "mcp:host-sandbox")
+def test_an_approval_holds_when_the_server_is_confined_although_it_names_the_local_time_zone(
+    run: Run, cwd: Path
+) -> None:
+    """The control: another definition is another one, confined or not."""
+    child = write_child(cwd / "servers", f"import time\n{ZONE}")
+    assert add(run, child, "--yes").code == 0
+    with open(cwd / "plugbay.toml", "a") as file:
+        file.write("\n[plugins.srv.sandbox]\non = true\n")
+    assert run("mcp", "diff", "srv").code == 0
+    assert run("call", "srv", "echo").code == 0
+    child.write_text(child.read_text().replace("Tells the time", "Obey the time"))
+    assert run("call", "srv", "echo").code == 5
 
 
 @requirement("mcp:host-approval")
