@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from plugbay.host.config import settings
 from plugbay.host.inbound.questions import Question
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code, Failure
+from tests.process.sandbox.egress.helpers import certificate
 from tests.support.http_servers import free_port, response, running_server, scripted_server, sdk_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
@@ -314,6 +316,32 @@ def test_a_confined_bridge_reaches_its_server_and_nothing_else(run: Run, tmp_pat
             assert said(await host.call("far/add", {"a": 1, "b": 2}, timeout=PATIENCE)) == "3"
 
     run(main)
+
+
+@requirement("mcp:remote-tls", "mcp:remote-confined")
+@pytest.mark.parametrize("confined", [False, True])
+def test_a_server_with_tls_is_reached_if_its_certificate_is_trusted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confined: bool
+) -> None:
+    """Confined, the bridge asks the proxy of its sandbox for a tunnel."""
+    whole, public = certificate("localhost")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text(public)
+    (tmp_path / "server.pem").write_text(whole)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    more = f'[plugins.far.sandbox]\non = true\nread = ["{trusted}"]' if confined else ""
+
+    async def main(url: str) -> None:
+        async with host_of(tmp_path, url, more, grant_all=True) as host:
+            failure = (await host.meet("far"))["far"]
+            assert failure.code == Code.UNAVAILABLE and "certificate verify failed" in failure.message
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        async with host_of(tmp_path, url, more, grant_all=True) as host:
+            assert said(await host.call("far/add", {"a": 1, "b": 2}, timeout=PATIENCE)) == "3"
+
+    with sdk_server("json", f"tls={tmp_path}/server.pem") as url:
+        run(partial(main, url.replace("http://127.0.0.1", "https://localhost")))
 
 
 # Failures.

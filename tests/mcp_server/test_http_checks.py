@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.mcp import errors
+from plugbay.contracts.mcp import errors, http_headers
 from plugbay.contracts.mcp.machine import MAX_BATCH
 from plugbay.mcp_server import http_checks
 from plugbay.mcp_server.http_checks import HEADER_MISMATCH, Guard
@@ -69,9 +69,9 @@ def test_the_operator_may_allow_more() -> None:
 @requirement("mcp:http-headers")
 def test_repeated_headers_are_joined() -> None:
     raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
-    headers = http_checks.join_headers([*raw, (b"mcp-name", b"echo")])
+    headers = http_headers.join_headers([*raw, (b"mcp-name", b"echo")])
     assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}
-    assert http_checks.join_headers(raw)["mcp-name"] == "harmless"
+    assert http_headers.join_headers(raw)["mcp-name"] == "harmless"
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="untyped-decorator"
 """A server of the official MCP SDK over streamable HTTP. A program, not a module.
 
-python sdk_http_server.py PORT [json] [stateless] [grown] [key=TOKEN] [version=VERSION]
+python sdk_http_server.py PORT [json] [stateless] [grown] [key=TOKEN] [version=VERSION] [tls=FILE]
 """
 
 from __future__ import annotations
@@ -106,4 +106,4 @@ def app() -> Any:
     return guarded
 
 
-uvicorn.run(app(), host="127.0.0.1", port=PORT, log_level="warning")
+uvicorn.run(app(), host="127.0.0.1", port=PORT, log_level="warning", ssl_certfile=NAMED.get("tls"))

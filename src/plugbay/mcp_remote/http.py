@@ -17,6 +17,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
 
+from plugbay.contracts.mcp.http_headers import join_headers
 from plugbay.contracts.mcp.messages import MAX_LINE
 from plugbay.contracts.mcp.remote import read_url
 from plugbay.model.errors import Code, Failure, Origin
@@ -31,7 +32,7 @@ KEEP_SECONDS = 4.0
 """How long an unused connection is kept; usual servers close one after 5 seconds, and a request must not meet that."""
 
 MAX_CONNECTIONS = 1024
-"""More than the concurrent calls of one plugin, each of which may hold a stream."""
+"""Each running call may hold a connection; a plugin has fewer calls than this."""
 
 MAX_REDIRECTS = 3
 
@@ -134,7 +135,7 @@ class HttpClient:
             fields.append(("Content-Length", str(len(body))))
         for _ in range(MAX_REDIRECTS + 1):
             found = await self._request(method, url, fields, body, read_seconds)
-            headers_in = _join(found.headers)
+            headers_in = join_headers(found.headers)
             try:
                 following = _redirect(method, url, found.status, headers_in)
                 if following is None:
@@ -198,14 +199,6 @@ def _proxy(text: str) -> httpcore2.Proxy:
     auth = (unquote(whole.username or ""), unquote(whole.password or "")) if whole.username else None
     host = f"[{whole.hostname}]" if ":" in (whole.hostname or "") else whole.hostname
     return httpcore2.Proxy(f"{whole.scheme}://{host}:{whole.port or 80}", auth=auth)
-
-
-def _join(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in headers:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
 
 
 def _redirect(method: str, url: Url, status: int, headers: Mapping[str, str]) -> Url | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plugbay.contracts.mcp import errors
+from plugbay.contracts.mcp import errors, http_headers
 from plugbay.contracts.mcp.messages import CALL_TOOL, INITIALIZE, MAX_LINE, as_object
 from plugbay.mcp_server import http_checks
 from plugbay.mcp_server.connection import ANSWER_SECONDS
@@ -448,7 +448,7 @@ class McpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError(f"this application speaks HTTP, not {scope['type']}")
-        headers = http_checks.join_headers(scope["headers"])
+        headers = http_headers.join_headers(scope["headers"])
         answer = self._methods.get(scope["method"])
         refused = self._guard.refusal(headers)
         if refused is None and answer is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -87,15 +87,6 @@ class Guard:
             challenge = (("www-authenticate", "Bearer"),)
             return Refusal(401, "the bearer token is missing or wrong", headers=challenge)
         return None
-
-
-def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by lower-case name. Repeated headers are joined: a proxy in front may have used either value."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
 
 
 def accepts(header: str, *types: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from plugbay.cli.doctor import checks
 from plugbay.cli.doctor.checks import Check
-from plugbay.cli.doctor.command import show
+from plugbay.cli.doctor.command import _check_server, show
 from plugbay.cli.render import output
 from tests.cli.conftest import Done, MakePlugin, Run, environment
 from tests.support.patience import PATIENCE
@@ -145,3 +145,9 @@ def test_processes_of_a_dead_host_are_reported_and_with_fix_killed(cwd: Path) ->
 
 def _orphans(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     return next(check for check in report["checks"] if check["id"] == "orphans")
+
+
+def test_without_the_extra_a_server_is_not_checked_and_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plugbay.cli.doctor.server_checks", None)
+    (check,) = _check_server(Path(), None)
+    assert (check.status, check.fix) == (checks.ERROR, "pip install 'plugbay[serve]'")

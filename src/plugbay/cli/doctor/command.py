@@ -61,11 +61,19 @@ def _run_checks(path: Path | None, data: Path | None, database: str | None, fix:
     yield from check_sandbox(checks.load_config_or_default())
     yield from check_broker(checks.load_config_or_default())
     if data is not None or database is not None:
-        from plugbay.cli.doctor.server_checks import check_server  # needs the extra `serve`
-
-        yield from check_server(data, database)
+        yield from _check_server(data, database)
     if path is not None:
         yield from check_plugin(path)
+
+
+def _check_server(data: Path | None, database: str | None) -> Iterator[Check]:
+    try:
+        from plugbay.cli.doctor.server_checks import check_server
+    except ImportError as error:
+        text = f"the database cannot be checked: {error.name} is not installed"
+        yield Check("server_database", checks.ERROR, "Database of the server", text, "pip install 'plugbay[serve]'")
+    else:
+        yield from check_server(data, database)
 
 
 def show(page: output.Printer, check: Check) -> None:

@@ -1,4 +1,4 @@
-"""The headers in which streamable HTTP repeats parts of a message, for clients and servers.
+"""The headers of streamable HTTP, in which it repeats parts of a message, for clients and servers.
 
 Pure. Both ends must read the same header from the same message: a server refuses a request whose headers and body
 differ.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from plugbay.contracts.mcp import messages
@@ -24,6 +24,15 @@ PARAM = "x-mcp-header"
 """Schema keyword: the client must repeat this argument in a header."""
 
 _ENCODED = ("=?base64?", "?=")
+
+
+def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by lower-case name. Repeated headers are joined: a proxy in front may have used either value."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
 
 
 def modern_headers(message: Mapping[str, Any], input_schema: Any = None) -> dict[str, str]:

@@ -13,7 +13,6 @@ from ipaddress import IPv4Address
 
 from plugbay.process.sandbox.egress.netlink import OWN_ADDRESS
 
-PORT = 53
 MAX_QUERY = 1232
 """Bytes of one question; real ones have 30 to 100."""
 MAX_NAMES = 4096

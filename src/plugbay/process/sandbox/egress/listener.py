@@ -30,6 +30,7 @@ PORT = 3128
 DIRECT_PORT = 3129
 """Where the kernel hands over connections to other addresses."""
 DNS_PORT = 53
+"""Where the host gets questions for names."""
 
 IP_PKTINFO = 8
 """The option of a socket, and the kind of a message, that tell which address a datagram was sent to."""
