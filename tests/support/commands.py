@@ -62,9 +62,10 @@ class Command:
         *,
         controlled: bool = False,
         code: str = "",
+        libraries: Sequence[str] = (),
     ) -> None:
         """`controlled`: stdin is a terminal and becomes the controlling one, so that Ctrl-C is for this command.
-        `code`: run as `python -c` does, in the place of `plugbay`.
+        `code`: run as `python -c` does, in the place of `plugbay`, where these `libraries` are loaded too.
         """
         task = {
             "arguments": list(arguments),
@@ -73,7 +74,7 @@ class Command:
             "controlled": controlled,
             "code": code,
         }
-        self._own = _connection(arguments[0] if arguments else "")
+        self._own = _connection(libraries or _packages_of(arguments))
         socket.send_fds(self._own, [b"+"], streams)
         self._own.sendall(json.dumps(task).encode())
         self._own.shutdown(socket.SHUT_WR)
@@ -123,6 +124,7 @@ class Piped(Command):
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         code: str = "",
+        libraries: Sequence[str] = (),
     ) -> None:
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
@@ -141,7 +143,8 @@ class Piped(Command):
                 stdout, self.stdout = pipe(writes=True)
             if stderr is None:
                 stderr, self.stderr = pipe(writes=True)
-            super().__init__(words, (stdin, stdout, stderr), cwd, os.environ if env is None else env, code=code)
+            env = os.environ if env is None else env
+            super().__init__(words, (stdin, stdout, stderr), cwd, env, code=code, libraries=libraries)
 
     def communicate(self, stdin: bytes = b"", timeout: float = PATIENCE) -> tuple[bytes, bytes]:
         """All that it has written, at its end."""
@@ -206,19 +209,23 @@ def started(
     return subprocess.run(words, input=stdin, capture_output=True, cwd=cwd, env=env, timeout=timeout, check=False)
 
 
-def _connection(command: str) -> socket.socket:
-    """To the server that has loaded the packages of this command; started when it is first needed."""
-    packages = ["plugbay.server.api"] if command in OPERATING else ["plugbay.tui"] if command == "tui" else []
-    path = shared("-".join(["commands", *packages]), lambda path: _start(path, packages))
+def _packages_of(arguments: Sequence[str]) -> Sequence[str]:
+    command = arguments[0] if arguments else ""
+    return ["plugbay.server.api"] if command in OPERATING else ["plugbay.tui"] if command == "tui" else []
+
+
+def _connection(loaded: Sequence[str]) -> socket.socket:
+    """To the server that has loaded these packages or libraries; started when it is first needed."""
+    path = shared("-".join(["commands", *loaded]), lambda path: _start(path, loaded))
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(path))
     return connection
 
 
-def _start(path: Path, packages: list[str]) -> None:
+def _start(path: Path, loaded: Sequence[str]) -> None:
     source = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
     env = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": source}
-    words = [sys.executable, "-m", forkserver.__name__, str(SESSION), *packages]
+    words = [sys.executable, "-m", forkserver.__name__, str(SESSION), *loaded]
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

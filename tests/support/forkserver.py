@@ -31,8 +31,8 @@ from typing import NamedTuple, NoReturn
 NUMBER = struct.Struct("!q")
 
 PACKAGES = ("plugbay.cli", "plugbay.conformance", "plugbay.host", "plugbay.packages")
-"""Whose modules are loaded before the first command, besides those of packages that are named as arguments; what they
-import comes with them."""
+"""Whose modules are loaded before the first command, besides packages and libraries that are named as arguments; what
+they import comes with them."""
 LIBRARIES = ("difflib", "logging", "rich.console", "rich.highlighter", "rich.progress", "rich.text", "typer._adapters")
 """What commands load only when they run."""
 PROGRAMS = ("plugbay.conformance.bad_plugins.programs",)
@@ -48,13 +48,11 @@ class Fork(NamedTuple):
 
 def load(more: Sequence[str]) -> None:
     """Load what commands load, then keep the collector off it, so that forks go on sharing its memory."""
-    for name in (*PACKAGES, *more):
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+    for name in (*PACKAGES, *LIBRARIES, *more):
+        loaded = importlib.import_module(name)
+        for module in pkgutil.walk_packages(loaded.__path__, f"{name}.") if name.startswith("plugbay.") else ():
             if not module.name.startswith(PROGRAMS):
                 importlib.import_module(module.name)
-    for name in LIBRARIES:
-        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -148,8 +146,8 @@ def leave(done: SystemExit) -> NoReturn:
 
 
 def main() -> None:
-    session, *packages = sys.argv[1:]
-    load(packages)
+    session, *more = sys.argv[1:]
+    load(more)
     code = become(*serve(socket.socket(fileno=os.dup(0)), int(session)))
     from plugbay.cli.main import main as plugbay
 

@@ -7,16 +7,18 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from tests.support.commands import Command
 from tests.support.patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("sdk_http_server.py")
 WITH_OAUTH = Path(__file__).with_name("sdk_oauth_server.py")
+SDK = ("mcp.server.mcpserver", "uvicorn.protocols.http.auto")
+"""What these two programs load, which takes seconds."""
 
 
 def free_port() -> int:
@@ -30,7 +32,11 @@ def free_port() -> int:
 def sdk_server(*options: str, port: int | None = None, program: Path = PROGRAM) -> Iterator[str]:
     """The URL of a running server of the official SDK; `options` as its program takes them."""
     port = port or free_port()
-    with running_server([sys.executable, str(program), str(port), *options], port) as url:
+    with open(os.devnull, "r+b") as quiet:
+        streams = (quiet.fileno(),) * 3
+        code = program.read_text()
+        process = Command([str(port), *options], streams, None, os.environ, code=code, libraries=SDK)
+    with _running(process, port) as url:
         yield url
 
 
@@ -39,15 +45,21 @@ def running_server(command: list[str], port: int, **env: str) -> Iterator[str]:
     """The URL of a server that a command starts at this port."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, **env})
+    with _running(process, port) as url:
+        yield url
+
+
+@contextmanager
+def _running(process: Command | subprocess.Popen[bytes], port: int) -> Iterator[str]:
     try:
         _wait_for_port(port, process)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
 
 
-def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_port(port: int, process: Command | subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
+from tests.support.commands import Piped
 from tests.support.http_servers import WITH_OAUTH, free_port, sdk_server
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -34,14 +33,13 @@ def declare(cwd: Path, url: str, more: str = "") -> None:
 
 def log_in(cwd: Path, *options: str, change: Any = lambda url: url) -> tuple[int, str, str]:
     """Run the command and be its browser: follow the URL that it prints, and its redirect."""
-    words = [sys.executable, "-m", "plugbay", "mcp", "login", "far", "--no-browser", *options]
-    process = subprocess.Popen(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Piped("mcp", "login", "far", "--no-browser", *options, cwd=cwd)
     assert process.stdout is not None
-    printed = process.stdout.readline()
+    printed = process.stdout.readline().decode()
     if printed:
         visit(change(printed.strip()))
-    rest, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, printed + rest, err
+    rest, err = process.communicate()
+    return process.wait(PATIENCE), printed + rest.decode(), err.decode()
 
 
 def visit(url: str, method: str = "GET") -> tuple[int, str]:
