@@ -30,7 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PLUGBAY_TIME_FACTOR", "20")
 
 # How long an example takes says how busy the machine is, and so does how long it takes to think of one.
-for profile, examples in {"short": 25, "long": 100, "prove": 1000}.items():
+for profile, examples in {"short": 10, "long": 100, "prove": 1000}.items():
     settings.register_profile(
         profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples
     )

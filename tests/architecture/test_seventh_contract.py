@@ -18,6 +18,7 @@ import pytest
 
 from tests.architecture import SOURCE
 from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone
 
 DATA = Path(__file__).parent / "seventh"
 
@@ -114,7 +115,7 @@ def run(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("sketch", SKETCHES, ids=lambda sketch: sketch.original)
+@pytest.mark.parametrize("sketch", first_alone(SKETCHES), ids=lambda sketch: sketch.original)
 def test_a_copied_contract_is_discovered_greeted_called_tapped_and_recorded(
     sketch: Sketch, tree_of: Callable[[Sketch], Path], tmp_path: Path
 ) -> None:

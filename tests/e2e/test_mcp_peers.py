@@ -25,7 +25,7 @@ from plugbay import Host
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
-from tests.support.tiers import exhaustive, these
+from tests.support.tiers import exhaustive, first_alone, these
 
 REPOSITORY = Path(__file__).parents[2]
 PEERS = REPOSITORY / ".peers"
@@ -73,7 +73,7 @@ def test_an_official_client_finds_everything_over_http(client: str, workbench: P
 @requirement("mcp:serve-sampling", "mcp:serve-roots", "mcp:serve-roots-changed")
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize("era", first_alone(["handshake", "modern"]))
 def test_an_official_client_samples_and_lists_roots_for_a_hosted_server(tmp_path: Path, mode: str, era: str) -> None:
     entry = {"command": sys.executable, "args": [str(REPOSITORY / "tests" / "mcp_server" / "asking.py"), era]}
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"srv": entry}}))

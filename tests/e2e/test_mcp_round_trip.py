@@ -198,7 +198,7 @@ def test_servers_whose_names_collide_are_not_served(tmp_path: Path) -> None:
 
 
 @requirement("mcp:serve-elicitation")
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", first_alone(ERAS))
 def test_a_client_that_cannot_ask_its_person_has_declined(tmp_path: Path, era: str) -> None:
     folder = declare(tmp_path / "plugins", all="handshake")
     serve = command("mcp", "serve", folder, "--grant-all", "--names", "short")

@@ -15,6 +15,7 @@ from tests.store.aged_rows import CUTOFFS, everything, expected_gone, insert_all
 from tests.store.conversing_rows import event
 from tests.support.databases import postgresql
 from tests.support.loops import Run
+from tests.support.tiers import first_alone
 
 NEVER: Cutoffs = dict.fromkeys(KINDS)
 
@@ -31,7 +32,7 @@ async def removed(tx: Tx, cutoffs: Cutoffs, limit: int = 7) -> dict[str, int]:
     return numbers
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_alone(range(3)))
 def test_of_records_of_all_ages_and_states_exactly_those_go_that_may(database_url: str, run: Run, seed: int) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
