@@ -10,6 +10,7 @@ PYTHON ?= python3
 PYTHONS ?= $(shell for minor in 11 12 13 14; do \
     python3.$$minor -c '' 2>/dev/null && command -v python3.$$minor; done)
 PYTEST_ARGS ?=
+MINUTES ?= 120
 # Half of a test is waiting for processes, so twice as many tests as cores run at a time.
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
@@ -30,7 +31,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench examples scripts)
 
-.PHONY: help run tour test test-all prove check bench dist setup clean bubblewrap test-packages
+.PHONY: help run tour test test-all prove soak check bench dist setup clean bubblewrap test-packages
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
@@ -68,6 +69,9 @@ prove: ## run all of that on each Python of PYTHONS, with forty times as many ra
 	    echo "prove: Python $$name"; \
 	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=100 PLUGBAY_KILLS=30 $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
 	done
+
+soak: setup ## run a server under mixed load for MINUTES, 120 by default: nothing grows, nothing is lost
+	@$(BIN)/python -m tests.soak $(MINUTES)
 
 check: $(VENV)/.dev-installed ## format, lint, types, import rules, generated files
 	@echo "check: format"

@@ -8,6 +8,7 @@ requests for roots that the server made outside calls, after the greeting and af
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -18,6 +19,7 @@ CAPABILITIES: dict[str, Any] = {"tools": {}}
 INFO = {"name": "asking", "version": "1.0.0"}
 TOOLS = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("ask", "roots")]
 ROOTS: list[Any] = []
+NUMBERS = itertools.count(1)
 WAITING: dict[int, tuple[threading.Event, list[Any]]] = {}
 
 
@@ -28,7 +30,7 @@ def say(**message: Any) -> None:
 
 def ask(method: str, params: dict[str, Any]) -> Any:
     """Send a request and wait for its answer."""
-    number = len(WAITING) + 1
+    number = next(NUMBERS)
     event, answers = WAITING[number] = (threading.Event(), [])
     say(id=number, method=method, params=params)
     event.wait()

@@ -760,7 +760,11 @@ print([Path(f"/proc/{pid}").exists() for pid in spawner.children])
 def test_a_program_that_never_closes_its_spawner_leaves_nothing_and_no_word(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-c", FORGETFUL, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORGETFUL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     pids, alive = done.stdout.splitlines()
     assert (done.returncode, done.stderr, alive) == (0, "", "[True, True]")

@@ -1,0 +1,1 @@
+"""A server under mixed load for minutes or hours: `python -m tests.soak`."""
