@@ -17,8 +17,11 @@ from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import Export
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.policy import Reach
+from plugbay.process.sandbox.programs import alternative
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import run_on
 from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEATS = [
@@ -174,3 +177,48 @@ def test_only_known_examples_need_the_word_of_an_operator() -> None:
     unasked = {spec.id for spec in specs if spec and spec.sandbox is None and spec.contract not in ("rune", "mcp")}
     assert unasked == UNASKED
     assert {spec.contract for spec in specs if spec} == {"rune", "nexo", "kaged", "ainb", "vai", "mcp"}
+
+
+AWK = """\
+{
+    match($0, /"id":[0-9]+/)
+    id = substr($0, RSTART + 5, RLENGTH - 5)
+    if ($0 ~ /"method":"initialize"/) {
+        said = "{\\"name\\":\\"p\\",\\"version\\":\\"1.0.0\\",\\"api_version\\":1,\\"methods\\":[\\"p.echo\\"],"
+        said = said "\\"notifications\\":[],\\"capabilities_used\\":[]}"
+    } else if ($0 ~ /"method":"p.echo"/) {
+        ls = system("test -x /bin/ls") == 0 ? "seen" : "hidden"
+        said = "{\\"words\\":\\"" toupper("made by awk") "\\",\\"ls\\":\\"" ls "\\"}"
+    } else {
+        said = "{\\"status\\":\\"ok\\"}"
+    }
+    if (RSTART > 0) { print "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":" id ",\\"result\\":" said "}"; fflush() }
+}
+"""
+"""A plugin of kaged. mawk reads a pipe line by line only with `-W interactive`, which other awks ignore."""
+
+INTERACTIVE = ("-W", "interactive", "-f")
+
+
+@requirement("host:sandbox-alternatives")
+@pytest.mark.skipif(not alternative("/usr/bin/awk"), reason="awk is no alternative here")
+@pytest.mark.parametrize("unconfined", [False, True], ids=["confined", "unconfined"])
+@pytest.mark.parametrize("command", ["awk", "script"])
+def test_a_plugin_whose_interpreter_is_an_alternative_works_behind_the_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, unconfined: bool
+) -> None:
+    seen = Seen(monkeypatch)
+    words = ["awk", *INTERACTIVE, "plugin.awk"] if command == "awk" else ["./plugin.awk"]
+    root = write_kaged_plugin(tmp_path / "plugins", command=words)
+    (root / "plugin.awk").write_text(f"#!/usr/bin/env -S awk {' '.join(INTERACTIVE)}\n{AWK}")
+    (root / "plugin.awk").chmod(0o755)
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", grant_all=True, unconfined=unconfined) as host:
+            assert await host.call("echo", {}) == {"words": "MADE BY AWK", "ls": "seen" if unconfined else "hidden"}
+            (status,) = host.plugins()
+            policy = status.confinement.policy
+            assert (policy is None) == unconfined and (policy is None or policy.fenced)
+            assert len(seen.facts) == (not unconfined)
+
+    run_on("asyncio")(main)

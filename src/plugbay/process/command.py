@@ -83,7 +83,7 @@ def build_env(
 
 
 def _look_up(name: str, root: Path, search_path: str) -> str:
-    """The first program of that name, else the first file, so that the message can name the missing permission."""
+    """The first program of that name, else the first file or link: the message then says why it is no program."""
     almost = ""
     for directory in search_path.split(os.pathsep):
         # A relative entry would mean the host's current directory: a user who can write there would choose the program.
@@ -93,7 +93,7 @@ def _look_up(name: str, root: Path, search_path: str) -> str:
         seen = facts(path)
         if seen.kind is Kind.FILE and seen.executable:
             return path
-        if seen.kind is Kind.FILE and not almost:
+        if (seen.kind is Kind.FILE or seen.target) and not almost:
             almost = path
     if almost:
         return almost

@@ -57,6 +57,8 @@ class Facts:
     kind: Kind
     executable: bool = False
     head: bytes = b""
+    target: str = ""
+    """The missing path that a link leads to."""
 
 
 Look = Callable[[str], Facts]
@@ -68,7 +70,7 @@ def facts(path: str) -> Facts:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        return Facts(Kind.MISSING)
+        return Facts(Kind.MISSING, target=os.path.realpath(path) if os.path.islink(path) else "")
     if stat.S_ISDIR(mode):
         return Facts(Kind.DIRECTORY)
     if not stat.S_ISREG(mode):
@@ -104,6 +106,8 @@ def launch_failure(
 
 def unusable(path: str, seen: Facts) -> Words | None:
     """Why this path can never be a program; None when it may be one."""
+    if seen.target:
+        return f"{path} is a link to {seen.target}, which does not exist", "install the program that it leads to"
     if seen.kind is Kind.MISSING:
         return f"{path} does not exist", "check the command: a path in it is relative to the plugin's folder"
     if seen.kind is Kind.DIRECTORY:

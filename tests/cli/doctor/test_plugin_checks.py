@@ -15,6 +15,7 @@ from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.model.spec import PluginSpec
+from plugbay.process.sandbox import programs
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
@@ -232,11 +233,60 @@ def test_a_command_and_an_interpreter_that_are_missing_are_named(make_plugin: Ma
     assert [entry["plugin"] for entry in found.to_json()["not_startable"]] == ["example.lost", "example.scripted"]
 
 
+def checked(folder: Path, *command: str, path: str = "/usr/bin") -> Check:
+    return check_command(PluginSpec("p", "0", "mcp", folder, command, env=(("PATH", path),)))
+
+
 @requirement("host:doctor-executed")
 def test_the_program_that_env_runs_is_checked(tmp_path: Path) -> None:
-    def check(*words: str) -> Check:
-        return check_command(PluginSpec("p", "0", "mcp", tmp_path, ("/usr/bin/env", *words)))
-
-    assert (check("A=1", "sh").status, check("A=1", "sh").detail) == (OK, shutil.which("sh"))
-    missing = check("no-such-program", "-y")
+    found = checked(tmp_path, "/usr/bin/env", "A=1", "sh")
+    assert (found.status, found.detail) == (OK, "/usr/bin/sh")
+    missing = checked(tmp_path, "/usr/bin/env", "no-such-program", "-y")
     assert missing.status == ERROR and "finds no no-such-program" in missing.detail
+    assert checked(tmp_path, "/usr/bin/env", "sh", path="/nowhere").status == ERROR
+
+
+@requirement("host:doctor-executed")
+def test_the_program_of_a_package_is_checked_and_a_download_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin = tmp_path / "node_modules" / ".bin"
+    bin.mkdir(parents=True)
+    for tool in (bin / "tea", tmp_path / "npx"):
+        tool.write_text("#!/usr/bin/env no-such-node\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
+    installed = checked(tmp_path, "npx", "-y", "tea")
+    assert (installed.status, installed.detail) == (OK, str(bin / "tea"))
+    interpreter = check_interpreter(PluginSpec("p", "0", "mcp", tmp_path, ("npx", "tea")))
+    assert interpreter.status == ERROR and "env finds no no-such-node" in interpreter.detail
+    download = checked(tmp_path, "npx", "-y", "@acme/server")
+    assert (download.status, download.is_finding) == (WARNING, False)
+    assert "downloads @acme/server" in download.detail and "a confined plugin has no network" in download.detail
+    assert download.fix == "npm install @acme/server, and declare the installed program"
+    (bin / "tea").chmod(0o644)
+    broken = checked(tmp_path, "npx", "tea")
+    assert broken.status == ERROR and f"finds no {bin / 'tea'}" in broken.detail
+
+
+@requirement("host:doctor-executed")
+def test_an_alternative_is_checked_as_the_program_that_it_stands_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "ALTERNATIVES", str(tmp_path / "alternatives"))
+    (tmp_path / "alternatives").mkdir()
+    real, name = tmp_path / "mawk", tmp_path / "awk"
+    real.write_text("\x7fELF")
+    real.chmod(0o755)
+    (tmp_path / "alternatives" / "awk").symlink_to(real)
+    name.symlink_to(tmp_path / "alternatives" / "awk")
+    script = tmp_path / "script"
+    script.write_text(f"#!{name} -f\n")
+    script.chmod(0o755)
+    assert checked(tmp_path, str(name)).detail == f"{name}, which is {real}"
+    assert check_interpreter(PluginSpec("p", "0", "mcp", tmp_path, (str(script),))).detail == f"{name}, which is {real}"
+    real.unlink()
+    assert f"{name} is a link to {real}, which does not exist" in checked(tmp_path, str(name)).detail
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"is a link to {real}, which does not exist" in checked(tmp_path, "awk").detail
+    assert "which does not exist" in check_interpreter(PluginSpec("p", "0", "mcp", tmp_path, (str(script),))).detail

@@ -752,6 +752,7 @@ def test_a_folder_of_its_own_is_written_and_made(home: Path) -> None:
         (("npx", "installed"), ""),
         (("npx", "-y", "@acme/installed@2"), ""),
         (("npx", "tool"), ""),
+        (("npx", "installed@latest"), "npx"),
         (("node", "server.js"), ""),
     ],
 )
@@ -766,3 +767,19 @@ def test_a_confined_command_that_downloads_its_program_is_refused_at_once(
     if refusal is not None:
         assert refusal.message.startswith(f"{runner} downloads ") and refusal.message.endswith("has no network")
         assert "declare the installed program" in refusal.detail["hint"]
+
+
+@requirement("host:sandbox-downloads")
+def test_a_runner_of_an_installed_package_is_refused_where_no_shell_is_shown(tmp_path: Path) -> None:
+    tool = tmp_path / "node_modules" / ".bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    places = Places(tmp_path / "home", tmp_path / "state")
+    for request, refused in ((SandboxRequest(fenced=True), True), (SandboxRequest(), False)):
+        refusal = confine(
+            replace(spec(request), root=tmp_path, command=("npx", "tool")), (), operator(), places
+        ).refusal
+        assert (refusal is not None) == refused
+        if refusal is not None:
+            assert "shows no shell" in refusal.message and str(tool) in refusal.detail["hint"]

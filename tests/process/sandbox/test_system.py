@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugbay.process.sandbox import system
-from plugbay.process.sandbox.system import PLUGBAY, env_command, fence, is_system, needed
+from plugbay.process.sandbox.system import PLUGBAY, fence, is_system, needed
 from plugbay.process.sandbox.users import as_user
 from tests.process.sandbox.drivers import IDENTITIES, report
 from tests.support.requirements import requirement
@@ -244,79 +243,6 @@ def test_no_more_of_a_first_line_counts_than_the_kernel_reads(tmp_path: Path) ->
         assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script), *shown)
 
 
-READ = {
-    "python3": "python3",
-    "/opt/bin/tool": "/opt/bin/tool",
-    "-S python3 -u": "python3",
-    "-Spython3 -u": "python3",
-    "-vS python3": "python3",
-    "-S A=b C=d tool -x": "tool",
-    "-S -u NAME tool": "tool",
-    "-S -uNAME tool": "tool",
-    "-S --unset NAME tool": "tool",
-    "-S --unset=NAME tool": "tool",
-    "-S -C / tool": "tool",
-    "-S --chdir=/ tool": "tool",
-    "-S -v tool": "tool",
-    "-S -v -- tool": "tool",
-    "-S --ignore-signal=PIPE tool": "tool",
-    "-S -S tool": "tool",
-    "--split-string=tool -x": "tool",
-    "-S\ttool": "tool",
-}
-"""By the argument: the program that is run. Each is tried with the real `env` too."""
-NOTHING = [
-    "",
-    "-",
-    "-i",
-    "-u",
-    "NAME=value",
-    "-S -i tool",
-    "-S - tool",
-    "-S --ignore-environment tool",
-    "-S -u PATH tool",
-    "-S PATH=/other tool",
-    "-S --unknown tool",
-    "-S --uns NAME tool",
-    "-S -z tool",
-    "-S -u",
-    "-S 'tool'",
-    '-S "tool"',
-    "-S \\_tool",
-    "-S ${TOOL}",
-    "-S # tool",
-    "tool\0other",
-]
-
-
-@pytest.mark.parametrize(("argument", "program"), READ.items())
-def test_the_program_follows_options_and_variables(argument: str, program: str) -> None:
-    assert env_command(argument) == program
-
-
-@pytest.mark.parametrize("argument", NOTHING)
-def test_what_cannot_be_read_for_certain_names_no_program(argument: str) -> None:
-    assert env_command(argument) == ""
-
-
-def test_the_real_env_runs_the_same_program(tmp_path: Path) -> None:
-    tool = tmp_path / "tool"
-    tool.write_text("#!/bin/sh\necho tool\n")
-    tool.chmod(0o755)
-    script = tmp_path / "script"
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for argument in (argument for argument, program in READ.items() if program == "tool"):
-        script.write_text(f"#!/usr/bin/env {argument}\n")
-        script.chmod(0o755)
-        done = subprocess.run([str(script)], capture_output=True, text=True, env=environ, check=False)
-        assert done.stdout == "tool\n", (argument, done.stderr)
-
-
-@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\x1c", "\x85"])
-def test_only_the_blanks_of_env_divide_words(blank: str) -> None:
-    assert env_command(f"-S -uNAME{blank}/opt/bin/tool python3") == "python3"
-
-
 # Fenced plugins, with real processes.
 
 BOTH = pytest.mark.parametrize("identity", IDENTITIES)
@@ -365,22 +291,6 @@ def test_a_program_that_may_be_read_may_be_run(identity: str) -> None:
 def test_a_shell_script_has_its_shell_and_the_visible_programs_are_listed(identity: str) -> None:
     assert report(identity, "fence")["a shell script"] == ["it runs", "no ls"]
     assert [os.path.basename(path) for path in report(identity, "fence")["listed"]] == ["dash", "sh"]
-
-
-@pytest.mark.parametrize(
-    ("text", "program"),
-    [
-        ("#!/bin/sh\nexec python3 x.py\n", "python3"),
-        ("#!/bin/sh\n# why\n\n  exec node\n", "node"),
-        ("#!/bin/sh\nset -u\nexec python3 x.py\n", ""),
-        ("#!/bin/sh\nexec $PYTHON x.py\n", ""),
-        ("#!/bin/sh\nexec 2>&1\n", ""),
-        ("#!/bin/sh\necho exec git\n", ""),
-    ],
-)
-def test_a_script_becomes_the_program_of_its_first_command(tmp_path: Path, text: str, program: str) -> None:
-    (tmp_path / "script").write_text(text)
-    assert system._executed(str(tmp_path / "script")) == program
 
 
 @requirement("nexo:host-sandbox-user")

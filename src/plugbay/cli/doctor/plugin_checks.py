@@ -7,9 +7,8 @@ plugin: it finds the confined plugins, and those that cannot start on this machi
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from plugbay.host.status import PluginStatus
     from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec
+    from plugbay.process.sandbox.programs import Command
 
 
 def check_plugin(path: Path) -> Iterator[Check]:
@@ -42,7 +42,7 @@ def _check_one(found: Found) -> Iterator[Check]:
         return
     launched = check_command(found.spec)
     yield launched
-    if launched.status != OK:
+    if launched.status == ERROR:
         return
     yield check_interpreter(found.spec)
     config = load_config_or_default()
@@ -64,6 +64,7 @@ def check_manifest(found: Found) -> Check:
 
 def check_command(spec: PluginSpec) -> Check:
     from plugbay.process.command import LaunchFailed, host_search_path, resolve
+    from plugbay.process.sandbox.programs import unwrap
 
     title = "Command"
     try:
@@ -79,49 +80,60 @@ def check_command(spec: PluginSpec) -> Check:
             f"the working directory {cwd} is not a folder",
             "create it, or correct the manifest",
         )
-    return _check_wrapped(argv) or Check("command", OK, title, argv[0])
+    return _check_executed(unwrap(argv, _search_path(spec), cwd))
 
 
-def _check_wrapped(argv: Sequence[str]) -> Check | None:
-    """The program that `env` runs for a command; None if the command is no `env`."""
+def _check_executed(command: Command) -> Check:
+    """Check the program that is executed in the end; of a runner that downloads, only the runner can be checked."""
+    from plugbay.process.sandbox.programs import alternative, install_command
+
+    title = "Command"
+    if command.missing:
+        fix = f"install {command.missing}, or correct the command"
+        return Check("command", ERROR, title, f"{command.program} finds no {command.missing}", fix)
+    if command.package:
+        text = f"{command.program} downloads {command.package} and runs it; a confined plugin has no network for that"
+        fix = f"{install_command(command.runner, command.package)}, and declare the installed program"
+        return Check("command", WARNING, title, text, fix, optional=True)
+    real = alternative(command.program)
+    return Check("command", OK, title, f"{command.program}, which is {real}" if real else command.program)
+
+
+def _search_path(spec: PluginSpec) -> str:
+    """The PATH of the plugin's process, in which `env` searches."""
     from plugbay.process.command import host_search_path
-    from plugbay.process.sandbox.system import command_after_env
 
-    name = command_after_env(argv)
-    if not name:
-        return None
-    program = shutil.which(name, path=host_search_path(os.environ))
-    if program is None:
-        return Check(
-            "command", ERROR, "Command", f"{argv[0]} finds no {name}", f"install {name}, or correct the command"
-        )
-    return Check("command", OK, "Command", program)
+    if ("PATH", "search.path") in spec.env_facts:
+        return host_search_path(os.environ)
+    inherited = os.environ.get("PATH", os.defpath) if "PATH" in spec.env_inherit else os.defpath
+    return dict(spec.env).get("PATH", inherited)
 
 
 def check_interpreter(spec: PluginSpec) -> Check:
-    """Whether the interpreter in the `#!` line of a script exists. A binary needs none."""
+    """Whether the interpreter of the executed script exists. A binary needs none."""
     from plugbay.process import diagnose
     from plugbay.process.command import host_search_path, resolve
+    from plugbay.process.sandbox.programs import alternative, env_command, find_program, unwrap
 
-    title = "Interpreter"
-    program = resolve(spec.command, spec.root, host_search_path(os.environ))[0]
-    head = diagnose.facts(program).head
-    if not head.startswith(b"#!"):
+    title, path = "Interpreter", _search_path(spec)
+    argv = resolve(spec.command, spec.root, host_search_path(os.environ))
+    program = unwrap(argv, path, spec.cwd or spec.root).program
+    named = diagnose.shebang(diagnose.facts(program).head)
+    if named is None:
         return Check("interpreter", OK, title, f"{program} needs none")
-    words = head[2:].split(b"\n", 1)[0].decode("utf-8", "backslashreplace").split()
+    interpreter, argument = named
     fix = f"correct the first line of {program}, or install the interpreter"
-    if not words or not os.access(words[0], os.X_OK):
-        return Check(
-            "interpreter", ERROR, title, f"{' '.join(words) or 'an empty name'} after #! is not a program", fix
-        )
-    named = next((word for word in words[1:] if not word.startswith("-")), "")
-    if os.path.basename(words[0]) != "env" or not named:
-        return Check("interpreter", OK, title, words[0])
-    path = dict(spec.env).get("PATH", os.defpath)
-    there = shutil.which(named, path=path)
-    if there is None:
-        return Check("interpreter", ERROR, title, f"env finds no {named} in the plugin's PATH ({path})", fix)
-    return Check("interpreter", OK, title, there)
+    problem = diagnose.unusable(interpreter, diagnose.facts(interpreter)) if interpreter else None
+    if not interpreter or problem is not None:
+        text = f"{interpreter or 'an empty name'} after #! is not a program"
+        return Check("interpreter", ERROR, title, f"{text}: {problem[0]}" if problem else text, fix)
+    wanted = env_command(argument) if os.path.basename(interpreter) == "env" else ""
+    is_relative = "/" in wanted and not os.path.isabs(wanted)
+    found = interpreter if not wanted or is_relative else find_program(wanted, path)
+    if not found:
+        return Check("interpreter", ERROR, title, f"env finds no {wanted} in the plugin's PATH ({path})", fix)
+    real = alternative(found)
+    return Check("interpreter", OK, title, f"{found}, which is {real}" if real else found)
 
 
 def check_grants(spec: PluginSpec, settings: PluginConfig) -> Check:

@@ -8,7 +8,6 @@ plugins are never shown, and are covered inside a shown folder. Planning reads t
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import stat
@@ -27,6 +26,7 @@ from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.listener import ENVIRONMENT
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.programs import install_command, unwrap
 from plugbay.process.sandbox.sources import forbidden, home_folders, normalised
 from plugbay.process.sandbox.system import is_system
 from plugbay.process.stderr import log_name
@@ -172,7 +172,7 @@ def _plan(
         own=protected.own,
         user=request.user,
     )
-    refusal = _download_refusal(spec, policy)
+    refusal = _runner_refusal(spec, policy)
     if refusal is not None:
         return Confinement(refusal=refusal)
     has_scratch = any(item.kind == "scratch" for item in granted)
@@ -182,44 +182,22 @@ def _plan(
     )
 
 
-RUNNERS = {"npx": (), "uvx": (), "bunx": (), "pnpm": ("dlx",), "yarn": ("dlx",), "pipx": ("run",), "npm": ("exec",)}
-"""Programs that download a package and run it, with the word that must follow."""
-
-INSTALLS = {"uvx": "uv tool install", "pipx": "pipx install"}
-"""The command that installs the package instead, where it is not `npm install`."""
-
-
-def _download_refusal(spec: PluginSpec, policy: Policy) -> Failure | None:
-    """Why a command that downloads its program cannot run confined; without this it would fail after a long wait."""
-    runner, package = _downloaded_package(spec)
+def _runner_refusal(spec: PluginSpec, policy: Policy) -> Failure | None:
+    """Why a command with a runner of packages cannot run confined; without this it would fail after a long wait."""
+    command = unwrap(spec.command, host_search_path(os.environ), spec.cwd or spec.root)
+    runner, package = command.runner, command.package
+    off = f'or run it unconfined: [plugins."{spec.id}".sandbox] off = "the reason why"'
+    if runner and not package and policy.fenced:
+        text = f"{runner} starts its program with a shell, and its sandbox shows no shell"
+        return _refusal(
+            spec, text, {"hint": f"declare the installed program {command.missing or command.program}, {off}"}
+        )
     has_network = policy.network.reach is not Reach.NONE
     if not package or (has_network and (policy.state is not None or policy.write)):
         return None
     lacks = "no place to write" if has_network else "no network"
-    install = f"{INSTALLS.get(runner, 'npm install')} {package}"
-    off = f'[plugins."{spec.id}".sandbox] off = "the reason why"'
-    hint = f"install it in a folder ({install}) and declare the installed program, or run it unconfined: {off}"
-    text = f"{runner} downloads {package} when it starts, and its sandbox has {lacks}"
-    return _refusal(spec, text, {"hint": hint})
-
-
-def _downloaded_package(spec: PluginSpec) -> tuple[str, str]:
-    """The program that downloads a package, and the package; empty texts if the command downloads none."""
-    words = list(spec.command)
-    if os.path.basename(words[0]) == "env":
-        words = list(itertools.dropwhile(lambda word: word.startswith("-") or "=" in word, words[1:]))
-    runner = os.path.basename(words[0]) if words else ""
-    follows = RUNNERS.get(runner)
-    if follows is None or tuple(words[1 : 1 + len(follows)]) != follows:
-        return "", ""
-    package = next((word for word in words[1 + len(follows) :] if not word.startswith("-")), "")
-    name = package[:1] + package[1:].partition("@")[0]
-    folder = spec.cwd or spec.root
-    for place in (folder, *folder.parents) if runner in ("npx", "npm") else ():
-        modules = place / "node_modules"
-        if (modules / name).exists() or (modules / ".bin" / name).exists():
-            return "", ""
-    return runner, package
+    hint = f"install it in a folder ({install_command(runner, package)}) and declare the installed program, {off}"
+    return _refusal(spec, f"{runner} downloads {package} when it starts, and its sandbox has {lacks}", {"hint": hint})
 
 
 def _missing_cover_targets(protected: Protected, shown: Iterable[Path], written: Iterable[Path]) -> tuple[Entry, ...]:

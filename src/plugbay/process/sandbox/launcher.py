@@ -218,7 +218,7 @@ class Sandbox:
             named = dict.fromkeys(map(system.place, named))
             needed = dict.fromkeys(fence.needed)
         else:
-            needed = dict.fromkeys(system.needed(program.argv, program.env))
+            needed = dict.fromkeys(system.needed(program.argv, program.env, program.cwd))
             for run in policy.run:
                 needed |= dict.fromkeys(system.needed((str(run),), program.env))
         for path in (*named, *needed):
@@ -243,7 +243,7 @@ def _fence(program: Program, policy: Policy) -> system.Fence | None:
     if not policy.fenced:
         return None
     commands = [program.argv, *((str(run),) for run in (*policy.run, *policy.tools))]
-    return system.fence(commands, program.env, own_network=policy.network.reach is not Reach.HOST)
+    return system.fence(commands, program.env, program.cwd, own_network=policy.network.reach is not Reach.HOST)
 
 
 def tool(name: str) -> str:

@@ -1,13 +1,9 @@
 """The files of the machine that a confined plugin sees: the system's, for every plugin, and those of its runtime.
 
 Every plugin sees the same programs, libraries and few files of /etc; the files about users, hosts and lookups exist
-only inside and are the same on every machine. A runtime is the plugin's program, its interpreter and the folders beside
+only inside and are the same on every machine. A runtime is the plugin's programs (`programs`) and the folders beside
 them. Paths of a runtime are checked against the forbidden ones like all others: a home folder is never part of a
 runtime.
-
-The argument of `env` in a script's first line is read as `env` does: all of it is one word, unless `-S` splits it;
-options and their arguments come first, then variables, then the command. An argument that cannot be read for certain
-shows nothing: the argument of an option must never be taken for a program.
 
 A fenced plugin sees libraries and data of the system, and of its programs only those that `fence` is given: the
 plugin's own and the granted ones. No rule may show a whole folder of programs such as /usr/bin.
@@ -25,8 +21,8 @@ from functools import cache
 from pathlib import Path
 
 from plugbay.model.spec import NOBODY
-from plugbay.process.diagnose import Kind, facts, shebang
 from plugbay.process.sandbox.bwrap import HOSTNAME, Bind
+from plugbay.process.sandbox.programs import ALTERNATIVES, LINKS, SCRIPT_BYTES, follow_links, list_programs
 
 TOP = tuple("/bin /sbin /lib /lib32 /lib64 /libx32".split())
 """Links into /usr on most machines, folders on some."""
@@ -37,11 +33,12 @@ _JAVA = "/etc/java-*-openjdk"
 """Debian keeps the settings of a Java runtime here; the runtime has links to them, and fails without its `security`."""
 
 FOLDERS = (
-    *"/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
+    ALTERNATIVES,
+    *"/etc/ld.so.conf.d /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
     "/etc/pki/ca-trust/extracted".split(),
     *sorted(glob.glob(f"{_JAVA}/security")),
 )
-"""Paths of libraries, alternatives of programs, trusted certificates, settings of Java."""
+"""Alternatives of programs, paths of libraries, trusted certificates, settings of Java."""
 
 ZONE = "/etc/localtime"
 """The time zone. A program reads its name from the target of this link, so a link stays a link."""
@@ -116,8 +113,7 @@ def files(home: str, user: int, *, own_network: bool) -> dict[str, bytes]:
 
 # Runtimes.
 
-LINKS = 40
-"""As many links in a row as the kernel follows."""
+ROOT = Path("/")
 PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
 """The parts of a prefix such as /opt/tool that a program in its `bin` needs; the last marks a virtual environment."""
 MODULES = "node_modules"
@@ -125,10 +121,10 @@ PLUGBAY = str(Path(__file__).parents[2])
 """The package itself, which plugins that use the SDK import."""
 
 
-def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Paths to show read-only so that this command can run, without paths of the system and missing ones."""
-    search_path = env.get("PATH", "")
-    found = [part for program in _own_programs(argv, search_path) for part in _parts(program)]
+def needed(argv: Sequence[str], env: Mapping[str, str], folder: Path = ROOT) -> tuple[str, ...]:
+    """Paths to show read-only so that a command can run in `folder`, without paths of the system and missing ones."""
+    search_path = env.get("PATH", os.defpath)
+    found = [part for program in list_programs(argv, search_path, folder) for part in _parts(program)]
     # A script may start the host's Python by its name, so its PATH has the folder of that Python.
     if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
         found += _host_python()
@@ -140,26 +136,6 @@ def _is_shown(path: str) -> bool:
     would fail.
     """
     return is_system(path) or path.startswith(tuple(f"{folder}/" for folder in FOLDERS))
-
-
-def _programs(program: str, search_path: str) -> Iterator[str]:
-    """The program and, of a script, the interpreter that its first line leads to."""
-    yield program
-    interpreter, argument = shebang(facts(program).head) or ("", "")
-    if os.path.isabs(interpreter) and _runs(interpreter):  # a first line must not show any other file
-        yield interpreter
-    if os.path.basename(interpreter) == "env":
-        yield from _in_path(env_command(argument), search_path)
-
-
-def _in_path(name: str, search_path: str) -> list[str]:
-    paths = [name] if "/" in name else [os.path.join(folder, name) for folder in search_path.split(os.pathsep)]
-    return next(([path] for path in paths if os.path.isabs(path) and _runs(path)), [])
-
-
-def _runs(path: str) -> bool:
-    seen = facts(path)
-    return seen.kind is Kind.FILE and seen.executable
 
 
 def _parts(program: str) -> list[str]:
@@ -184,7 +160,7 @@ def _host_python() -> tuple[str, ...]:
 
 
 def _around(program: str) -> Iterator[str]:
-    for place in _hops(program):
+    for place in follow_links(program):
         if modules := enclosing_modules(place):
             yield modules
         folder = os.path.dirname(place)
@@ -201,15 +177,6 @@ def enclosing_modules(path: str) -> str:
     return f"{before}/{MODULES}" if inside and not is_system(path) else ""
 
 
-def _hops(path: str) -> Iterator[str]:
-    """The path, and the target of each link on the way."""
-    for _ in range(LINKS):
-        yield path
-        if not os.path.islink(path):
-            return
-        path = os.path.join(os.path.dirname(path), os.readlink(path))
-
-
 # Fenced plugins.
 
 LIBRARIES = tuple("/usr/lib /usr/lib32 /usr/lib64 /usr/libx32 /usr/local/lib /usr/local/lib64".split())
@@ -220,13 +187,10 @@ PREFIXES = ("/", "/usr", "/usr/local")
 """Prefixes that many programs share, so the libraries of one program are found by its name."""
 LIBRARY_DATA = frozenset("locale ssl os-release".split())
 """Entries of /usr/lib that any program may read."""
-SHELLS = frozenset("sh bash dash ash ksh zsh".split())
-SCRIPT_BYTES = 4096
 _MULTIARCH = re.compile(r"[a-z0-9_]+-linux-[a-z0-9]+")
 _FLAT = re.compile(r"(ld-|ld64|libc\.so|libc-)")
 """The loader and the C library: a folder that has one of them has all libraries side by side."""
 _HOME = re.compile(r"^home *= *(.+?) *$", re.MULTILINE)
-_EXEC = re.compile(r"exec[ \t]+([A-Za-z0-9_./+-]+)(?:[ \t]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +208,12 @@ class Fence:
         return any(path == bind.path or path.startswith(f"{bind.path}/") for bind in self.binds)
 
 
-def fence(commands: Iterable[Sequence[str]], env: Mapping[str, str], *, own_network: bool) -> Fence:
-    """The libraries and data of the system, and the programs that these commands run."""
-    search_path = env.get("PATH", "")
-    programs = dict.fromkeys(path for argv in commands for path in _own_programs(argv, search_path))
+def fence(
+    commands: Iterable[Sequence[str]], env: Mapping[str, str], folder: Path = ROOT, *, own_network: bool
+) -> Fence:
+    """The libraries and data of the system, and the programs that these commands run in `folder`."""
+    search_path = env.get("PATH", os.defpath)
+    programs = dict.fromkeys(path for argv in commands for path in list_programs(argv, search_path, folder))
     shown = dict.fromkeys(_libraries())
     if any(os.path.realpath(program) == os.path.realpath(sys.executable) for program in programs):
         programs[sys.executable] = None
@@ -278,28 +244,6 @@ def place(path: str) -> str:
         if path.startswith(f"{top}/") and os.path.islink(top):
             return os.path.join(os.path.realpath(top), path[len(top) + 1 :])
     return os.path.normpath(path)
-
-
-def _own_programs(argv: Sequence[str], search_path: str) -> Iterator[str]:
-    """The programs of one command: its interpreter too, and the program that `env` or a script of `exec` becomes."""
-    found = list(_programs(argv[0], search_path))
-    if wrapped := command_after_env(argv):
-        found += _in_path(wrapped, search_path)
-    if any(os.path.basename(path) in SHELLS for path in found[1:]):
-        found += [part for path in _in_path(_executed(argv[0]), search_path) for part in _programs(path, search_path)]
-    yield from found
-
-
-def _executed(script: str) -> str:
-    """The program that a shell script becomes with its first command; empty if that command is no plain `exec`."""
-    try:
-        with open(script, encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file.read(SCRIPT_BYTES).splitlines()]
-    except OSError:
-        return ""
-    first = next((line for line in lines if line and not line.startswith("#")), "")
-    found = _EXEC.match(first)
-    return found[1] if found else ""
 
 
 def _places(program: str) -> Iterator[str]:
@@ -385,76 +329,3 @@ def _outermost(paths: Sequence[str]) -> list[str]:
         if not any(path == other or path.startswith(f"{other}/") for other in kept):
             kept.append(path)
     return kept
-
-
-BARE = frozenset("i0v")
-"""Options of one letter without an argument."""
-WITH_ARGUMENT = frozenset("uCa")
-LONG = frozenset("--ignore-environment --null --debug --block-signal --default-signal --ignore-signal".split())
-"""Of the last three an argument, if there is one, follows `=`."""
-LONG_WITH_ARGUMENT = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
-UNCERTAIN = frozenset("\"'\\$#")
-"""Characters with a meaning in `-S`: quotes, escapes, variables, comments."""
-_BLANKS = re.compile(r"[ \t\n\v\f\r]+")
-"""Where `-S` splits. Not every blank of Unicode: a word of `env` must be one here."""
-
-
-def env_command(argument: str) -> str:
-    """The name or path of the program; empty where there is none, or where it is not looked for in the usual PATH."""
-    return _command([argument]) if argument and "\0" not in argument else ""
-
-
-def command_after_env(argv: Sequence[str]) -> str:
-    """The program that a command with `env` runs; empty if it is no such command, or the program is uncertain."""
-    return _command(argv[1:]) if os.path.basename(argv[0]) == "env" else ""
-
-
-def _command(words: Sequence[str]) -> str:
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        if word == "--":
-            break
-        following = _after_long(word, rest) if word.startswith("--") else _after_short(word[1:] or "i", rest)
-        if following is None:
-            return ""
-        rest = following
-    while rest and "=" in rest[0]:
-        if rest.pop(0).startswith("PATH="):
-            return ""
-    return rest[0] if rest else ""
-
-
-def _after_long(word: str, rest: list[str]) -> list[str] | None:
-    """The words after a long option; None: uncertain."""
-    name, given, value = word.partition("=")
-    letter = LONG_WITH_ARGUMENT.get(name)
-    if letter is None:
-        return rest if name in LONG and name != "--ignore-environment" else None
-    if not given:
-        if not rest:
-            return None
-        value, rest = rest[0], rest[1:]
-    return _after_argument(letter, value, rest)
-
-
-def _after_short(letters: str, rest: list[str]) -> list[str] | None:
-    """The same after a word of one-letter options. The rest of the word may be the argument of its last option."""
-    for at, letter in enumerate(letters):
-        if letter in BARE and letter != "i":
-            continue
-        if letter not in WITH_ARGUMENT and letter != "S":
-            return None  # also -i: without PATH only the system's own folders are searched, which every plugin sees
-        value = letters[at + 1 :]
-        if not value:
-            if not rest:
-                return None
-            value, rest = rest[0], rest[1:]
-        return _after_argument(letter, value, rest)
-    return rest
-
-
-def _after_argument(letter: str, value: str, rest: list[str]) -> list[str] | None:
-    if letter == "S":
-        return None if UNCERTAIN & set(value) else [*filter(None, _BLANKS.split(value)), *rest]
-    return None if letter == "u" and value == "PATH" else rest
