@@ -25,7 +25,6 @@ from plugbay.host.providers.plugin_backends import Channels, PluginChannel, Plug
 from plugbay.host.request import CallRequest
 from plugbay.host.services.actions import Actions, Forward
 from plugbay.host.services.memory import EMBEDDED, MEMORY_FILE, AgentMemory, LongTermMemory, VectorRecall
-from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorRegistry
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, Problem
@@ -111,7 +110,7 @@ class Backends:
 
 def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Backends:
     """The services for these settings and these plugins; nothing is opened yet."""
-    services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_forward_to_plugins(calls)))
+    services = Services(actions=Actions(_forward_to_plugins(calls)))
     _register_actions(services.actions)
     embedded = EmbeddedVectors(_vectors_path(config))
     backends = Backends(services, embedded, storage_file=state_dir and state_dir / STORAGE_FILE)

@@ -28,6 +28,7 @@ from plugbay.host.confinement.policy import (
     confine,
     make_cover_target,
     make_own_folder,
+    opened_addresses,
     own_folder,
 )
 from plugbay.host.confinement.protection import Protection
@@ -132,6 +133,7 @@ class Bindings:
             granted=granted,
             confinement=confinement,
             protected=self._protected(spec),
+            opened=opened_addresses(spec, access(spec, granted), self._operator(spec)),
             scratch=self.scratch if any(item.kind == "scratch" for item in access(spec, granted)) else None,
             env=(*ours.env.items(), *self._login_variables(spec)),
             inherit_env=tuple(ours.inherit_env),
@@ -182,19 +184,21 @@ class Bindings:
 
     def confinement(self, spec: PluginSpec, *, certainly: bool = False) -> Confinement:
         """The confinement of the plugin with the current grants, or as if `certainly` confined. Creates nothing."""
-        decision = self.decide(spec.id)
-        granted = policy.effective(spec, decision)
+        granted = policy.effective(spec, self.decide(spec.id))
         project = self._project.root if self._config.project.shown else None
         state, protected = self._own_folder(spec), self._protected(spec)
         places = Places(state=state, project=project, protected=protected, user=self._user(spec.id))
-        ours, private = self._config.plugin(spec.id), tuple(self._config.network.allow_private)
-        own = ours.sandbox
-        if certainly and not own.wanted:
-            own = PluginSandbox(on=True)
-        named = decision.grants or frozenset()
-        operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits, named)
+        operator = self._operator(spec)
+        if certainly and not operator.own.wanted:
+            operator = replace(operator, own=PluginSandbox(on=True))
         with_login = replace(spec, connects=(*spec.connects, *self._login_endpoints(spec)))
         return confine(with_login, access(spec, granted), operator, places)
+
+    def _operator(self, spec: PluginSpec) -> Operator:
+        """The operator's settings for the confinement of the plugin."""
+        ours, private = self._config.plugin(spec.id), tuple(self._config.network.allow_private)
+        named = self.decide(spec.id).grants or frozenset()
+        return Operator(ours.sandbox, self._config.sandbox, private, self._options.unconfined, ours.limits, named)
 
     def _load_login(self, spec: PluginSpec) -> dict[str, Any]:
         """The OAuth login of a server on the network; raises `ConfigInvalid`."""

@@ -862,6 +862,39 @@ def test_a_plugin_fetches_from_granted_hosts_at_addresses_the_operator_allows(ru
     run(main)
 
 
+@requirement("ainb:host-network-granted-address", "host:network-explicit-private")
+@pytest.mark.parametrize("unconfined", [False, True])
+def test_a_private_address_that_the_operator_grants_by_its_name_is_fetched_from(
+    run: Run, tmp_path: Path, unconfined: bool
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        config, url = tmp_path / "plugbay.toml", f"http://127.0.0.1:{port}/"
+        talker(tmp_path / "plugins", capabilities={"network": [f"127.0.0.1:{port}"]})
+
+        async def status(**options: Any) -> int:
+            async with Host.load(tmp_path / "plugins", config=config, unconfined=unconfined, **options) as host:
+                answer = await asks(host, "p", "network/fetch", url=url)
+                return int(answer.get("status") or answer["code"])
+
+        config.write_text(f'[plugins.p]\ngrants = ["network=127.0.0.1:{port}"]\n')
+        async with server:
+            assert await status() == 200
+            config.write_text('[plugins.p]\ngrants = ["network"]\n')
+            assert await status() == -32001
+            config.write_text("")
+            assert await status(grants=[f"network=127.0.0.1:{port}"]) == 200
+            assert await status(grant_all=True) == -32001
+
+    run(main)
+
+
 # Actions.
 
 

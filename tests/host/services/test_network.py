@@ -7,7 +7,7 @@ import gzip
 import json
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,15 +104,23 @@ def names(table: Mapping[str, list[str]]) -> Resolve:
     return resolve
 
 
-def reaching(*servers: Server, hosts: Mapping[str, list[str]] | None = None, **options: Any) -> Fetcher:
+class Reach:
+    """A fetcher, and the `address:port`s that the operator has opened."""
+
+    def __init__(self, opened: Iterable[str] = (), **options: Any) -> None:
+        self.opened = frozenset(opened)
+        self.fetcher = Fetcher(**options)
+
+
+def reaching(*servers: Server, hosts: Mapping[str, list[str]] | None = None, **options: Any) -> Reach:
     """A fetcher whose operator has opened these servers."""
-    return Fetcher([server.pair for server in servers], resolve=names(hosts or {}), **options)
+    return Reach([server.pair for server in servers], resolve=names(hosts or {}), **options)
 
 
-async def fetched(fetcher: Fetcher, url: str, access: tuple[Access, ...] = ANY, **request: Any) -> Any:
+async def fetched(fetcher: Reach, url: str, access: tuple[Access, ...] = ANY, **request: Any) -> Any:
     """The answer, or the code of the failure."""
     try:
-        return await fetcher.fetch(FetchUrl(url, **request), access)
+        return await fetcher.fetcher.fetch(FetchUrl(url, **request), access, fetcher.opened)
     except CallFailed as error:
         if error.code == Code.CAPABILITY_NOT_ALLOWED:
             assert error.failure.detail == {"capability": "network"}
@@ -260,7 +268,7 @@ def test_only_hosts_that_were_granted_are_asked(run: Run) -> None:
 def test_a_name_at_an_address_that_is_not_public_is_not_connected_to(run: Run, answers: list[str]) -> None:
     async def main() -> None:
         async with Server({"/": ok()}) as server:
-            fetcher = Fetcher(resolve=names({"a.test": answers}))
+            fetcher = Reach(resolve=names({"a.test": answers}))
             assert await fetched(fetcher, server.url(host="a.test")) == Code.CAPABILITY_NOT_ALLOWED
             assert server.seen == []
             if answers == ["127.0.0.1"]:
@@ -275,8 +283,8 @@ def test_literal_addresses_and_names_of_the_system_resolver_are_checked(run: Run
     async def main() -> None:
         async with Server({"/": ok()}) as server:
             for host in ("127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "localhost"):
-                assert await fetched(Fetcher(), server.url(host=host)) == Code.CAPABILITY_NOT_ALLOWED
-            other = Fetcher([f"127.0.0.1:{server.port + 1}"])
+                assert await fetched(Reach(), server.url(host=host)) == Code.CAPABILITY_NOT_ALLOWED
+            other = Reach([f"127.0.0.1:{server.port + 1}"])
             assert await fetched(other, server.url()) == Code.CAPABILITY_NOT_ALLOWED, "another port is another server"
             assert server.seen == []
             assert (await fetched(reaching(server), server.url()))["status"] == 200
@@ -289,7 +297,7 @@ def test_a_public_address_of_this_very_machine_is_not_connected_to(run: Run, mon
 
     async def main() -> None:
         async with Server({"/": ok()}) as server:
-            assert await fetched(Fetcher(), server.url()) == Code.CAPABILITY_NOT_ALLOWED
+            assert await fetched(Reach(), server.url()) == Code.CAPABILITY_NOT_ALLOWED
             assert (await fetched(reaching(server), server.url()))["status"] == 200
 
     run(main)
@@ -309,7 +317,7 @@ def test_a_name_that_changes_its_address_after_it_was_judged_changes_nothing(run
         asked.clear()
         first = Server({"/": ok(b"public")})
         async with first, Server({"/": ok(b"private")}, "127.0.0.2", first.port) as second:
-            fetcher = Fetcher([first.pair], resolve=rebinding)
+            fetcher = Reach([first.pair], resolve=rebinding)
             assert (await fetched(fetcher, first.url(host="a.test")))["body"] == b"public"
             assert asked == ["a.test"], "one resolution for one connection"
             assert await fetched(fetcher, first.url(host="a.test")) == Code.CAPABILITY_NOT_ALLOWED
@@ -330,7 +338,7 @@ def test_the_next_address_of_a_name_is_tried_when_one_does_not_answer(run: Run) 
         async with Server({"/": ok()}) as server:
             pairs = [server.pair, f"127.0.0.3:{server.port}"]
             hosts = {"a.test": ["127.0.0.3", "127.0.0.1"], "down.test": ["127.0.0.3"], "none.test": []}
-            fetcher = Fetcher(pairs, resolve=names(hosts))
+            fetcher = Reach(pairs, resolve=names(hosts))
             assert (await fetched(fetcher, server.url(host="a.test")))["status"] == 200
             for host in ("down.test", "none.test"):
                 assert await fetched(fetcher, server.url(host=host)) == Code.INVALID_INPUT
@@ -343,7 +351,7 @@ def test_a_name_that_cannot_be_resolved_is_bad_input(run: Run) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async def main() -> None:
-        assert await fetched(Fetcher(resolve=unknown), "http://a.test/") == Code.INVALID_INPUT
+        assert await fetched(Reach(resolve=unknown), "http://a.test/") == Code.INVALID_INPUT
 
     run(main)
 
@@ -549,7 +557,7 @@ def test_a_server_may_answer_before_it_has_read_the_request(run: Run, tmp_path: 
         server = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=trust if secure else None)
         port = server.sockets[0].getsockname()[1]
         ours = ssl.create_default_context(cafile=str(file))
-        fetcher = Fetcher([f"127.0.0.1:{port}"], resolve=names({"secure.test": ["127.0.0.1"]}), trust=ours, seconds=5)
+        fetcher = Reach([f"127.0.0.1:{port}"], resolve=names({"secure.test": ["127.0.0.1"]}), trust=ours, seconds=5)
         url = f"{'https' if secure else 'http'}://secure.test:{port}/"
         answer = await fetched(fetcher, url, method="POST", body=bytes(12_000_000))
         over.set()
@@ -600,7 +608,7 @@ def test_a_server_that_never_finishes_the_tls_handshake_loses_the_connection(run
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         pair = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        assert await fetched(Fetcher([pair], seconds=0.2), f"https://{pair}/") == Code.TIMEOUT
+        assert await fetched(Reach([pair], seconds=0.2), f"https://{pair}/") == Code.TIMEOUT
         assert (await asyncio.wait_for(ended, 5))[:1] == b"\x16", "the connection was closed after the hello"
         server.close()
 

@@ -236,13 +236,10 @@ def _network(
     more = operator.own.reach()
     if request.host_network or more.reach is Reach.HOST:
         return Network(Reach.HOST)
-    named = [item for item in asked if item.capability in operator.named and item.target in item.capability]
-    declared = [Endpoint(host, port) for host, port in spec.connects]
-    explicit = (*declared, *more.endpoints, *(Endpoint(item.target, item.port) for item in named))
-    private = (*operator.private, *_private_pairs(explicit))
+    private = opened_addresses(spec, granted, operator)
     if more.reach is Reach.ANY or any(not item.target for item in asked):
         return Network(Reach.ANY, private=private)
-    doors = dict.fromkeys(declared)
+    doors = dict.fromkeys(_declared_endpoints(spec))
     for item in asked:
         host = clean_host(item.target)
         if host is None:
@@ -251,6 +248,21 @@ def _network(
             doors[Endpoint(host, item.port)] = None
     doors |= dict.fromkeys(more.endpoints)
     return Network(Reach.LISTED, tuple(doors), private) if doors else Network()
+
+
+def opened_addresses(spec: PluginSpec, granted: Iterable[Access], operator: Operator) -> tuple[str, ...]:
+    """Each private or loopback `address:port` that the operator has opened: for all plugins, or for this one by naming
+    it. The sandbox and the host's own requests for a plugin follow the same list.
+    """
+    asked = [item for item in granted if item.kind == "network"]
+    named = [item for item in asked if item.capability in operator.named and item.target in item.capability]
+    explicit = [Endpoint(item.target, item.port) for item in named]
+    endpoints = (*_declared_endpoints(spec), *operator.own.reach().endpoints, *explicit)
+    return (*operator.private, *_private_pairs(endpoints))
+
+
+def _declared_endpoints(spec: PluginSpec) -> list[Endpoint]:
+    return [Endpoint(host, port) for host, port in spec.connects]
 
 
 def _private_pairs(endpoints: Iterable[Endpoint]) -> list[str]:

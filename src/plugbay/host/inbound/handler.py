@@ -134,8 +134,12 @@ class InboundHandler:
         log_level: str = "info",
         roots: Sequence[Mapping[str, str]] = (),
         protected: Protected | None = None,
+        opened: Sequence[str] = (),
     ) -> None:
-        """`roots`: the project folders, the answer to `ListRoots` if that is granted."""
+        """`roots`: the project folders, the answer to `ListRoots` if that is granted; `opened`: private and loopback
+        `address:port`s that the plugin may reach.
+        """
+        self._opened = opened
         self._protected = protected or Protected()
         self._roots = roots
         self._spec = spec
@@ -298,7 +302,7 @@ class InboundHandler:
 
     async def _fetch(self, op: FetchUrl) -> Any:
         async with self._fetching:
-            return self._backlog_refusal() or await self._services.network.fetch(op, self._gate.access)
+            return self._backlog_refusal() or await self._services.network.fetch(op, self._gate.access, self._opened)
 
     async def _read(self, op: ReadFile | ReadFolder) -> Any:
         files = self._services.files

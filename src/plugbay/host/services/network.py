@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -103,50 +103,50 @@ class Fetcher:
 
     def __init__(
         self,
-        allow_private: Iterable[str] = (),
         *,
         resolve: Resolve | None = None,
         trust: ssl.SSLContext | None = None,
         seconds: float = FETCH_SECONDS,
     ) -> None:
-        """`allow_private`: `address:port` of servers that may be reached at a non-public address."""
-        self._allow_private = frozenset(allow_private)
         self._resolve = resolve or _resolve
         self._tls = trust
         self._seconds = seconds
 
-    async def fetch(self, op: FetchUrl, access: Iterable[Access]) -> dict[str, Any]:
-        """`{"status", "headers", "body"}` of the last hop."""
+    async def fetch(self, op: FetchUrl, access: Iterable[Access], opened: Collection[str] = ()) -> dict[str, Any]:
+        """`{"status", "headers", "body"}` of the last hop.
+
+        `opened`: `address:port` of servers that the plugin may reach at a non-public address.
+        """
         request, granted = _request(op), tuple(access)
         if self._tls is None:
             self._tls = await asyncio.shield(on_thread(_load, THREAD))
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._follow(request, granted)
+                reply = await self._follow(request, granted, opened)
         except TimeoutError:
             text = f"{request.url.origin} did not answer in full within {self._seconds:g} s"
             raise CallFailed(Failure(Code.TIMEOUT, text)) from None
         headers = [[name, value] for name, value in reply.headers if name.lower() not in HOP_BY_HOP]
         return {"status": reply.status, "headers": headers, "body": reply.body}
 
-    async def _follow(self, request: Request, granted: tuple[Access, ...]) -> Reply:
+    async def _follow(self, request: Request, granted: tuple[Access, ...], opened: Collection[str]) -> Reply:
         for _ in range(MAX_REDIRECTS + 1):
-            reply = await self._hop(request, granted)
+            reply = await self._hop(request, granted, opened)
             location = reply.header("location") if reply.status in (301, 302, 303, 307, 308) else None
             if location is None:
                 return reply
             request = request.redirect(reply.status, location)
         raise _invalid(f"there are more than {MAX_REDIRECTS} redirects")
 
-    async def _hop(self, request: Request, granted: tuple[Access, ...]) -> Reply:
+    async def _hop(self, request: Request, granted: tuple[Access, ...], opened: Collection[str]) -> Reply:
         from plugbay.host.services.http_client import OwnAddress, PinnedBackend, Unreachable, send
 
         url = request.url
         refusal = refuse_network(granted, url.host, url.port)
         if refusal is not None:
             raise CallFailed(refusal)
-        for address in (await self._check_addresses(url))[:MAX_ADDRESSES]:
-            may_be_local = addresses.pair(address, url.port) in self._allow_private
+        for address in (await self._check_addresses(url, opened))[:MAX_ADDRESSES]:
+            may_be_local = addresses.pair(address, url.port) in opened
             try:
                 return await send(request.to_http(), PinnedBackend(address, allow_local=may_be_local), self._tls)
             except OwnAddress:
@@ -155,13 +155,13 @@ class Fetcher:
                 problem = error
         raise _invalid(f"{url.origin} cannot be reached: {problem}")
 
-    async def _check_addresses(self, url: Url) -> list[str]:
+    async def _check_addresses(self, url: Url, opened: Collection[str]) -> list[str]:
         """Every address of the host. One forbidden address refuses the host: it may be a DNS rebinding attack."""
         try:
             found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
         except OSError as error:
             raise _invalid(f"{url.host} cannot be resolved: {_reason(error)}") from None
-        refused = addresses.closed(found, url.port, self._allow_private)
+        refused = addresses.closed(found, url.port, opened)
         if refused is not None:
             address, why = refused
             raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")

@@ -116,6 +116,8 @@ class Binding:
     confinement: Confinement = field(default_factory=Confinement)
     protected: Protected = field(default_factory=Protected)
     """Paths that the host never opens for it."""
+    opened: tuple[str, ...] = ()
+    """Private and loopback `address:port`s that it may reach."""
     scratch: Scratch | None = None
     """Makes scratch folders for its instances; None: it gets none."""
     refusal: Failure | None = None
@@ -185,6 +187,7 @@ class Instance:
             binding.log_level,
             binding.project.roots,
             binding.protected,
+            binding.opened,
         )
         hooks = Hooks(
             handler=handler.handle_request,
