@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,12 @@ from tests.conformance.nexo_plugins import BARE, nexo_folder
 from tests.mcp_server import everything
 from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.commands import Piped
+from tests.support.http_servers import free_port, sdk_server
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
+FAR = "https://mcp.example.com/mcp"
 TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
 
 
@@ -60,6 +62,56 @@ def test_a_declared_server_is_named_by_its_name(run: Run, cwd: Path, place: str)
     assert [axis["status"] for axis in done.json["axes"] if axis["id"] == "mcp.handshake"] == ["passed"]
     assert run("sandbox", "srv", "--show", "--json").json["visible"]
     assert run("conform", "other").code == 4
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[str]:
+    with sdk_server("key=sesame-sesame") as url:
+        yield url
+
+
+STDIO_AXES = ("mcp.stdout", "mcp.leaving")
+"""Axes about the process of a server."""
+
+
+@requirement("mcp:remote-conform")
+def test_a_server_on_the_network_is_tested_by_its_url(run: Run) -> None:
+    with sdk_server("json") as url:
+        done = run("conform", url, "--json", "--html", "report.html")
+        axes = {axis["id"]: axis for axis in done.json["axes"]}
+        assert [(id, axis["detail"]) for id, axis in axes.items() if axis["status"] == "failed"] == []
+        assert done.code == 0 and done.json["passed"] > 8
+        for id in STDIO_AXES:
+            assert axes[id]["status"] == "skipped" and "this one is on the network" in axes[id]["detail"]
+        assert axes["mcp.calls"]["status"] == axes["mcp.framing"]["status"] == "passed"
+
+
+@requirement("mcp:remote-conform")
+def test_a_declared_server_on_the_network_is_tested_with_its_headers(run: Run, cwd: Path, far: str) -> None:
+    headers = 'headers = { Authorization = "Bearer secret://token" }'
+    (cwd / "plugbay.toml").write_text(f'[host]\nstate_dir = "state"\n[mcp.far]\nurl = "{far}"\n{headers}\n')
+    unset = run("conform", "far", "--only", "mcp.handshake", "--json")
+    assert unset.code == 7 and "token" in unset.err and unset.json["axes"] == []
+    assert run("mcp", "secret", "far", "token", stdin="sesame-sesame\n").code == 0
+    done = run("conform", "far", "--only", "mcp.handshake")
+    assert done.code == 0 and "mcp: conforms" in done.out, done.out + done.err
+    assert "sesame" not in done.out + done.err
+
+
+@requirement("mcp:remote-conform")
+def test_a_server_on_the_network_that_cannot_be_greeted_is_refused_with_its_failure(run: Run, far: str) -> None:
+    denied = run("conform", far)
+    assert denied.code == 5 and "wants a login" in denied.err and f"plugbay mcp add NAME {far}" in denied.err
+    absent = run("conform", f"http://127.0.0.1:{free_port()}/mcp")
+    assert absent.code == 1 and "Connection refused" in absent.err
+
+
+@requirement("mcp:remote-conform")
+@pytest.mark.parametrize(
+    "arguments", [("http://mcp.example.com/mcp",), (FAR, "--fixture"), (FAR, "--contract", "rune"), (FAR, "--", "true")]
+)
+def test_a_url_that_makes_no_sense_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run("conform", *arguments).code == 2
 
 
 def test_a_plugin_that_breaks_its_contract_is_a_finding(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:

@@ -1,7 +1,8 @@
 """`plugbay conform PATH`: run the contract's conformance axes against a plugin.
 
-Tests a plugin's folder, a program in place of the one its manifest names, a program without a manifest, or the fixture
-of an SDK. `plugbay.conformance` runs the axes; this module selects, prints and writes reports.
+Tests a plugin's folder, a program in place of the one its manifest names, a program without a manifest, an MCP server
+on the network, or the fixture of an SDK. `plugbay.conformance` runs the axes; this module selects, prints and writes
+reports.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand
 from plugbay.cli.options import AsJson
 from plugbay.cli.render import output
+from plugbay.contracts.mcp import remote
 
 if TYPE_CHECKING:
     from plugbay.conformance.reports.report import AxisResult, OnAxis, Report
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
+
+MCP = "mcp"
 
 PROGRAM = "plugbay.conform.program"
 """Key in the context for the arguments after `--`."""
@@ -45,11 +49,11 @@ class ConformCommand(HelpCommand):
 
 def conform(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
+    place: Annotated[
+        str | None,
         typer.Argument(
             metavar="PATH",
-            help="The plugin's folder, or the name of a declared MCP server; with --fixture, also a program.",
+            help="The plugin's folder, or the name or URL of an MCP server; with --fixture, also a program.",
             show_default=False,
         ),
     ] = None,
@@ -75,21 +79,27 @@ def conform(
     A command after -- is tested in place of the command of the manifest, in this directory. Without PATH no manifest is
     needed: the handshake of the program declares its exports.
 
+    A server on the network is tested through plugbay's bridge; rules about a process are skipped.
+
     A rule that is not in the contract's text is reported as advice, which fails only with --strict.
 
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
     program = context.meta.get(PROGRAM)
-    _check_usage(path, contract, program, fixture=fixture)
+    url = place if place is not None and remote.is_url(place) else None
+    path = None if place is None or url is not None else Path(place)
+    _check_usage(path, contract, program, url, fixture=fixture)
     on_axis = None if as_json else show_axis
     if fixture:
         spec = _fixture_at(path, contract, program or [], as_json)
         report = _try_fixture(spec, strict, only, on_axis)
     else:
-        found = _find(path, contract, program, as_json)
+        found = [_server_at(url)] if url is not None else _find(path, contract, program, as_json)
+        found = [_as_started(item, is_declared=url is None) if _spec(item).url else item for item in found]
         spec = _spec(found[0])
         report = _merge([_report(item, only, on_axis, strict) for item in _select(found, only)])
-    words = ["plugbay", "conform", *([str(path)] if path else []), *(["--contract", contract] if contract else [])]
+    shown = [spec.url] if url is not None else [str(path)] if path else []
+    words = ["plugbay", "conform", *shown, *(["--contract", contract] if contract else [])]
     words += (["--fixture"] if fixture else []) + (["--strict"] if strict else [])
     Files(junit, html, badge).write(report, spec, words, program or ())
     if as_json:
@@ -99,8 +109,14 @@ def conform(
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
 
 
-def _check_usage(path: Path | None, contract: str | None, program: list[str] | None, *, fixture: bool) -> None:
+def _check_usage(
+    path: Path | None, contract: str | None, program: list[str] | None, url: str | None, *, fixture: bool
+) -> None:
     _check_name(contract)
+    if url is not None:
+        if program is not None or fixture or contract not in (None, MCP):
+            raise typer.BadParameter("a URL is an MCP server, without a command and no fixture", param_hint="PATH")
+        return
     if program == []:
         raise typer.BadParameter("a command must follow", param_hint="--")
     if path is None and program is None:
@@ -127,6 +143,47 @@ def _find(path: Path | None, contract: str | None, program: list[str] | None, as
 
     command = _command(program)
     return [replace(item, spec=replace(_spec(item), command=command, cwd=Path.cwd())) for item in found]
+
+
+def _server_at(url: str) -> Found:
+    """An MCP server that is not declared; raises `typer.BadParameter`."""
+    from dataclasses import replace
+
+    from plugbay.host.discovery.folders import BRIDGE, Found
+
+    parsed = remote.read_url(url)
+    if isinstance(parsed, str):
+        raise typer.BadParameter(f"the URL {parsed}", param_hint="PATH")
+    # The bridge names the server in its hints, such as `plugbay mcp login NAME`.
+    spec = remote.remote_spec("NAME", url, parsed, Path.cwd())
+    return Found(Path.cwd(), MCP, replace(spec, id=parsed.host, name=parsed.host, command=BRIDGE))
+
+
+def _as_started(found: Found, *, is_declared: bool) -> Found:
+    """A server on the network with its headers and login, as a host would start its bridge, unconfined.
+
+    Raises `Refusal` if it cannot be greeted: no rule could be tried.
+    """
+    from dataclasses import replace
+
+    from plugbay.host.confinement.policy import Confinement
+    from plugbay.host.supervision.instance import launch_of
+
+    spec = _spec(found)
+    bindings = local_host.make_bindings(local_host.load_config(None), (), grant_all=True)
+    bound = bindings.bind(spec, make=is_declared)
+    refusal = None if bound.refusal is bound.confinement.refusal else bound.refusal
+    binding = replace(bound, confinement=Confinement(), refusal=refusal)
+    failure, _, _ = local_host.greet(binding, bindings)
+    if failure is None:
+        launch = launch_of(binding)
+        return replace(found, spec=replace(spec, command=launch.argv, env=tuple(launch.env.items())))
+    if not is_declared:
+        hint = f"{failure.detail.get('hint', '')}; plugbay mcp add NAME {spec.url} declares it first".removeprefix("; ")
+        failure = failure.replace_detail(hint=hint)
+    reason = Refusal(failure)
+    reason.document = _empty_report(MCP)
+    raise reason
 
 
 def _without_manifest(contract: str, program: list[str]) -> Found:

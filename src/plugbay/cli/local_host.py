@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
+    from plugbay.host.supervision.instance import Binding
+    from plugbay.model.errors import Failure
     from plugbay.model.protected import Entry
 
 T = TypeVar("T")
@@ -178,6 +180,45 @@ def make_bindings(config: Config | None, grants: Iterable[str] | None, grant_all
     state, config = state_dir(config), config or Config()
     protection = Protection(config, state, log_folder(config), protected_config())
     return Bindings(config, Options(frozenset(grants or ()), grant_all), state, protection=protection)
+
+
+def greet(binding: Binding, bindings: Bindings) -> tuple[Failure | None, Mapping[str, Any], float]:
+    """Start a plugin, complete the handshake and stop it.
+
+    Returns the failure if any, the plugin's hello message, and the duration up to it in seconds.
+    """
+    import asyncio
+
+    return asyncio.run(_greet(binding, bindings))
+
+
+async def _greet(binding: Binding, bindings: Bindings) -> tuple[Failure | None, Mapping[str, Any], float]:
+    import asyncio
+    import time
+
+    from plugbay.host.journal import Journal
+    from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
+    from plugbay.link.deadlines import Deadlines
+    from plugbay.wire.fast_json import MsgspecCodec
+
+    spawner, deadlines = bindings.spawner(None, Journal()), Deadlines(asyncio.get_running_loop())
+    began = time.perf_counter()
+    try:
+        runtime = Runtime(spawner, deadlines, MsgspecCodec())
+        instance = await open_instance(binding, runtime, Deadline(binding.spec.timeouts.call))
+        if not isinstance(instance, Instance):
+            return instance, {}, time.perf_counter() - began
+        took = time.perf_counter() - began
+        hello = instance.link.hello.hello if instance.link.hello is not None else {}
+        if binding.spec.lifetime == "resident":
+            await instance.shut_down()
+        else:
+            instance.kill()
+        return None, hello, took
+    finally:
+        await spawner.close()
+        deadlines.close()
+        await bindings.scratch.close()
 
 
 def run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,8 @@ def tool(**more: Any) -> dict[str, Any]:
 
 
 def test_until_a_server_has_spoken_it_wants_to_be_greeted_and_offers_nothing() -> None:
-    assert mcp_facts(SPEC) == {**GREETINGS, "handshake": ["handshake"], "schemas": []}
+    assert mcp_facts(SPEC) == {**GREETINGS, "handshake": ["handshake"], "stdio": ["stdio"], "schemas": []}
+    assert mcp_facts(replace(SPEC, url="https://mcp.example.com/mcp"))["stdio"] == []
 
 
 def test_a_server_says_its_era_its_exports_and_whether_it_logs() -> None:

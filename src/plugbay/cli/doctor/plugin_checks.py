@@ -7,7 +7,6 @@ plugin: it finds the confined plugins, and those that cannot start on this machi
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from plugbay.host.config.config import Config, PluginConfig
     from plugbay.host.discovery.folders import Found
     from plugbay.host.status import PluginStatus
-    from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec
     from plugbay.process.sandbox.programs import Command
 
@@ -168,9 +166,8 @@ def check_confinement(spec: PluginSpec, config: Config) -> Check:
 
 def check_handshake(spec: PluginSpec, config: Config) -> Check:
     """Start the plugin, complete the handshake, stop it."""
-    import asyncio
-
-    failure, hello, seconds = asyncio.run(_start_and_greet(spec, config))
+    bindings = local_host.make_bindings(config, (), grant_all=True)
+    failure, hello, seconds = local_host.greet(bindings.bind(spec), bindings)
     if failure is None:
         return _check_exports(spec, hello, output.duration(seconds * 1000))
     detail = failure.detail
@@ -194,38 +191,6 @@ def _check_exports(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Che
         )
     detail = f"the running plugin does not offer {', '.join(missing)}; it offers {', '.join(exposed)}"
     return Check("handshake", ERROR, "Handshake", detail, "declare the same tools in the manifest and in the handshake")
-
-
-async def _start_and_greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
-    """The failure if any, the plugin's hello message, and the duration in seconds."""
-    import asyncio
-
-    from plugbay.host.journal import Journal
-    from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
-    from plugbay.link.deadlines import Deadlines
-    from plugbay.wire.fast_json import MsgspecCodec
-
-    bindings = local_host.make_bindings(config, (), grant_all=True)
-    binding = bindings.bind(spec)
-    spawner, deadlines = bindings.spawner(None, Journal()), Deadlines(asyncio.get_running_loop())
-    began = time.perf_counter()
-    try:
-        instance = await open_instance(
-            binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(binding.spec.timeouts.call)
-        )
-        took = time.perf_counter() - began
-        if not isinstance(instance, Instance):
-            return instance, {}, took
-        hello = instance.link.hello.hello if instance.link.hello is not None else {}
-        if spec.lifetime == "resident":
-            await instance.shut_down()
-        else:
-            instance.kill()
-        return None, hello, took
-    finally:
-        await spawner.close()
-        deadlines.close()
-        await bindings.scratch.close()
 
 
 # Readiness, for plugbay serve.

@@ -199,6 +199,7 @@ def mcp_facts(spec: PluginSpec) -> Mapping[str, Any]:
     return {
         **GREETINGS,
         "handshake": [HANDSHAKE],
+        "stdio": [] if spec.url else ["stdio"],
         "schemas": [export.name for export in spec.exports if export.output_schema is not None],
     }
 

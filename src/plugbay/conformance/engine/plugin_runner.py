@@ -326,9 +326,13 @@ async def _try_all(
     surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None, strict: bool
 ) -> Report:
 
+    needs = {scenario.id: scenario.needs for scenario in scenarios}
+
     async def attempt(scenario: Scenario, earlier: Mapping[str, AxisResult]) -> Verdict:
         nonlocal surface
-        verdict = await _axis(scenario, surface, spawner, earlier)
+        # A rule does not depend on another one that does not concern the plugin.
+        before = {id: earlier[id] for id in scenario.after if not any(map(surface.unmet, needs[id]))}
+        verdict = await _axis(scenario, surface, spawner, before)
         surface = _learn(surface, scenario, verdict)
         return verdict._replace(status=Status.FAILED) if strict and verdict.status is Status.ADVICE else verdict
 
@@ -338,15 +342,15 @@ async def _try_all(
     return Report(surface.spec.contract, tuple(axes.results) if titles else results)
 
 
-async def _axis(scenario: Scenario, surface: Surface, spawner: Spawner, earlier: Mapping[str, AxisResult]) -> Verdict:
-    reason = _why_not(scenario, surface, earlier)
+async def _axis(scenario: Scenario, surface: Surface, spawner: Spawner, before: Mapping[str, AxisResult]) -> Verdict:
+    reason = _why_not(scenario, surface, before)
     return Verdict(Status.SKIPPED, reason) if reason else await try_scenario(scenario, surface, spawner)
 
 
-def _why_not(scenario: Scenario, surface: Surface, earlier: Mapping[str, AxisResult]) -> str:
+def _why_not(scenario: Scenario, surface: Surface, before: Mapping[str, AxisResult]) -> str:
     """Why the rule does not apply to this plugin or cannot be tried; empty when it can."""
     reason = next((reason for need in scenario.needs if (reason := surface.unmet(need))), "")
-    missing = [name for name in scenario.after if earlier[name].status is not Status.PASSED]
+    missing = [id for id, result in before.items() if result.status is not Status.PASSED]
     return reason or (f"{NOT_TRIED}{missing[0]} did not pass" if missing else "")
 
 

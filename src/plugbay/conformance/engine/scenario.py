@@ -395,6 +395,7 @@ Need = Literal[
     "resource",
     "prompt",
     "logging",
+    "stdio",
 ]
 """Needs of a rule: without one of them, the rule does not apply to a plugin."""
 

@@ -49,6 +49,7 @@ UNMET = {
     "resource": "the server offers no resource",
     "prompt": "the server offers no prompt",
     "logging": "the server declares no logging",
+    "stdio": "the rule is for stdin, stdout and the process of a server, and this one is on the network",
 }
 """Why a rule does not apply to a plugin without exports of this kind."""
 
@@ -64,6 +65,7 @@ BY_FACT = {
     "output_schema": "schemas",
     "handshake_era": "handshake",
     "logging": "logging",
+    "stdio": "stdio",
 }
 """Kinds whose names are one of the facts."""
 
