@@ -318,6 +318,48 @@ def test_a_confined_bridge_reaches_its_server_and_nothing_else(run: Run, tmp_pat
     run(main)
 
 
+CONFINED = "[plugins.far.sandbox]\non = true\n"
+
+
+@requirement("mcp:remote-refused")
+def test_a_confined_bridge_says_that_its_server_is_not_granted(run: Run, tmp_path: Path, plain: str) -> None:
+    """The URL of the bridge is changed behind the declaration, which grants the declared server only."""
+    declared, at = f"http://127.0.0.1:{free_port()}/mcp", plain.removeprefix("http://").removesuffix("/mcp")
+    elsewhere = f'{CONFINED}[plugins.far.env]\nPLUGBAY_MCP_URL = "{plain}"\n'
+    granted = elsewhere.replace("on = true", f'network = ["{at}"]')
+
+    async def main() -> None:
+        async with host_of(tmp_path, declared, elsewhere, grant_all=True) as host:
+            failure = (await host.meet("far"))["far"]
+            assert failure.code == Code.CAPABILITY_NOT_ALLOWED and not failure.retryable
+            assert f"the network is not granted for 127.0.0.1, port {at.split(':')[1]}" in failure.message
+            assert f'"{at}"' in failure.detail["hint"] and "plugbay.toml" in failure.detail["hint"]
+            assert host.journal.counts("far")["egress_refused"] >= 1
+        async with host_of(tmp_path, declared, granted, grant_all=True) as host:
+            assert said(await host.call("far/add", {"a": 1, "b": 2}, timeout=PATIENCE)) == "3"
+
+    run(main)
+
+
+@requirement("mcp:remote-refused")
+def test_a_confined_bridge_follows_no_redirect_to_another_server(run: Run, tmp_path: Path, plain: str) -> None:
+    async def redirect(writer: asyncio.StreamWriter, *_: object) -> None:
+        writer.write(response("307 Elsewhere", location=plain))
+
+    async def main() -> None:
+        async with scripted_server(redirect) as url, host_of(tmp_path, url, CONFINED, grant_all=True) as host:
+            failure = (await host.meet("far"))["far"]
+            assert (
+                failure.code == Code.UNAVAILABLE and f"redirects to {plain}, which is not followed" in failure.message
+            )
+            assert "declare that URL" in failure.detail["hint"]
+            assert host.journal.counts("far").get("egress_refused", 0) == 0
+        async with host_of(tmp_path, plain, CONFINED, grant_all=True) as host:
+            assert said(await host.call("far/add", {"a": 1, "b": 2}, timeout=PATIENCE)) == "3"
+
+    run(main)
+
+
 @requirement("mcp:remote-tls", "mcp:remote-confined")
 @pytest.mark.parametrize("confined", [False, True])
 def test_a_server_with_tls_is_reached_if_its_certificate_is_trusted(

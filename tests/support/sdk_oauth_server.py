@@ -1,14 +1,16 @@
 # mypy: disable-error-code="untyped-decorator"
 """A server of the official MCP SDK with its authorization server, which agrees to every login. A program.
 
-    python sdk_oauth_server.py PORT [seconds=N] [iss=URL] [resource=PATH] [known=CLIENT:SECRET]
+    python sdk_oauth_server.py PORT [seconds=N] [iss=URL] [resource=PATH] [known=CLIENT:SECRET] [documents=ORIGIN]
 
 `seconds`: lifetime of access tokens; `iss`: the issuer in authorization responses; `resource`: the path in the
-metadata; `known`: the only client, registered beforehand, instead of dynamic registration.
+metadata; `known`: the only client, registered beforehand, instead of dynamic registration; `documents`: URLs of client
+id metadata documents are accepted as client ids, and each document is said to have a redirect to this origin.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
 import time
@@ -44,6 +46,7 @@ class Provider:
         self.access: dict[str, Any] = {}
         self.refresh: dict[str, Any] = {}
         self.refreshes = 0
+        self.registered: list[str] = []
         if "known" in NAMED:
             id, secret = NAMED["known"].split(":")
             self.clients[id] = OAuthClientInformationFull(
@@ -55,10 +58,18 @@ class Provider:
             )
 
     async def get_client(self, client_id: str) -> Any:
+        if "documents" in NAMED and client_id.startswith("https://"):
+            self.clients[client_id] = OAuthClientInformationFull(
+                client_id=client_id,
+                redirect_uris=[AnyUrl(f"{NAMED['documents']}/callback")],
+                token_endpoint_auth_method="none",
+                scope="user",
+            )
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: Any) -> None:
         self.clients[client_info.client_id] = client_info
+        self.registered.append(client_info.client_id)
 
     async def authorize(self, client: Any, params: AuthorizationParams) -> str:
         code = AuthorizationCode(
@@ -148,7 +159,8 @@ async def token(ctx: Context) -> str:
 
 @server.custom_route("/state", methods=["GET"])
 async def state(request: Request) -> Response:
-    return JSONResponse({"access": len(provider.access), "refreshes": provider.refreshes})
+    counts = {"access": len(provider.access), "refreshes": provider.refreshes}
+    return JSONResponse({**counts, "clients": list(provider.clients), "registered": provider.registered})
 
 
 @server.custom_route("/forget", methods=["POST"])
@@ -160,4 +172,28 @@ async def forget(request: Request) -> Response:
     return JSONResponse({})
 
 
-uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=PORT, log_level="warning")
+METADATA = "/.well-known/oauth-authorization-server"
+
+
+def app() -> Any:
+    made = server.streamable_http_app()
+
+    async def with_documents(scope: Any, receive: Any, send: Any) -> None:
+        """Say in the metadata that client id metadata documents are accepted."""
+        body = b""
+
+        async def collect(message: Any) -> None:
+            nonlocal body
+            body += message.get("body", b"")
+
+        if "documents" not in NAMED or scope.get("path") != METADATA:
+            await made(scope, receive, send)
+            return
+        await made(scope, receive, collect)
+        more = {"client_id_metadata_document_supported": True}
+        await JSONResponse({**json.loads(body), **more})(scope, receive, send)
+
+    return with_documents
+
+
+uvicorn.run(app(), host="127.0.0.1", port=PORT, log_level="warning")

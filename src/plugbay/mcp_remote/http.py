@@ -42,6 +42,8 @@ MAX_ERROR_BODY = 64 << 10
 MAX_QUOTE = 200
 """Characters of an error's body in a message."""
 
+FORBIDDEN = 403
+
 STREAM, JSON = "text/event-stream", "application/json"
 
 _KEEPS_METHOD = (307, 308)
@@ -137,6 +139,9 @@ class HttpClient:
             found = await self._request(method, url, fields, body, read_seconds)
             headers_in = join_headers(found.headers)
             try:
+                if "error=" in headers_in.get("proxy-status", "") and self._proxy(url):
+                    why = os.fsdecode(found.extensions.get("reason_phrase", b""))
+                    raise _refused_by_proxy(url, found.status, why)
                 following = _redirect(method, url, found.status, headers_in)
                 if following is None:
                     _refuse_encoding(url, headers_in)
@@ -161,7 +166,10 @@ class HttpClient:
         where = url.origin
         try:
             return await self._pool(url).handle_async_request(request)
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
+        except httpcore2.ProxyError as error:
+            status, _, why = reason(error).partition(" ")
+            raise _refused_by_proxy(url, int(status) if status.isdigit() else 0, why) from None
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
             hint = "check the address, that the server runs, and the proxy variables"
             why = reason(error)
             raise failed(Code.UNAVAILABLE, f"{where} cannot be reached: {why}", hint, retryable=True) from None
@@ -199,6 +207,16 @@ def _proxy(text: str) -> httpcore2.Proxy:
     auth = (unquote(whole.username or ""), unquote(whole.password or "")) if whole.username else None
     host = f"[{whole.hostname}]" if ":" in (whole.hostname or "") else whole.hostname
     return httpcore2.Proxy(f"{whole.scheme}://{host}:{whole.port or 80}", auth=auth)
+
+
+def _refused_by_proxy(url: Url, status: int, why: str) -> HttpFailed:
+    """The failure of a request that the proxy refused. The proxy of a sandbox says which setting allows the request."""
+    text, _, setting = "".join(filter(str.isprintable, why))[:MAX_QUOTE].partition("; ")
+    text = f"{url.origin} cannot be reached: {text or f'the proxy refuses (status {status})'}"
+    if status == FORBIDDEN:
+        return failed(Code.CAPABILITY_NOT_ALLOWED, text, setting or "check the rules of the proxy")
+    hint = setting or "check the address, that the server runs, and the proxy variables"
+    return failed(Code.UNAVAILABLE, text, hint, retryable=True)
 
 
 def _redirect(method: str, url: Url, status: int, headers: Mapping[str, str]) -> Url | None:

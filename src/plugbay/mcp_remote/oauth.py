@@ -467,6 +467,11 @@ class Callback:
         async with asyncio.timeout(seconds):
             return await self._found
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether a response has come."""
+        return self._found.done()
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()

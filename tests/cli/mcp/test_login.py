@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -31,15 +32,26 @@ def declare(cwd: Path, url: str, more: str = "") -> None:
     (cwd / "plugbay.toml").write_text(f'[host]\nstate_dir = "state"\n[mcp.far]\nurl = "{url}"\n{more}\n')
 
 
-def log_in(cwd: Path, *options: str, change: Any = lambda url: url) -> tuple[int, str, str]:
-    """Run the command and be its browser: follow the URL that it prints, and its redirect."""
-    process = Piped("mcp", "login", "far", "--no-browser", *options, cwd=cwd)
+CONFINED = "[plugins.far.sandbox]\non = true"
+
+
+def log_in(cwd: Path, *options: str, change: Any = lambda url: url, browser: bool = False) -> tuple[int, str, str]:
+    """Run the command and be its browser: follow the URL that it prints, and its redirect.
+
+    `browser`: the command opens a browser, too, and says if it cannot before the URL is followed.
+    """
+    process = Piped("mcp", "login", "far", *([] if browser else ["--no-browser"]), *options, cwd=cwd)
     assert process.stdout is not None
-    printed = process.stdout.readline().decode()
+    assert process.stderr is not None
+    printed, said = process.stdout.readline().decode(), ""
+    while printed and browser and "no browser" not in said:
+        line = process.stderr.readline().decode()
+        assert line, said
+        said += line
     if printed:
         visit(change(printed.strip()))
     rest, err = process.communicate()
-    return process.wait(PATIENCE), printed + rest.decode(), err.decode()
+    return process.wait(PATIENCE), printed + rest.decode(), said + err.decode()
 
 
 def visit(url: str, method: str = "GET") -> tuple[int, str]:
@@ -194,6 +206,76 @@ def test_a_confined_bridge_refreshes_its_token(run: Run, cwd: Path) -> None:
         assert call(run)["output"]["structuredContent"] == {"result": 3}
         assert call(run)["output"]["structuredContent"] == {"result": 3}
         assert state_of(url)["refreshes"] >= 2
+
+
+@requirement("mcp:remote-refused")
+def test_a_confined_bridge_says_that_its_authorization_server_is_not_granted(run: Run, cwd: Path) -> None:
+    """The login is changed behind `plugbay mcp login`, which grants the token endpoint that it saved."""
+    with sdk_server("seconds=1", program=WITH_OAUTH) as url:
+        declare(cwd, url, CONFINED)
+        assert log_in(cwd)[0] == 0
+        (file,) = (cwd / "state" / "logins").iterdir()
+        kept = json.loads(file.read_text())
+        elsewhere = json.dumps({**kept, "token_endpoint": f"http://127.0.0.1:{free_port()}/token"})
+        file.unlink()
+        declare(cwd, url, f"{CONFINED}\n[plugins.far.env]\nPLUGBAY_MCP_LOGIN = '{elsewhere}'")
+        time.sleep(1.1)  # the token expires
+        failure = call(run)["failure"]
+        assert failure["code"] == "capability_not_allowed"
+        assert "the network is not granted for 127.0.0.1" in failure["message"]
+        assert "plugbay.toml" in failure["detail"]["hint"]
+        declare(cwd, url, f"{CONFINED}\n[plugins.far.env]\nPLUGBAY_MCP_LOGIN = '{json.dumps(kept)}'")
+        assert call(run)["output"]["structuredContent"] == {"result": 3}
+
+
+@requirement("mcp:remote-client")
+@pytest.mark.parametrize("accepted", [True, False])
+def test_the_url_of_a_client_document_is_the_client_id_where_that_is_accepted(
+    run: Run, cwd: Path, accepted: bool
+) -> None:
+    client = "https://client.example/plugbay.json"
+    options = [f"documents=http://127.0.0.1:{free_port()}"] if accepted else []
+    with sdk_server(*options, program=WITH_OAUTH) as url:
+        redirect = f"redirect_port = {options[0].rpartition(':')[2]}" if accepted else ""
+        declare(cwd, url, f'[mcp.far.oauth]\nclient_id_url = "{client}"\n{redirect}')
+        code, out, err = log_in(cwd)
+        assert code == 0, err
+        assert (urllib.parse.quote(client, safe="") in out) == accepted
+        assert call(run)["output"]["structuredContent"] == {"result": 3}
+        assert state_of(url)["clients"] == ([client] if accepted else state_of(url)["registered"])
+
+
+BROWSER = f"""\
+#!{sys.executable}
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=60) as page:
+    assert b"close this page" in page.read()
+open("visited", "w").write(sys.argv[1])
+"""
+
+
+@requirement("mcp:remote-browser")
+def test_a_login_opens_the_browser_of_the_user(run: Run, cwd: Path, url: str) -> None:
+    """The browser is a process that ends when it has the page, as browsers of a terminal do."""
+    (cwd / "browser").write_text(BROWSER)
+    (cwd / "browser").chmod(0o755)
+    declare(cwd, url)
+    done = run("mcp", "login", "far", "--timeout", "60", "--json", BROWSER=str(cwd / "browser"))
+    assert (done.code, done.json["server"]) == (0, "far"), done.err
+    assert "no browser" not in done.err
+    assert "code_challenge" in (cwd / "visited").read_text()
+
+
+@requirement("mcp:remote-browser")
+def test_a_login_says_when_no_browser_can_be_opened(cwd: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(cwd, url)
+    for browser in ("/no/such/browser", "/bin/false"):
+        monkeypatch.setenv("BROWSER", browser)
+        monkeypatch.setenv("PATH", "/nowhere")
+        code, _, err = log_in(cwd, browser=True)
+        assert code == 0, err
+        assert "no browser can be opened here" in err and "ssh -L" in err
+    assert "no browser" not in log_in(cwd)[2]
 
 
 @requirement("mcp:remote-login")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from plugbay.host.config.config import Config
     from plugbay.host.config.sections import OAuthClient
-    from plugbay.mcp_remote.oauth import Attempt, Authority, Client
+    from plugbay.mcp_remote.oauth import Attempt, Authority, Callback, Client
     from plugbay.model.fetch import Url
     from plugbay.model.spec import PluginSpec
 
@@ -208,6 +208,8 @@ class _Flow:
             client = await self._choose_client(http, authority, callback.redirect, scopes)
             attempt = oauth.Attempt(authority, client, callback.redirect, scopes)
             self._show(attempt)
+            if not self._no_browser:
+                _open_browser(attempt.url, callback)
             response = await callback.wait(attempt.is_answered_by, seconds)
             return await attempt.exchange(http, attempt.code(response))
         finally:
@@ -269,14 +271,26 @@ class _Flow:
         return str(found)
 
     def _show(self, attempt: Attempt) -> None:
-        """Print the URL and open a browser, if there is one."""
-        import webbrowser
-
+        """Print the URL for the browser."""
         output.note(f"log in to {self._spec.id} with this URL:")
         print(attempt.url, file=sys.stderr if self._as_json else sys.stdout, flush=True)  # a wrapped URL is useless
-        if not self._no_browser:
-            with suppress(webbrowser.Error, OSError):
-                webbrowser.open(attempt.url)
+
+
+def _open_browser(url: str, callback: Callback) -> None:
+    """Open a browser on a thread of its own: some browsers end only when the user closes them. Say if there is none."""
+    import threading
+    import webbrowser
+
+    def open_url() -> None:
+        is_open = False
+        with suppress(webbrowser.Error, OSError):
+            is_open = webbrowser.open(url)
+        if not is_open and not callback.is_answered:
+            port = callback.redirect.split(":")[2].partition("/")[0]
+            far = f"for a browser elsewhere, forward the port first: ssh -L {port}:127.0.0.1:{port} HOST"
+            output.note(f"no browser can be opened here; open the URL in a browser of this machine, or, {far}")
+
+    threading.Thread(target=open_url, name="plugbay-browser", daemon=True).start()
 
 
 def _with_env(spec: PluginSpec, env: list[tuple[str, str]]) -> PluginSpec:

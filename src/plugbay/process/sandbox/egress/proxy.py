@@ -452,6 +452,7 @@ class Proxy:
         self._report(Decision(self._label, host, port, False, refusal.why, refusal.address))
         text = f"plugbay: {refusal.why}\n".encode()
         head = f"HTTP/1.1 {refusal.status} {refusal.why}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+        head += "Proxy-Status: plugbay; error=http_request_denied\r\n"  # RFC 9209: no server sent this response
         try:
             async with asyncio.timeout(LINGER_SECONDS):
                 await self._loop.sock_sendall(client, head.encode() + b"Connection: close\r\n\r\n" + text)
