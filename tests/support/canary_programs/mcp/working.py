@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 # tools and calls
 
 
-def odd_names() -> None:
+def odd_title() -> None:
     TOOLS[0]["title"] = 7
+
+
+def odd_names() -> None:
+    TOOLS.insert(0, {"name": "one two", "description": "A name with a blank.", "inputSchema": {"type": "object"}})
 
 
 def no_schema() -> None:
