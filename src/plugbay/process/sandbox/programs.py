@@ -9,7 +9,6 @@ options and their arguments come first, then variables, then the command.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -214,13 +213,13 @@ def _installed_program(using: Using, folder: Path) -> str:
 
 def _only_program(modules: Path, package: str) -> str:
     """The name of the program that a package is run by: its only one, or the one with its name."""
-    name = package.rpartition("/")[2]
+    inside = f"{os.path.realpath(modules / package)}/"
     try:
-        declared = json.loads((modules / package / "package.json").read_bytes()).get("bin")
-    except (OSError, ValueError, AttributeError):
-        return name
-    names = list(declared) if isinstance(declared, dict) else []
-    return names[0] if len(names) == 1 else name
+        entries = sorted(os.listdir(modules / ".bin"))
+    except OSError:
+        entries = []
+    names = [name for name in entries if os.path.realpath(modules / ".bin" / name).startswith(inside)]
+    return names[0] if len(names) == 1 else package.rpartition("/")[2]
 
 
 # env.
