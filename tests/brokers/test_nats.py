@@ -35,6 +35,7 @@ from tests.support.nats_server import (
 )
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE, until
+from tests.support.requirements import requirement
 
 URL = "nats://127.0.0.1:4222"
 SEED = Identity(USER).seed
@@ -412,6 +413,41 @@ def test_without_its_server_a_host_goes_on_alone_and_is_joined_again(
     said = [record.getMessage() for record in caplog.records]
     assert sum("goes on alone until it is back" in line for line in said) == 2
     assert sum("joined with other hosts" in line for line in said) == 4
+
+
+@requirement("host:broker-rejoin")
+def test_after_each_lost_connection_the_first_attempt_comes_at_once_and_events_go_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def record(low: float, high: float) -> float:
+        pauses.append(high)
+        return 0.01
+
+    monkeypatch.setattr(module.random, "uniform", record)
+
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            own.kill()
+            config = joining(own, "shared.>")
+            async with Host([], config) as one:
+                await until(lambda: module.MAX_BACKOFF in pauses)  # failed attempts wait longer and longer
+                own.start()
+                await joined(one)
+                for number in range(3):
+                    pauses.clear()
+                    own.kill()
+                    await until(lambda: one.broker is not None and not one.broker.joined)
+                    one.publish("shared.meanwhile", number)
+                    own.start()
+                    await joined(one)
+                    assert pauses[0] == module.MIN_BACKOFF
+                    await until(lambda: counts(one)[0] == number + 1)  # noqa: B023
+                    await say(own, b"plugbay.events.shared.back", b'{"source":"other"}')
+                    await until(lambda: counts(one)[1] == number + 1)  # noqa: B023
+
+    run(main)
 
 
 def test_a_host_that_starts_before_its_server_is_joined_when_that_comes(run: Run, tmp_path: Path) -> None:

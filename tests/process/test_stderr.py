@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +16,7 @@ from plugbay.process import stderr
 from plugbay.process.stderr import CUT, RotatingLog, StderrDrain, log_name
 from tests.process.helpers import Run, open_fds
 from tests.support.patience import until
+from tests.support.requirements import requirement
 
 Scenario = Callable[[StderrDrain, int], Awaitable[None]]
 
@@ -85,7 +89,8 @@ def test_a_full_pipe_is_read_and_read_on_after_a_rest(run: Run) -> None:
 
 
 def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stderr, "REST_SECONDS", 3600.0)
+    monkeypatch.setattr(stderr, "READING_SECONDS", 0.0)
+    monkeypatch.setattr(stderr, "REST_FACTOR", 1e12)
 
     async def scenario(drain: StderrDrain, fd: int) -> None:
         os.write(fd, b"not much\n")
@@ -100,6 +105,55 @@ def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyP
         assert drain._rest is not None and drain._rest.cancelled()
 
     drained(run, scenario)
+
+
+FLOODS = "import sys\nfor _ in range({count}): sys.stderr.write(('x' * 63 + chr(10)) * 1024)\nprint('done', flush=True)"
+
+
+@requirement("host:stderr-flood")
+@pytest.mark.parametrize(("seconds", "reads_per_rest"), [(0.0003, 4), (0.002, 1)])
+def test_a_flood_rests_as_long_as_it_has_cost_not_after_each_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch, seconds: float, reads_per_rest: int
+) -> None:
+    """A read takes so many seconds on the clock of the drain."""
+    ticks = iter(range(1 << 30))
+    monkeypatch.setattr(stderr, "time", SimpleNamespace(monotonic=lambda: next(ticks) * seconds))
+    rests: list[float] = []
+    reads: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        read_end, write_end = os.pipe()
+        drain = StderrDrain(Recording(loop, rests), read_end)  # type: ignore[arg-type]
+        read = drain._read
+        monkeypatch.setattr(StderrDrain, "_read", lambda self: reads.append(read()) or reads[-1])
+        argv = [sys.executable, "-c", FLOODS.format(count=200)]
+        flood = await asyncio.create_subprocess_exec(*argv, stderr=write_end, stdout=subprocess.PIPE)
+        os.close(write_end)
+        assert flood.stdout is not None
+        assert await flood.stdout.readline() == b"done\n"
+        await flood.wait()
+        await until(lambda: drain._fd < 0)
+        assert sum(reads) == 200 * 65536
+
+    run(main())
+    full = sum(size == stderr.READ_BYTES for size in reads)
+    assert full > 0 and len(rests) <= full // reads_per_rest
+    assert len(rests) == full or reads_per_rest > 1
+    assert rests == [pytest.approx(stderr.REST_FACTOR * reads_per_rest * seconds)] * len(rests)
+
+
+class Recording:
+    """A loop that notes each rest and does not wait for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, rests: list[float]) -> None:
+        self._loop = loop
+        self._rests = rests
+        self.add_reader, self.remove_reader = loop.add_reader, loop.remove_reader
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        self._rests.append(delay)
+        return self._loop.call_later(0, callback)
 
 
 def test_the_loop_reads_without_being_asked(run: Run) -> None:
@@ -205,7 +259,7 @@ def test_a_line_is_made_fit_to_be_kept_before_it_is_kept_anywhere(run: Run, tmp_
     log = RotatingLog(tmp_path / "p.log")
 
     async def scenario(drain: StderrDrain, fd: int) -> None:
-        drain.clean = lambda line: line.replace(b"secret", b"***")
+        drain.clean = lambda lines: [line.replace(b"secret", b"***") for line in lines]
         await writing(b"a sec", b"ret\nb\n", b"last secret")(drain, fd)
 
     drain = drained(run, scenario, log)

@@ -63,10 +63,10 @@ LOG = logging.getLogger("plugbay.broker")
 HEADER = "Plugbay-Host"
 """Header with the id of the sending host, new at each start."""
 
-MIN_BACKOFF = 0.25
-MAX_BACKOFF = 15.0
-"""Seconds until the next attempt: doubled each time, half of it random, so that hosts do not reconnect all at once.
-Reset after a connection that lasted longer than the maximum."""
+MIN_BACKOFF = 0.1
+MAX_BACKOFF = 5.0
+"""Seconds until the next attempt: doubled after each failed one, half of it random, so that hosts do not reconnect all
+at once. A connection that was joined starts again with the minimum, however short it was."""
 
 HEARTBEAT = 10.0
 """Interval of pings, and time limit for the answer."""
@@ -315,17 +315,15 @@ class NatsBroker:
             await asyncio.wait({task}, timeout=STOP_SECONDS)
 
     async def _run(self) -> None:
-        loop, pause = asyncio.get_running_loop(), MIN_BACKOFF
+        pause = MIN_BACKOFF
         while not self._ending.is_set():
-            began = loop.time()
-            await self._connection()
-            if loop.time() - began > MAX_BACKOFF:
+            if await self._connection():
                 pause = MIN_BACKOFF
             await _wait_for(random.uniform(pause / 2, pause), self._ending)
             pause = min(2 * pause, MAX_BACKOFF)
 
-    async def _connection(self) -> None:
-        """Run one connection from start to end."""
+    async def _connection(self) -> bool:
+        """Run one connection from start to end; whether it was joined."""
         client = NatsClient(self._handle_message, encrypted=self._settings.is_encrypted)
         try:
             await client.join(self._settings.url, self._note_forbidden, **self._login)
@@ -338,7 +336,9 @@ class NatsBroker:
             client.connection_error = client.connection_error or error
         finally:
             await client.end()
+            was_joined = self._joined.is_set()
             self._disconnected(client.connection_error)
+        return was_joined
 
     async def _send_events(self, client: NatsClient) -> None:
         """Send events until the connection ends, or until the host stops and the queue is empty."""

@@ -474,7 +474,8 @@ class Spawner:
             self.warden.start(loop)
         except OSError as error:
             message, hint = diagnose.launch_failure([sys.executable], "/", error)
-            raise LaunchFailed(f"the guard of the plugins cannot be started: {message}", hint) from error
+            text = f"the guard of the plugins cannot be started: {message}"
+            raise LaunchFailed(text, hint, _errno(error)) from error
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
         self.warden.starting(token)
@@ -490,7 +491,8 @@ class Spawner:
         except RuntimeError as error:
             self.warden.started(token)
             pending.cancel()  # the pool queued the start before it failed to make a thread for it
-            raise LaunchFailed(f"no thread to start a process with: {error}", "raise the limit (ulimit -u)") from error
+            hint, detail = "raise the limit (ulimit -u)", {"errno": "EAGAIN"}
+            raise LaunchFailed(f"no thread to start a process with: {error}", hint, detail) from error
         self._starting.add(pending)
         self._empty.clear()
         return pending
@@ -519,7 +521,7 @@ class Spawner:
             child = Child(loop, process, launch, token, self._logs.of(launch.label), self._gone)
         except OSError as error:
             process.discard()
-            return LaunchFailed(f"{launch.argv[0]} cannot be watched: {error}")
+            return LaunchFailed(f"{launch.argv[0]} cannot be watched: {error}", detail=_errno(error))
         self.children[child.pid] = child
         try:
             if child.jail is not None:
@@ -527,7 +529,7 @@ class Spawner:
         except Exception as error:  # from here on it is ours as any other child, and ends as any other
             child.kill()
             child.close()
-            return LaunchFailed(f"{launch.argv[0]} cannot be given its network: {error}")
+            return LaunchFailed(f"{launch.argv[0]} cannot be given its network: {error}", detail=_errno(error))
         return child
 
     def _decided(self, child: Child, decision: Decision) -> None:
@@ -559,6 +561,11 @@ def _abandon(pending: asyncio.Future[Child]) -> None:
     child = pending.result()
     child.kill()
     child.close()
+
+
+def _errno(error: Exception) -> dict[str, str]:
+    """The name of an error of the system, for the detail of a failure."""
+    return {"errno": diagnose.error_name(error)} if isinstance(error, OSError) else {}
 
 
 def _closed() -> LaunchFailed:

@@ -145,6 +145,14 @@ SHORTAGES: dict[int | None, Words] = {
 }
 """Errors that say nothing about the program: something ran out, and it may start at another moment."""
 
+PASSING = frozenset({"EMFILE", "ENFILE", "EAGAIN", "ENOMEM"})
+"""Those of them that pass without a change of the command; by name, as in the `errno` of a failure's detail."""
+
+
+def error_name(error: OSError) -> str:
+    """`EMFILE` for 24; the number where it has no name."""
+    return errno.errorcode.get(error.errno or 0, str(error.errno))
+
 
 FIRST_LINE = 256
 """Bytes of a script that the kernel looks at; of a longer line it takes no more."""

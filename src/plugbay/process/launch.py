@@ -8,7 +8,6 @@ done, so a program on a slow file system stops this thread and no other.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -160,5 +159,5 @@ def _failed(launch: Launch, error: OSError) -> LaunchFailed:
 def _detail(launch: Launch, error: OSError | None = None) -> dict[str, object]:
     detail: dict[str, object] = {"command": list(launch.argv), "cwd": str(launch.cwd)}
     if error is not None and error.errno is not None:
-        detail["errno"] = errno.errorcode.get(error.errno, str(error.errno))
+        detail["errno"] = diagnose.error_name(error)
     return detail

@@ -3,8 +3,9 @@
 Splits into lines and removes control characters. Text on stderr is not an error.
 
 The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they have
-written 64 KiB. A plugin that writes without end costs one bounded read and then a rest, in which the pipe itself slows
-it down; neither memory nor disk grows with its output.
+written 64 KiB. A plugin that writes without end gets a fixed share of the loop, whatever its lines cost: reading is
+followed by a rest of a multiple of its duration, in which the pipe slows the plugin down. Neither memory nor disk
+grows with its output.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ KIB = 1024
 READ_BYTES = 64 * KIB
 """The size of a Linux pipe: one read empties it."""
 
-REST_SECONDS = 0.005
-"""After a read that found the pipe full: 12 MiB a second are more than any log, and a flood leaves time for others."""
+READING_SECONDS = 0.001
+REST_FACTOR = 3
+"""A pipe that is full at each read is read for so long, and then left alone for so many times as long: a flood has a
+quarter of the loop. Most floods end soon, and the plugin that writes one answers no call before it has written it."""
 
 LINE_BYTES = 8 * KIB
 """Longer than any stack trace line; a longer line is cut and marked."""
@@ -181,7 +184,20 @@ class RotatingLog:
 class StderrDrain:
     """Reads one pipe for as long as it is open. Owns `fd`."""
 
-    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_rest", "_tag", "clean", "copy")
+    __slots__ = (
+        "_busy",
+        "_cut",
+        "_fd",
+        "_held",
+        "_lines",
+        "_log",
+        "_loop",
+        "_partial",
+        "_rest",
+        "_tag",
+        "clean",
+        "copy",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, log: RotatingLog | None = None, tag: str = "") -> None:
         self._loop = loop
@@ -193,10 +209,12 @@ class StderrDrain:
         self._held = 0
         self._partial = b""
         self._cut = False
+        self._busy = 0.0
+        """Seconds of reading since the last rest, or since the pipe was not full."""
         self._rest: asyncio.TimerHandle | None = None
         """The end of a pause; None while the pipe is being read."""
-        self.clean: Callable[[bytes], bytes] | None = None
-        """Cleans a line before it is kept or written."""
+        self.clean: Callable[[list[bytes]], list[bytes]] | None = None
+        """Cleans lines before they are kept or written."""
         self.copy: RotatingLog | None = None
         """A second log for the same lines."""
         try:
@@ -257,9 +275,15 @@ class StderrDrain:
             self._fd = -1
 
     def _readable(self) -> None:
-        if self._read() == READ_BYTES:
+        began = time.monotonic()
+        if self._read() < READ_BYTES:
+            self._busy = 0.0
+            return
+        self._busy += time.monotonic() - began
+        if self._busy >= READING_SECONDS:
             self._loop.remove_reader(self._fd)
-            self._rest = self._loop.call_later(REST_SECONDS, self._read_on)
+            self._rest = self._loop.call_later(REST_FACTOR * self._busy, self._read_on)
+            self._busy = 0.0
 
     def _read_on(self) -> None:
         self._rest = None
@@ -282,15 +306,16 @@ class StderrDrain:
         return len(data)
 
     def _split(self, data: bytes) -> None:
-        head, *rest = data.split(b"\n")
-        self._extend(head)
-        if not rest:
-            return
-        lines = [self._finished()]
-        self._partial, self._cut = b"", False
-        last = rest.pop()
-        lines += [_capped(line) for line in rest]
-        self._keep(lines)
+        # Whole chunks first: a flood of short lines must not cost a call for each of them.
+        lines = data.replace(b"\r\n", b"\n").split(b"\n")
+        last = lines.pop()
+        if lines:
+            self._extend(lines[0])
+            lines[0] = self._finished()
+            self._partial, self._cut = b"", False
+            if max(map(len, lines)) > LINE_BYTES:
+                lines[1:] = map(_capped, lines[1:])
+            self._keep(lines)
         self._extend(last)
 
     def _extend(self, piece: bytes) -> None:
@@ -305,7 +330,7 @@ class StderrDrain:
 
     def _keep(self, lines: list[bytes]) -> None:
         if self.clean is not None:
-            lines = list(map(self.clean, lines))
+            lines = self.clean(lines)
         for log in (self._log, self.copy):
             if log is not None:
                 log.write(lines, self._tag)
@@ -319,7 +344,7 @@ class StderrDrain:
 
 
 def _capped(line: bytes) -> bytes:
-    return line.removesuffix(b"\r") if len(line) <= LINE_BYTES else line[:LINE_BYTES] + _CUT
+    return line if len(line) <= LINE_BYTES else line[:LINE_BYTES] + _CUT
 
 
 def _stamp() -> str:

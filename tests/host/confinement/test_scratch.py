@@ -13,6 +13,7 @@ import pytest
 from plugbay.host.confinement.scratch import FOLDER, Scratch
 from plugbay.model.errors import Code, Failure
 from tests.support.commands import python
+from tests.support.descriptors import no_free_descriptors
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -214,5 +215,19 @@ def test_a_scratch_folder_over_its_quota_is_noticed(run: Run, tmp_path: Path) ->
         (folder / "data").write_bytes(os.urandom(200_000))
         assert "100,000" in await scratch.wait_over_quota(folder)
         await scratch.close()
+
+    run(main)
+
+
+@requirement("host:shortage")
+def test_a_host_without_descriptors_makes_no_folder_and_leaves_none(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        scratch = Scratch(tmp_path)
+        with no_free_descriptors():
+            failure = await scratch.make_instance_folder("acme/p")
+        assert isinstance(failure, Failure) and failure.detail["errno"] == "EMFILE"
+        assert list((tmp_path / FOLDER).iterdir()) == []
+        assert isinstance(await scratch.make_instance_folder("acme/p"), Path)
+        assert await scratch.close()
 
     run(main)

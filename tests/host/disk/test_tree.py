@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.disk import tree
+from tests.support.descriptors import no_free_descriptors
 from tests.support.requirements import requirement
 
 KIB = 1024
@@ -157,3 +158,11 @@ def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
     monkeypatch.setattr(tree, "_try_unlink", look_and_swap)
     assert tree.remove(scratch)
     assert not scratch.exists()
+
+
+@requirement("host:shortage")
+def test_a_host_without_descriptors_finds_no_fault_with_a_folder(scratch: Path) -> None:
+    (scratch / "file").write_bytes(bytes(64 * KIB))
+    with no_free_descriptors():
+        assert tree.quota_problem(scratch, KIB) is None
+    assert tree.quota_problem(scratch, KIB) == "it has more than 1,024 bytes"

@@ -29,7 +29,7 @@ def test_the_stderr_of_a_process_is_its_orgs_with_the_lines_before_the_first_inv
     async def main() -> None:
         logs, (end, pipe) = OrgLogs(tmp_path / "orgs"), os.pipe()
         drain = StderrDrain(asyncio.get_running_loop(), end, None, "[7]")
-        drain.clean = lambda line: line.replace(b"hush", b"***")
+        drain.clean = lambda lines: [line.replace(b"hush", b"***") for line in lines]
         os.write(pipe, b"starting\n")
         await until(lambda: bool(drain.tail()))
         logs.attach("org_1", "acme/p", drain)

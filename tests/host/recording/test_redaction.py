@@ -104,6 +104,19 @@ def test_a_token_is_redacted_while_it_is_valid_and_forgotten_after_many_others()
     assert redactor.redact_text(tokens[1]) == tokens[1]
 
 
+@requirement("host:stderr-flood")
+def test_lines_without_a_secret_are_searched_together_and_lines_with_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[bytes] = []
+    redact = Redactor.redact_line
+    monkeypatch.setattr(Redactor, "redact_line", lambda self, line: searched.append(line) or redact(self, line))
+    redactor = Redactor({"key": "hunter2-hunter2"})
+    flood = [b"line %d" % number for number in range(1000)]
+    assert redactor.redact_lines(flood) == flood and searched == []
+    for printed, shown in ((b"my hunter2-hunter2", b"my ***"), (b"cut: hunter2-", b"cut: ***")):
+        assert redactor.redact_lines([*flood, printed]) == [*flood, shown]
+    assert len(searched) == 2 * 1001
+
+
 @requirement("vai:host-redaction-forms")
 def test_a_secret_truncated_in_a_diagnosis_is_redacted_too() -> None:
     redactor = Redactor({"key": "swordfish/and/sharks+2"})

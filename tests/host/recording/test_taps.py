@@ -397,7 +397,7 @@ def test_secrets_are_gone_and_their_places_are_marked(run: Run) -> None:
         tapped = Tapped(secrets={"key": PASSPHRASE})
         tapped.tap.sent(json.dumps({"params": {"text": f"my {PASSPHRASE}"}}).encode() + b"\n")
         tapped.tap.received(f"noise {PASSPHRASE}\n".encode(), 0)
-        assert tapped.tap.redact_stderr(f"using {PASSPHRASE}".encode()) == b"using ***"
+        assert tapped.tap.redact_stderr([f"using {PASSPHRASE}".encode()]) == [b"using ***"]
         tapped.tap.flush()
         frame, noise, line = tapped.items
         assert line == StderrLine(0.0, 7, f"using {HIDDEN}")

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.supervision.instance import Deadline
+from plugbay.host.supervision import per_call
+from plugbay.host.supervision.instance import Deadline, Instance
 from plugbay.host.supervision.per_call import PerCallLease
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent
 from plugbay.model.spec import RestartPolicy
+from tests.support.descriptors import no_free_descriptors
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
 from tests.support.supervision import Bench, answer
 
 
@@ -187,6 +190,33 @@ def test_a_pool_whose_plugin_never_starts_gives_up_and_calls_still_say_why(run: 
             await until(lambda: not supervisor.pool.filling)
             assert len(supervisor.pool._failures) == 3
             assert await answer(supervisor, 1) == Code.CRASHED
+
+    run(main)
+
+
+@requirement("host:shortage")
+def test_a_pool_is_filled_as_soon_as_the_host_has_descriptors_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(per_call, "SHORTAGE_SECONDS", 0.01)
+
+    async def main() -> None:
+        bench = Bench(write_plugin(tmp_path), pool=2, policy=RestartPolicy(failures=0))
+        starts: list[bool] = []
+        start = bench.supervisor.pool._open_one
+
+        async def counted() -> Instance | Failure:
+            started = await start()
+            starts.append(isinstance(started, Instance))
+            return started
+
+        bench.supervisor.pool._open_one = counted
+        async with bench as supervisor:
+            with no_free_descriptors():
+                supervisor.begin()
+                await until(lambda: len(starts) >= 3 or not supervisor.pool.filling)
+            await until(lambda: supervisor.ready == 2 or not supervisor.pool.filling)
+            assert (starts[:3], supervisor.ready) == ([False] * 3, 2)
 
     run(main)
 

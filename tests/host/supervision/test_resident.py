@@ -20,10 +20,12 @@ from plugbay.host.confinement.policy import own_folder
 from plugbay.host.discovery.folders import Found, discover
 from plugbay.host.request import CallRequest
 from plugbay.host.status import PluginStatus
+from plugbay.host.supervision import resident
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent, DeliverSnapshot, DispatchCli, PressKey, Render
 from plugbay.model.spec import PluginSpec, RestartPolicy, Timeouts
 from tests.support.ainb import write_ainb_plugin
+from tests.support.descriptors import no_free_descriptors
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
@@ -628,6 +630,44 @@ def test_a_start_that_fails_is_no_healthy_run_however_long_it_took(run: Run, tmp
 
 
 @requirement("ainb:host-quarantine-reload", "ainb:host-states")
+@requirement("host:shortage")
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_host_without_descriptors_holds_nothing_against_a_plugin_and_the_next_call_starts_it(
+    run: Run, tmp_path: Path, confined: bool
+) -> None:
+    write_kaged_plugin(tmp_path)
+
+    async def main() -> None:
+        async with hosting(tmp_path, eager=False, unconfined=not confined) as watched:
+            with no_free_descriptors():
+                for _ in range(5):
+                    failure = (await watched.host.attempt("echo", {})).failure
+                    assert failure is not None and failure.detail["errno"] == "EMFILE"
+                    assert (failure.code, watched.state()) == (Code.LAUNCH_FAILED, State.IDLE)
+            assert await watched.host.call("echo", {"a": 1}) == {"a": 1}
+            assert (watched.names(), watched.status.generation) == (["start_failed"] * 5 + ["started"], 1)
+
+    run(main)
+
+
+@requirement("host:shortage")
+def test_a_plugin_that_respawns_starts_by_itself_when_the_host_has_descriptors_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "SHORTAGE_SECONDS", 0.01)
+    write_nexo_plugin(tmp_path, tools=["echo"], more=FAST)
+
+    async def main() -> None:
+        async with hosting(tmp_path, eager=False) as watched:
+            with no_free_descriptors():
+                assert await code_of(watched.host.call("p_echo", {})) == Code.LAUNCH_FAILED
+                await until(lambda: watched.names().count("start_failed") > 10)  # more than its three attempts
+            await until(lambda: watched.state() == State.RUNNING)
+            assert set(watched.names()) == {"start_failed", "started"}
+
+    run(main)
+
+
 def test_a_plugin_passes_through_six_states_and_only_a_reload_leaves_quarantine(run: Run, tmp_path: Path) -> None:
     body = """
     def gate(name):

@@ -25,6 +25,7 @@ from pathlib import Path
 from plugbay.host.confinement.policy import change_owner
 from plugbay.host.disk import tree
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.process.diagnose import PASSING, error_name
 
 QUOTA = 256 << 20
 """Bytes in one scratch folder."""
@@ -87,7 +88,8 @@ class Scratch:
             raise
         except OSError as error:
             text = f"no scratch directory can be made: {error.strerror}"
-            return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, retryable=True)
+            detail = {"errno": error_name(error)}
+            return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, retryable=True, detail=detail)
 
     async def quota_problem(self, folder: Path) -> str | None:
         """Why a scratch folder, or its instance folder, is over its quota; None if neither is."""
@@ -144,7 +146,11 @@ class Scratch:
             while self._home is None:
                 home = self._private_root() / f"host_{secrets.token_hex(8)}"
                 home.mkdir(mode=0o700)
-                lock = _try_lock(home)
+                try:
+                    lock = _try_lock(home)
+                except OSError:
+                    home.rmdir()
+                    raise
                 if lock is not None:
                     self._home, self._lock = home, lock
             return self._home
@@ -166,9 +172,9 @@ class Scratch:
         try:
             root = self._private_root()
             left = [root / name for name in os.listdir(root) if name.startswith("host_")]
+            return sum(_remove_if_dead(home) for home in left if home != self._home)
         except OSError:
             return 0
-        return sum(_remove_if_dead(home) for home in left if home != self._home)
 
     def _close(self) -> bool:
         if self._home is None:
@@ -210,10 +216,15 @@ def _remove_if_dead(home: Path) -> bool:
 
 
 def _try_lock(home: Path) -> int | None:
-    """Open and lock a host folder; None if another host holds it or has removed it meanwhile."""
+    """Open and lock a host folder; None if another host holds it or has removed it meanwhile.
+
+    Raises OSError if the host lacks a descriptor for it.
+    """
     try:
         lock = os.open(home, _LOCK)
-    except OSError:
+    except OSError as error:
+        if error_name(error) in PASSING:
+            raise
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from plugbay.process.diagnose import PASSING, error_name
 from plugbay.process.usage import BLOCK
 
 MAX_DEPTH = 64
@@ -35,20 +36,19 @@ _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 def quota_problem(folder: Path, quota: int, beside: int = 0) -> str | None:
     """Why the folder is over its quota; None if it is not. A missing folder is empty.
 
-    `beside`: bytes that count too, but belong to no entry.
+    `beside`: bytes that count too, but belong to no entry. While the host lacks descriptors or memory, nothing is
+    measured: that is not the fault of the owner of the folder.
     """
     try:
         at = os.open(folder, _FOLDER)
+        try:
+            return _Measure(quota, beside).take(at, 1)
+        finally:
+            os.close(at)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"it cannot be measured: {error.strerror}"
-    try:
-        return _Measure(quota, beside).take(at, 1)
-    except OSError as error:
-        return f"it cannot be measured: {error.strerror}"
-    finally:
-        os.close(at)
+        return None if error_name(error) in PASSING else f"it cannot be measured: {error.strerror}"
 
 
 class _Measure:

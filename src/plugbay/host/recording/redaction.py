@@ -48,7 +48,8 @@ class Redactor:
         self._expired: deque[set[str]] = deque(maxlen=EXPIRED_TOKENS)
         """The encodings of recently expired tokens."""
         self._patterns: list[str] = []
-        self._prefixes: set[str] = set()
+        self._prefixes: dict[str, list[str]] = {}
+        """The prefix of each pattern, and all patterns that begin with it."""
         self.learn(secrets)
 
     def learn(self, secrets: Any, tokens: Iterable[str] = ()) -> None:
@@ -72,7 +73,8 @@ class Redactor:
     def _compile(self) -> None:
         # Longest first: one may be a prefix of another.
         self._patterns = sorted(self._permanent.union(*self._live.values(), *self._expired), key=len, reverse=True)
-        self._prefixes = {form[: max(PREFIX, len(form) // 3)] for form in self._patterns}
+        prefixes = {form[: max(PREFIX, len(form) // 3)] for form in self._patterns}
+        self._prefixes = {prefix: [form for form in self._patterns if form.startswith(prefix)] for prefix in prefixes}
 
     @property
     def has_secrets(self) -> bool:
@@ -87,13 +89,22 @@ class Redactor:
         redacted = self.redact_text(text)
         return line if redacted is text else redacted.encode("utf-8", "surrogateescape")
 
+    def redact_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Lines of output without secrets. Looks for them in all lines at once: nearly always there is none."""
+        if not self._patterns:
+            return lines
+        text = b"\n".join(lines).decode("utf-8", "surrogateescape")
+        if not any(prefix in text for prefix in self._prefixes):
+            return lines
+        return list(map(self.redact_line, lines))
+
     def redact_text(self, text: str) -> str:
         """A diagnosis without secrets, truncated ones included."""
         text = self._redact_whole(text)
-        for prefix in self._prefixes:
+        for prefix, forms in self._prefixes.items():
             at = text.find(prefix)
             while at >= 0:
-                size = max(_common_prefix(form, text[at : at + len(form)]) for form in self._patterns)
+                size = max(_common_prefix(form, text[at : at + len(form)]) for form in forms)
                 text = text[:at] + HIDDEN + text[at + size :]
                 at = text.find(prefix, at)
         return text

@@ -156,14 +156,13 @@ class Taps:
         )
         self._emit(spec.id, Happening(self._clock(), process.number, event, {"pid": process.child.pid}))
         if event == SPAWN:
-            for line in process.child.stderr.tail():  # written before the tap was attached
-                process.tap.redact_stderr(line.encode())
+            process.tap.redact_stderr([line.encode() for line in process.child.stderr.tail()])  # written before it
         process.tap.attach(process.link, process.child)
 
     def _untap(self, process: _Process) -> None:
         process.tap = None
         process.link.tap(None)
-        process.child.stderr.clean = process.redactor.redact_line
+        process.child.stderr.clean = process.redactor.redact_lines
 
     def _clock(self) -> float:
         return time.monotonic() - self._zero
@@ -314,11 +313,12 @@ class LinkTap:
         if rest is not None:
             self._emit_piece(self._clock(), Role.PLUGIN, rest)
 
-    def redact_stderr(self, line: bytes) -> bytes:
-        """Redact and emit a line of stderr, after all bytes before it."""
+    def redact_stderr(self, lines: list[bytes]) -> list[bytes]:
+        """Redact and emit lines of stderr, after all bytes before them."""
         self.flush()
-        redacted = self._redactor.redact_line(line)
-        self._emit(StderrLine(self._clock(), self._link, printable(redacted)))
+        redacted = list(map(self._redactor.redact_line, lines))
+        for line in redacted:
+            self._emit(StderrLine(self._clock(), self._link, printable(line)))
         return redacted
 
     def _emit_piece(self, t: float, direction: str, piece: Piece) -> None:

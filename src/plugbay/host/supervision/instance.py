@@ -178,7 +178,7 @@ class Instance:
         machine = CONTRACTS[spec.contract].host_machine(spec, side, runtime.codec)
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
         self.redactor = Redactor(binding.secrets)
-        child.stderr.clean = self.redactor.redact_line
+        child.stderr.clean = self.redactor.redact_lines
         self._handler = handler = InboundHandler(
             spec,
             binding.granted,

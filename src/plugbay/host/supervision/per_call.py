@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
-from plugbay.host.supervision.restart import Quarantine, next_action
+from plugbay.host.supervision.restart import SHORTAGE_SECONDS, Quarantine, is_shortage, next_action
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
@@ -298,6 +298,8 @@ class Pool:
             instance = await self._open_one()
             if isinstance(instance, Instance):
                 self._keep(instance)
+            elif is_shortage(instance):
+                await asyncio.sleep(SHORTAGE_SECONDS)
             else:
                 self._record_failure()
 

@@ -16,7 +16,13 @@ from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.supervision.health import HealthWatch, IdleWatch, rule_of
 from plugbay.host.supervision.hung import Facts, Hung
 from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
-from plugbay.host.supervision.restart import Quarantine, next_action, recent_failures
+from plugbay.host.supervision.restart import (
+    SHORTAGE_SECONDS,
+    Quarantine,
+    is_shortage,
+    next_action,
+    recent_failures,
+)
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
@@ -80,6 +86,7 @@ class ResidentSupervisor:
         self._reaping: asyncio.Task[None] | None = None
         self.starting: asyncio.Task[Instance | Failure] | None = None
         self._delay: asyncio.Future[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._resume_at = 0.0
         self._after: asyncio.Future[float] | None = None
         self._failures: list[float] = []
@@ -203,6 +210,9 @@ class ResidentSupervisor:
 
     def _start(self) -> None:
         self.state = step(self.state, Trigger.LEASED)
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         self.starting = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> Instance | Failure:
@@ -215,10 +225,23 @@ class ResidentSupervisor:
         self.starting = None
         if isinstance(instance, Failure):
             self._publish("start_failed", code=instance.code, message=instance.message)
-            self._record_failure(instance, instance.detail.get("exit_code"), instance.detail.get("stderr_tail", []))
+            if is_shortage(instance):
+                self._retry_soon()
+            else:
+                self._record_failure(instance, instance.detail.get("exit_code"), instance.detail.get("stderr_tail", []))
         else:
             self._started(instance)
         return instance
+
+    def _retry_soon(self) -> None:
+        """The host lacked something: the next call starts it at once, and it starts by itself where it respawns."""
+        self.state = step(self.state, Trigger.RELEASED)
+        if self._spec.respawn:
+            self._retry = asyncio.get_running_loop().call_later(SHORTAGE_SECONDS, self._start_if_idle)
+
+    def _start_if_idle(self) -> None:
+        if self.state is State.IDLE:
+            self._start()
 
     def _started(self, instance: Instance) -> None:
         self._born = asyncio.get_running_loop().time()

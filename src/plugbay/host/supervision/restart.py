@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plugbay.model.errors import Failure, Origin
 from plugbay.model.spec import RestartPolicy
+from plugbay.process.diagnose import PASSING
+
+SHORTAGE_SECONDS = 1.0
+"""Until a plugin that restarts by itself is started again after a shortage of the host; a call starts it at once."""
 
 MAX_DOUBLINGS = 64
 """More than any `longest_delay` needs; prevents a float overflow with large failure counts."""
@@ -26,6 +31,13 @@ class Quarantine:
     """Do not start it again; only an explicit reload does."""
 
     failures: int
+
+
+def is_shortage(failure: Failure) -> bool:
+    """Whether a start failed because host or machine lack descriptors, processes or memory: the plugin did nothing
+    wrong, so the failure does not count.
+    """
+    return failure.origin == Origin.SYSTEM and failure.detail.get("errno") in PASSING
 
 
 def recent_failures(failures: Sequence[float], last_start: float, now: float, policy: RestartPolicy) -> list[float]:
