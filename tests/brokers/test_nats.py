@@ -7,6 +7,7 @@ import base64
 import gc
 import json
 import logging
+import random
 import ssl
 from pathlib import Path
 from typing import Any
@@ -425,7 +426,7 @@ def test_after_each_lost_connection_the_first_attempt_comes_at_once_and_events_g
         pauses.append(high)
         return 0.01
 
-    monkeypatch.setattr(module.random, "uniform", record)
+    monkeypatch.setattr(random, "uniform", record)
 
     async def main() -> None:
         with nats_server(tmp_path) as own:

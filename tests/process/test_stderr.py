@@ -126,7 +126,12 @@ def test_a_flood_rests_as_long_as_it_has_cost_not_after_each_read(
         read_end, write_end = os.pipe()
         drain = StderrDrain(Recording(loop, rests), read_end)  # type: ignore[arg-type]
         read = drain._read
-        monkeypatch.setattr(StderrDrain, "_read", lambda self: reads.append(read()) or reads[-1])
+
+        def counted(_: StderrDrain) -> int:
+            reads.append(read())
+            return reads[-1]
+
+        monkeypatch.setattr(StderrDrain, "_read", counted)
         argv = [sys.executable, "-c", FLOODS.format(count=200)]
         flood = await asyncio.create_subprocess_exec(*argv, stderr=write_end, stdout=subprocess.PIPE)
         os.close(write_end)

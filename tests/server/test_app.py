@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Depends
 from fastapi.routing import APIRoute
 
+from plugbay.server.api.errors import STATUSES
 from plugbay.server.api.idempotency import MUTATING, Router
 from plugbay.server.app import ROUTERS, create_app, routes_without_idempotency
 from tests.support.gateways import client_of, gateway_at
@@ -31,10 +32,20 @@ def test_the_document_names_every_error_and_where_requests_can_be_repeated(
             assert len(set(names)) == len(names)
             for method, operation in operations:
                 assert {"400", "401", "403", "404", "429", "500", "503"} <= set(operation["responses"])
+                schema = operation["responses"]["404"]["content"]["application/json"]["schema"]["$ref"]
+                assert schema.rpartition("/")[2] in document["components"]["schemas"]
                 named = {each["name"] for each in operation.get("parameters", ())}
                 assert ("Idempotency-Key" in named) is (method.upper() in MUTATING)
 
     run(main)
+
+
+@requirement("host:start-light")
+def test_no_route_builds_a_validator_for_the_errors_that_it_documents() -> None:
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    built = {(route.path, status) for route in routes for status in route.response_fields if status in STATUSES}
+    assert built == {("/readyz", 503)}  # a model of its own
+    assert len(routes) > 100 and all(set(STATUSES) <= set(route.responses) for route in routes)
 
 
 @requirement("vai:control-idempotency")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.server.logs import formatter
+from tests.support.requirements import requirement
 
 PROGRAM = """
 import logging
@@ -78,3 +79,16 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, no_color: s
 def test_for_a_person_it_is_a_line_of_words() -> None:
     record = logging.LogRecord("plugbay", logging.INFO, "", 0, "started", (), None)
     assert "started" in formatter(as_json=False).format(record)
+
+
+@requirement("host:start-light")
+def test_json_lines_load_nothing_for_terminals() -> None:
+    code = (
+        "import sys; from plugbay.server import logs; logs.formatter({}); "
+        "print(sorted({{'structlog', 'rich'}} & set(sys.modules)))"
+    )
+    loaded = [
+        subprocess.run([sys.executable, "-c", code.format(as_json)], capture_output=True, text=True, check=True).stdout
+        for as_json in (True, False)
+    ]
+    assert loaded == ["[]\n", "['rich', 'structlog']\n"]

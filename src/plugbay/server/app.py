@@ -127,7 +127,10 @@ def _extend_openapi(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = plain()
-            document.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            components = document.setdefault("components", {})
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            schemas = {**components.get("schemas", {}), **errors.error_schemas()}
+            components["schemas"] = dict(sorted(schemas.items()))
             for path in document["paths"].values():
                 for method, operation in path.items():
                     _extend_operation(method, operation)

@@ -9,8 +9,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-import structlog
-
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic", "aiosqlite", "asyncio")
 """Libraries that log warnings and errors only."""
 
@@ -37,6 +35,8 @@ def formatter(as_json: bool) -> logging.Formatter:
     """The formatter for all loggers of the standard library."""
     if as_json:
         return JsonFormatter()
+    import structlog  # and with it rich: a tenth of a second that only a terminal needs
+
     before: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

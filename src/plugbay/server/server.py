@@ -118,6 +118,7 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
         try:
             await _until_started(server, serving)
             gc.freeze()  # objects that exist now are permanent: not scanning them saves a sixth of the time
+            gc.enable()
             data = settings.gateway.data.absolute()
             found = RunningServer(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
             if settings.runtime is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from plugbay.store.failures import StoreRefused
 from plugbay.store.metadata import METADATA
 from plugbay.store.migrations import downgrade, upgrade
 from tests.support.loops import Run
+from tests.support.requirements import requirement
 
 assert tables.ORGS is not None  # imported so that METADATA is complete
 
@@ -86,3 +89,23 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path, run: Run) -> None:
             await database.close()
 
     run(main)
+
+
+OPENS = """
+import asyncio, sys
+from plugbay.store.database import Database
+
+async def main():
+    database = await Database.open(sys.argv[1])
+    await database.close()
+    print("alembic" in sys.modules)
+
+asyncio.run(main())
+"""
+
+
+@requirement("host:start-light")
+def test_alembic_is_loaded_only_if_there_is_something_to_migrate(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", OPENS, f"sqlite:///{tmp_path}/new.db"]
+    loaded = [subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)]
+    assert loaded == ["True", "False"]

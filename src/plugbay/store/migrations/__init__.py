@@ -1,23 +1,26 @@
 """From any earlier version of the tables to this one, and back. `versions` has the steps, in the order of their names.
 
 Owns that a database which is newer than this program is left alone, and that two programs that start at the same time
-do not both migrate.
+do not both migrate. Alembic is loaded only if there is something to migrate: it takes a tenth of a server's start.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from plugbay.store.failures import StoreRefused
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 HEAD = "head"
 BASE = "base"
+
+_VERSION_TABLE = "alembic_version"
+_FOLDER = Path(__file__).parent
 
 _LOCK = 0x706C7567
 """Any number that nobody else takes for a lock in the same database."""
@@ -27,6 +30,12 @@ def upgrade(connection: Connection, revision: str = HEAD) -> None:
     """Bring the tables up to date, inside the connection's transaction; raises `StoreRefused`."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+    if revision == HEAD and _is_current(connection):
+        return
+    from alembic import command
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     config = _config(connection)
     scripts = ScriptDirectory.from_config(config)
     current = MigrationContext.configure(connection).get_current_revision()
@@ -38,12 +47,24 @@ def upgrade(connection: Connection, revision: str = HEAD) -> None:
 
 def downgrade(connection: Connection, revision: str = BASE) -> None:
     """Take steps back, inside the connection's transaction. What later tables held is lost."""
+    from alembic import command
+
     command.downgrade(_config(connection), revision)
 
 
+def _is_current(connection: Connection) -> bool:
+    """Whether the tables are at the last version: the files of `versions` begin with their number."""
+    newest = max(path.name for path in _FOLDER.glob("versions/[0-9]*.py")).partition("_")[0]
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        return False
+    return list(connection.scalars(text(f"SELECT version_num FROM {_VERSION_TABLE}"))) == [newest]
+
+
 def _config(connection: Connection) -> Config:
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
