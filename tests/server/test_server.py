@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,10 +20,11 @@ from fastapi import FastAPI
 
 from plugbay.mcp_server.http_server import BoundedHttp
 from plugbay.server.server import _uvicorn_config, bind_socket
+from plugbay.store.database import CONNECTIONS
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay
 from tests.support.databases import KINDS, postgresql, sqlite_database
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin, write_python_plugin
 from tests.support.requirements import requirement
 
@@ -104,6 +107,55 @@ def test_a_server_starts_on_a_bare_machine_and_stops_in_good_order(tmp_path: Pat
         (kept,) = client.get("/api/v1/calls").json()["items"]
         assert kept["call_id"] == called["call_id"], "records survive a restart"
         assert again.end(signal.SIGINT) == 0
+
+
+CLIENTS = 50
+
+
+def descriptors(pid: int) -> Counter[str]:
+    """The open descriptors of a process by kind: files by name, others as `socket`, `pipe`, `anon_inode`."""
+    kinds: Counter[str] = Counter()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            kinds[Path(os.readlink(f"/proc/{pid}/fd/{number}").partition(":")[0]).name] += 1
+    return kinds
+
+
+def others(pid: int) -> Counter[str]:
+    """All but those of the database."""
+    return Counter({kind: count for kind, count in descriptors(pid).items() if not kind.startswith("plugbay.db")})
+
+
+@requirement("host:descriptors-idle")
+def test_after_each_burst_of_clients_the_server_keeps_no_descriptor_but_a_bounded_pool_of_its_database(
+    tmp_path: Path,
+) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+    (tmp_path / "plugbay.toml").write_text(PATIENT)
+
+    def work(client: httpx2.Client, number: int) -> int:
+        if number % 10 == 0:
+            return client.post("/api/v1/calls", json={"export": "p/t", "input": {}}).status_code
+        return client.get("/v1/orgs").status_code
+
+    with served(tmp_path, "plugins") as server, ThreadPoolExecutor(CLIENTS) as threads:
+        alone = others(server.process.pid)["socket"]
+        with server.client() as client:
+            assert client.post("/api/v1/calls", json={"export": "p/t", "input": {}}).status_code == 200
+        until_blocking(lambda: others(server.process.pid)["socket"] == alone)
+        idle = others(server.process.pid)
+        for _ in range(2):
+            with ExitStack() as stack:
+                clients = [stack.enter_context(server.client()) for _ in range(CLIENTS)]
+                statuses = set(threads.map(work, clients, range(CLIENTS)))
+                assert 200 in statuses and statuses <= {200, 429}
+                assert others(server.process.pid)["socket"] >= idle["socket"] + CLIENTS, "each client has a connection"
+            until_blocking(lambda: others(server.process.pid) <= idle)
+            kept = descriptors(server.process.pid)
+            # SQLite keeps the descriptor of a closed connection for the next one while others hold a lock.
+            assert kept["plugbay.db"] + kept["plugbay.db-wal"] <= 2 * 2 * CONNECTIONS + 2
+            assert kept["plugbay.db-shm"] == 1
+        assert server.end() == 0
 
 
 def test_a_second_server_on_the_same_data_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
