@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from plugbay.process.usage import FEW_SOCKETS, SOCKET_BYTES, memory_of_sockets, memory_of_tree, unlinked_bytes
-from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES
+from plugbay.process.usage import FEW_SOCKETS, SOCKET_BYTES, memory_of_sockets, memory_of_tree, unlinked
+from tests.process.sandbox.drivers import AS_ROOT, ENVIRONMENT, IDENTITIES
 from tests.process.sandbox.drivers import PYTHON as ANYBODYS_PYTHON
 from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
 
 MIB = 1 << 20
 
@@ -146,30 +148,80 @@ def running(script: str, path: Path) -> Iterator[int]:
 def test_an_unlinked_file_counts_once_for_as_long_as_a_process_has_it(script: str, tmp_path: Path) -> None:
     with running(script, tmp_path / "big") as pid:
         assert os.listdir(tmp_path) == []
-        assert 4 * MIB <= unlinked_bytes(pid, tmp_path) < 5 * MIB
+        assert 4 * MIB <= unlinked(pid, tmp_path).bytes < 5 * MIB
 
 
 def test_a_file_with_a_name_is_found_by_its_name_and_does_not_count(tmp_path: Path) -> None:
     with running(NAMED, tmp_path / "big") as pid:
-        assert unlinked_bytes(pid, tmp_path) == 0
+        assert unlinked(pid, tmp_path).bytes == 0
 
 
 def test_a_file_that_was_elsewhere_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state2").mkdir()
     with running(OPEN, tmp_path / "state2" / "big") as pid:
-        assert unlinked_bytes(pid, tmp_path / "state") == 0
-        assert unlinked_bytes(pid, tmp_path / "state2") >= 4 * MIB
+        assert unlinked(pid, tmp_path / "state").bytes == 0
+        assert unlinked(pid, tmp_path / "state2").bytes >= 4 * MIB
 
 
 def test_a_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     with running(OPEN, tmp_path / "real" / "big") as pid:
-        assert unlinked_bytes(pid, tmp_path / "link") >= 4 * MIB
+        assert unlinked(pid, tmp_path / "link").bytes >= 4 * MIB
+
+
+MAP_A_PAGE = (
+    "import ctypes; number = ctypes.c_long; mapping = ctypes.CDLL(None).mmap; "  # the module mmap keeps a descriptor
+    "mapping(None, number(4096), 1, 1, f.fileno(), number(0)); "
+)
+PAGE = WRITE + MAP_A_PAGE + "f.close(); os.unlink(sys.argv[1]); " + WAIT
+PAGE_AND_OPEN = WRITE + MAP_A_PAGE + "os.unlink(sys.argv[1]); " + WAIT
+SENT = "import socket; a, b = socket.socketpair(); socket.send_fds(a, [b'.'], [f.fileno()]); f.close(); "
+IN_FLIGHT = WRITE + SENT + "os.unlink(sys.argv[1]); " + WAIT
+RECEIVED = WRITE + SENT + "os.unlink(sys.argv[1]); g = socket.recv_fds(b, 1, 1)[1]; " + WAIT
+LISTEN = "l = socket.socket(socket.AF_UNIX); l.bind(chr(0) + 'plugbay-%d' % os.getpid()); l.listen(); "
+CONNECT = "a = socket.socket(socket.AF_UNIX); a.connect(l.getsockname()); "
+UNACCEPTED = IN_FLIGHT.replace("a, b = socket.socketpair(); ", LISTEN + CONNECT)
+
+
+@requirement("host:state-hidden")
+@pytest.mark.parametrize(
+    ("script", "counted", "hidden"),
+    [
+        (PAGE, AS_ROOT, not AS_ROOT),
+        (PAGE_AND_OPEN, True, False),
+        (IN_FLIGHT, False, True),
+        (UNACCEPTED, False, True),
+        (RECEIVED, True, False),
+    ],
+    ids=["one page", "one page and open", "in flight", "not accepted", "received"],
+)
+def test_an_unlinked_file_that_cannot_be_measured_is_noticed(
+    script: str, counted: bool, hidden: bool, tmp_path: Path
+) -> None:
+    with running(script, tmp_path / "big") as pid:
+        kept = unlinked(pid, tmp_path)
+        assert (kept.bytes >= 4 * MIB, kept.hidden) == (counted, hidden)
+
+
+@requirement("host:state-hidden")
+@pytest.mark.skipif(not AS_ROOT, reason="the other tests run without root then")
+def test_without_root_a_mapped_page_of_an_unlinked_file_is_noticed() -> None:
+    with tempfile.TemporaryDirectory(prefix="plugbay-") as folder:
+        os.chmod(folder, 0o777)
+        asked = (
+            "import subprocess, sys, pathlib; from plugbay.process.usage import unlinked\n"
+            "p = subprocess.Popen([sys.executable, '-c', sys.argv[1], sys.argv[2] + '/big'], "
+            "stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+            "p.stdout.readline(); print(unlinked(p.pid, pathlib.Path(sys.argv[2]))); p.kill()"
+        )
+        argv = [*IDENTITIES["rootless"], ANYBODYS_PYTHON, "-B", "-c", asked, PAGE, folder]
+        done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE, check=True)
+        assert done.stdout.strip() == "Unlinked(bytes=4096, hidden=True)"
 
 
 def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
     with running(OPEN, tmp_path / "big") as pid:
         pass
-    assert unlinked_bytes(pid, tmp_path) == 0
+    assert unlinked(pid, tmp_path).bytes == 0

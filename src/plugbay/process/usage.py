@@ -1,8 +1,8 @@
 """Measures from /proc what a process and its descendants use: memory, sockets, and unlinked files on the disk.
 
 For hosts without control groups, and for uses that those do not count. Sees the processes that the kernel shows to the
-host's user. Not counted: buffers of unix sockets, descriptors in transit through one, and System V segments without a
-process; the kernel limits pipes for each user. Every function blocks for about a millisecond for each process.
+host's user. Not counted: buffers of unix sockets, and System V segments without a process; files that only a descriptor
+in flight keeps are noticed, but their size is not known. Every function blocks for about a millisecond per process.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 BLOCK = 512
 """Bytes in the unit of `st_blocks`."""
@@ -20,19 +21,39 @@ MAX_PROCESSES = 4096
 """More are not examined; a sandbox has far fewer."""
 
 _DELETED = " (deleted)"
+_IN_FLIGHT = "scm_fds:"
+"""The line of a unix socket's fdinfo with the number of descriptors that wait in it (Linux 5.6)."""
 
 
-def unlinked_bytes(pid: int, folder: Path) -> int:
-    """Bytes of unlinked files of `folder` that a process and its descendants keep, each file once."""
+class Unlinked(NamedTuple):
+    """The unlinked files of a folder that processes keep."""
+
+    bytes: int
+    hidden: bool
+    """Whether there may be files whose size the host cannot read: with descriptors in flight through a unix socket, or
+    with a mapping and no descriptor, which only root may look at."""
+
+
+File = tuple[str, int]
+"""Name and inode of a file."""
+
+
+def unlinked(pid: int, folder: Path) -> Unlinked:
+    """The unlinked files of `folder` that a process and its descendants keep, each file once."""
     places = tuple({f"{folder}/", f"{os.path.realpath(folder)}/"})
-    sizes: dict[tuple[str, int], int] = {}
+    sizes: dict[File, int] = {}
+    mapped: dict[File, int] = {}
+    in_flight = False
     for process in descendants(pid):
         with suppress(OSError):  # it has ended, or the host may not look at it
-            sizes.update(_unlinked_mapped(process, places))
+            for path in (*_descriptors(process), f"/proc/{process}/exe"):
+                name, size = _kept_by(path, places)
+                sizes.update({} if size is None else {name: size})
+                in_flight = in_flight or _holds_descriptors(path, name[0])
         with suppress(OSError):
-            # Last: the size on the disk is better than the size of a mapping.
-            sizes.update(_unlinked_open(process, places))
-    return sum(sizes.values())
+            _add_mapped(process, places, sizes, mapped)
+    unknown = {file: size for file, size in mapped.items() if file not in sizes}
+    return Unlinked(sum(sizes.values()) + sum(unknown.values()), in_flight or bool(unknown))
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -47,25 +68,46 @@ def descendants(pid: int) -> Iterator[int]:
         del found[MAX_PROCESSES:]
 
 
-def _unlinked_open(pid: int, places: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with suppress(OSError):  # closed meanwhile
-            name = os.readlink(f"/proc/{pid}/fd/{number}")
-            facts = os.stat(f"/proc/{pid}/fd/{number}") if _is_unlinked(name, places) else None
-            if facts is not None and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
-                yield (name, facts.st_ino), facts.st_blocks * BLOCK
+def _descriptors(pid: int) -> list[str]:
+    return [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
 
 
-def _unlinked_mapped(pid: int, places: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
+def _kept_by(path: str, places: tuple[str, ...]) -> tuple[File, int | None]:
+    """The file behind a link of /proc, and its size on the disk if it is an unlinked one of these places."""
+    name, inode = "", 0
+    with suppress(OSError):  # closed meanwhile
+        name = os.readlink(path)
+        facts = os.stat(path) if _is_unlinked(name, places) else None
+        inode = 0 if facts is None else facts.st_ino
+        if facts is not None and facts.st_nlink == 0 and stat.S_ISREG(facts.st_mode):
+            return (name, inode), facts.st_blocks * BLOCK
+    return (name, inode), None
+
+
+def _holds_descriptors(path: str, name: str) -> bool:
+    """Whether descriptors wait in the unix socket behind a descriptor; False for anything else."""
+    if not name.startswith("socket:"):
+        return False
+    try:
+        with open(path.replace("/fd/", "/fdinfo/"), encoding="ascii") as lines:
+            return any(line.startswith(_IN_FLIGHT) and int(line.split()[1]) > 0 for line in lines)
+    except OSError:
+        return False
+
+
+def _add_mapped(pid: int, places: tuple[str, ...], sizes: dict[File, int], mapped: dict[File, int]) -> None:
+    """Add the unlinked files that a process maps: with their sizes on the disk, or with those of their mappings."""
     text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    sizes: dict[tuple[str, int], int] = {}
     for line in text.splitlines():
         area, _, _, _, inode, *name = line.split(maxsplit=5)
-        if name and _is_unlinked(name[0], places):
-            begin, _, end = area.partition("-")
-            file = (name[0], int(inode))
-            sizes[file] = sizes.get(file, 0) + int(end, 16) - int(begin, 16)
-    yield from sizes.items()
+        if not name or not _is_unlinked(name[0], places):
+            continue
+        begin, end = (int(number, 16) for number in area.split("-"))
+        file = (name[0], int(inode))
+        try:
+            sizes[file] = os.stat(f"/proc/{pid}/map_files/{begin:x}-{end:x}").st_blocks * BLOCK
+        except OSError:
+            mapped[file] = mapped.get(file, 0) + end - begin
 
 
 def _is_unlinked(name: str, places: tuple[str, ...]) -> bool:

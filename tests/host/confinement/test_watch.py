@@ -11,7 +11,7 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host.confinement import watch as watch_module
-from plugbay.host.confinement.watch import Watch, state_problem
+from plugbay.host.confinement.watch import StateCheck, Watch
 from plugbay.model.errors import Code
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch
@@ -20,6 +20,7 @@ from plugbay.process.sandbox.cgroup import Cgroups
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, run_on
 from tests.support.patience import until
+from tests.support.requirements import requirement
 
 
 async def waiting(spawner: Spawner) -> Child:
@@ -73,6 +74,19 @@ def tool(name, params, m):
         os.unlink(path)
         held.write(b"x" * (4 << 20))
         held.flush()
+    if how in ("in flight", "one page"):
+        import ctypes, socket
+        ends = globals().setdefault("ends", socket.socketpair())
+        file = open(path, "w+b")
+        os.unlink(path)
+        file.write(b"x" * (64 << 20))
+        file.flush()
+        if how == "one page":
+            number = ctypes.c_long  # the module mmap keeps a descriptor
+            ctypes.CDLL(None).mmap(None, number(4096), 1, 1, file.fileno(), number(0))
+        else:
+            socket.send_fds(ends[0], [b"."], [file.fileno()])
+        file.close()
 """
 
 CONFIG = """
@@ -112,6 +126,26 @@ def test_a_plugin_that_keeps_too_much_is_killed_with_the_reason(run: Run, tmp_pa
     run(main)
 
 
+@requirement("host:state-hidden")
+@pytest.mark.parametrize("how", ["in flight", "one page"])
+def test_a_plugin_that_hides_deleted_files_is_killed_and_one_with_room_for_them_is_not(
+    run: Run, tmp_path: Path, how: str
+) -> None:
+    body = KEEPS + '    reply(m, "kept")\n'
+    root = write_kaged_plugin(tmp_path / "plugins", body=body)
+
+    async def main() -> None:
+        async with loaded(root, CONFIG.replace("2 MiB", "4 GiB")) as host:
+            assert await host.call("echo", {"how": how}) == "kept"
+            assert await host.call("echo", {"how": "little"}) == "kept"
+        async with loaded(root) as host:
+            assert await host.call("echo", {"how": "little"}) == "kept"
+            await host.attempt("echo", {"how": how}, timeout=120)  # answers, or is killed before it does
+            await until(lambda: host.journal.counts("p").get("too_much_state") == 1)
+
+    run(main)
+
+
 def test_a_plugin_that_keeps_too_much_is_not_started_before_there_is_room(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path / "plugins", body=KEEPS)
     kept = root.parent / "state" / "plugins" / "p" / "large"
@@ -146,7 +180,7 @@ def test_a_larger_limit_leaves_room_for_more(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert state_problem(1 << 30, tmp_path / "never", 1) is None
+    assert StateCheck(1 << 30, tmp_path / "never", 1)() is None
 
 
 USES = """

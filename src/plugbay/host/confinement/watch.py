@@ -7,6 +7,7 @@ consequence. The pause grows with the duration of a round, so that the checks ne
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -87,12 +88,45 @@ class StateWatch:
 
     def begin(self, child: Child, folder: Path, most: int, too_full: Callable[[str], None]) -> None:
         """Check until the process ends that its folder has at most `most` bytes."""
-        self._watch.begin(child, partial(state_problem, child.pid, folder, most), too_full)
+        self._watch.begin(child, StateCheck(child.pid, folder, most), too_full)
 
 
-def state_problem(pid: int, folder: Path, most: int) -> str | None:
-    """Why a state folder is over its quota, deleted files that the process holds open included; or None. Blocks."""
-    return tree.quota_problem(folder, most, usage.unlinked_bytes(pid, folder))
+class StateCheck:
+    """Measures one state folder, with deleted files that the process keeps.
+
+    Some of those have a size that the host cannot read (`usage.Unlinked`). While there may be such files, the file
+    system may lose no more than the quota: so a plugin that hides files holds twice its quota at most. Other programs
+    that write to the same file system meanwhile count too, but only against a plugin that keeps such files.
+    """
+
+    __slots__ = ("_folder", "_free", "_most", "_pid")
+
+    def __init__(self, pid: int, folder: Path, most: int) -> None:
+        self._pid = pid
+        self._folder = folder
+        self._most = most
+        self._free = _free_bytes(folder)
+        """When no file was hidden for the last time."""
+
+    def __call__(self) -> str | None:
+        """Why the folder is over its quota, or None. Blocks."""
+        kept = usage.unlinked(self._pid, self._folder)
+        free = _free_bytes(self._folder)
+        if not kept.hidden:
+            self._free = free
+        elif self._free - free > self._most:
+            lost = f"the disk has lost more than {self._most:,} bytes since then"
+            return f"it keeps deleted files that cannot be measured, and {lost}"
+        return tree.quota_problem(self._folder, self._most, kept.bytes)
+
+
+def _free_bytes(folder: Path) -> int:
+    """Free bytes of the file system of a folder; 0 if there is no such folder."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return 0
+    return facts.f_bfree * facts.f_frsize
 
 
 MEMORY_SECONDS = 1.0
