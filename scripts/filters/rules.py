@@ -34,6 +34,8 @@ IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 6, 17, 262
 
 S_ISUID = 0o4000
 
+F_SETPIPE_SZ = 1031
+
 PR_SET_MM = 35
 PR_SET_SYSCALL_USER_DISPATCH = 59
 PR_SCHED_CORE = 62
@@ -118,6 +120,13 @@ EVERYWHERE = (
     Rule("fchmodat fchmodat2", EPERM, "the same by another name", (Argument(2).has_any(S_ISUID),)),
     Rule("fanotify_init", EPERM, "watches whole mounts; inotify stays"),
     Rule("quotactl quotactl_fd", EPERM, "disk quotas of the machine"),
+    Rule(
+        "fcntl",
+        EPERM,
+        "a larger pipe: the kernel counts the memory of pipes for each user, and without root that is the host's own; "
+        "programs know the error from the kernel's limit",
+        (Argument(1).among(F_SETPIPE_SZ),),
+    ),
     # Large and fragile parts of the kernel
     Rule("io_uring_setup io_uring_enter io_uring_register", ENOSYS, "makes calls that no filter sees"),
     Rule("io_setup", ENOSYS, "one process can take every slot of the machine (fs.aio-max-nr); programs go on without"),

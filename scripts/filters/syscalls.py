@@ -54,6 +54,7 @@ _X86_64 = {
     "socket": 41,
     "socketpair": 53,
     "clone": 56,
+    "fcntl": 72,
     "chmod": 90,
     "fchmod": 91,
     "ptrace": 101,
@@ -110,6 +111,7 @@ _X86_64 = {
 
 _AARCH64 = {
     "io_setup": 0,
+    "fcntl": 25,
     "ioctl": 29,
     "umount2": 39,
     "mount": 40,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -105,6 +106,28 @@ def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyP
         assert drain._rest is not None and drain._rest.cancelled()
 
     drained(run, scenario)
+
+
+@requirement("host:stderr-flood", "host:kernel-shares")
+def test_a_small_pipe_is_full_sooner(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with many pipes gets pipes of two pages."""
+    monkeypatch.setattr(stderr, "READING_SECONDS", 0.0)
+
+    async def main() -> None:
+        read_end, write_end = os.pipe()
+        size = fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 8192)
+        drain = StderrDrain(asyncio.get_running_loop(), read_end)
+        os.write(write_end, b"x" * (size - 1))
+        await until(lambda: len(drain.tail()) == 1)
+        assert drain._rest is None
+        drain._loop.remove_reader(read_end)
+        os.write(write_end, b"x" * size)
+        drain._readable()
+        assert drain._rest is not None
+        drain.close()
+        os.close(write_end)
+
+    run(main())
 
 
 FLOODS = "import sys\nfor _ in range({count}): sys.stderr.write(('x' * 63 + chr(10)) * 1024)\nprint('done', flush=True)"

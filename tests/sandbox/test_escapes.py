@@ -72,7 +72,7 @@ TABLE = {
     },
     "calls": {
         "EPERM": (
-            "clock* file_handles kernel_log* kernel_program* keys machine_name measurements memory_placement "
+            "clock* file_handles grow_pipe kernel_log* kernel_program* keys machine_name measurements memory_placement "
             "new_key other_personality page_faults requested_key watch_everything"
         ),
         "EAFNOSUPPORT": "netlink netlink_pair odd_families packets virtual_machine_socket",

@@ -463,7 +463,7 @@ class Spawner:
             if not done:  # cancelled: do not wait, but leave no process
                 self.warden.dismiss()
             self._starts.shutdown(wait=done and not self._starting)
-            self.sandbox.networks.close()
+            self.sandbox.close()
 
     def _submit(self, launch: Launch) -> asyncio.Future[Child]:
         """Hand a start to the pool; the future's result arrives through `_arrived`."""

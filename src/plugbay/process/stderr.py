@@ -11,6 +11,7 @@ grows with its output.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import stat
@@ -24,7 +25,7 @@ from plugbay.model.text import printable
 KIB = 1024
 
 READ_BYTES = 64 * KIB
-"""The size of a Linux pipe: one read empties it."""
+"""The size of a Linux pipe: one read empties it. A user with many pipes gets smaller ones."""
 
 READING_SECONDS = 0.001
 REST_FACTOR = 3
@@ -188,6 +189,7 @@ class StderrDrain:
         "_busy",
         "_cut",
         "_fd",
+        "_full",
         "_held",
         "_lines",
         "_log",
@@ -213,6 +215,8 @@ class StderrDrain:
         """Seconds of reading since the last rest, or since the pipe was not full."""
         self._rest: asyncio.TimerHandle | None = None
         """The end of a pause; None while the pipe is being read."""
+        self._full = min(_pipe_size(fd), READ_BYTES)
+        """Bytes of a read that found the pipe full."""
         self.clean: Callable[[list[bytes]], list[bytes]] | None = None
         """Cleans lines before they are kept or written."""
         self.copy: RotatingLog | None = None
@@ -276,7 +280,7 @@ class StderrDrain:
 
     def _readable(self) -> None:
         began = time.monotonic()
-        if self._read() < READ_BYTES:
+        if self._read() < self._full:
             self._busy = 0.0
             return
         self._busy += time.monotonic() - began
@@ -341,6 +345,15 @@ class StderrDrain:
             self._held += len(line)
         while self._held > RING_BYTES or len(self._lines) > RING_LINES:
             self._held -= len(self._lines.popleft())
+
+
+def _pipe_size(fd: int) -> int:
+    """The capacity of a pipe, where the system tells it."""
+    command = getattr(fcntl, "F_GETPIPE_SZ", None)
+    try:
+        return READ_BYTES if command is None else fcntl.fcntl(fd, command)
+    except OSError:  # no pipe
+        return READ_BYTES
 
 
 def _capped(line: bytes) -> bytes:

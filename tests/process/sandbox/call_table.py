@@ -76,6 +76,8 @@ REFUSED = [
     Call("fchmodat2", (-1, BAD, 0o4755, 0), EPERM),
     Call("fanotify_init", (NONSENSE, 0), EPERM, root=True),
     Call("quotactl", (NONSENSE, 0, 0, 0), EPERM),
+    Call("fcntl", (-1, 1031, 4096), EPERM),
+    Call("fcntl", (-1, 1031 | HIGH, 4096), EPERM),
     Call("quotactl_fd", (-1, NONSENSE, 0, 0), EPERM),
     Call("io_uring_setup", (1, BAD), ENOSYS),
     Call("io_uring_enter", (-1, 0, 0, NONSENSE, 0, 0), ENOSYS),

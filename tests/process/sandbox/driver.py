@@ -8,6 +8,7 @@ own end.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import runpy
@@ -460,6 +461,35 @@ async def fence(yard: Yard) -> dict[str, Any]:
     return found
 
 
+HOG = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+taken = 0
+while taken < 4000 and libc.inotify_init1(0) >= 0:
+    taken += 1
+print(taken, flush=True)
+sys.stdin.read()
+"""
+
+
+async def shares(yard: Yard) -> dict[str, Any]:
+    """The inotify instances that a plugin takes, and whether its host still gets one: confined, and not."""
+    libc = ctypes.CDLL(None)
+    found: dict[str, Any] = {"machine": int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())}
+    for name, policy in (("confined", yard.policy()), ("free", None)):
+        child = await yard.start(PYTHON, "-I", "-S", "-c", HOG, policy=policy)
+        stdout, stdin = child.take_pipes()
+        taken = int((await rest(stdout, "")).strip() or -1)
+        own = libc.inotify_init1(0)
+        found[name] = {"taken": taken, "host": own >= 0}
+        if own >= 0:
+            os.close(own)
+        os.close(stdin)
+        os.close(stdout)
+        await child.wait(PATIENCE)
+    return found
+
+
 async def crowd(yard: Yard, seconds: str, count: int) -> list[Child]:
     children = []
     for number in range(count):
@@ -496,6 +526,7 @@ async def main(task: str, seconds: str = "") -> None:
             "node": node,
             "covers": covers,
             "fence": fence,
+            "shares": shares,
         }
         print(json.dumps(await parts[task](yard)))
     finally:

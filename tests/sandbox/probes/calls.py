@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import socket
@@ -111,6 +112,11 @@ def file_handles(world: World) -> None:
     """name_to_handle_at: numbers of files, with which they can be opened past every folder on the way."""
     handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0).ljust(136, b"\0"))
     call("name_to_handle_at", -100, b"/\0", handle, ctypes.create_string_buffer(8), 0)
+
+
+def grow_pipe(world: World) -> None:
+    """A larger pipe: the kernel counts the memory of pipes for each user."""
+    fcntl.fcntl(os.pipe()[0], fcntl.F_SETPIPE_SZ, 131072)
 
 
 def watch_everything(world: World) -> None:

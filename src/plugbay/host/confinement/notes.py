@@ -25,6 +25,7 @@ LIMITS_DEGRADED = "limits_degraded"
 NOT_SHOWN = "sandbox_not_shown"
 REFUSED = "egress_refused"
 NOT_FORWARDED = "egress_not_forwarded"
+NOT_LIMITED = "inotify_not_limited"
 OUT_OF_MEMORY = "out_of_memory"
 TOO_MUCH_STATE = "too_much_state"
 UNCOVERED = "uncovered"
@@ -52,6 +53,9 @@ def note_start(
     if child.jail is not None and child.jail.not_forwarded:
         text = f"only programs that use the proxy variables reach its network: {child.jail.not_forwarded}"
         journal.note(plugin_id, NOT_FORWARDED, text)
+    if child.jail is not None and child.jail.not_limited:
+        text = f"it can use up the inotify watches of this user: {child.jail.not_limited}"
+        journal.note(plugin_id, NOT_LIMITED, text)
     for text in confinement.notes:
         journal.note(plugin_id, NOT_SHOWN, text)
     if confinement.policy is not None:

@@ -38,6 +38,7 @@ from plugbay.process.sandbox.egress.netlink import forwarding
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
+from plugbay.process.sandbox.user_limits import UserLimits
 from plugbay.process.sandbox.users import as_user
 from plugbay.process.status import ExitStatus
 
@@ -213,11 +214,13 @@ class Jail:
         "_networks",
         "_opened",
         "_sockets",
+        "_user_limits",
         "argv",
         "env",
         "guarded",
         "label",
         "not_forwarded",
+        "not_limited",
         "policy",
         "proxy",
         "reports",
@@ -233,8 +236,11 @@ class Jail:
         cgroups: Cgroups,
         uid: int | None = None,
         networks: Networks | None = None,
+        user_limits: UserLimits | None = None,
     ) -> None:
-        """`networks`: where it gets a network of its own, if bubblewrap does not make it one."""
+        """`networks`: where it gets a network of its own, if bubblewrap does not make it one. `user_limits` is for a
+        program that runs as the host's user.
+        """
         self.policy = policy
         self.uid = uid
         """The user it runs as; None: the host's user."""
@@ -244,6 +250,8 @@ class Jail:
         """Command and environment of bubblewrap."""
         self.not_forwarded = ""
         """Why only programs that know of the proxy reach the plugin's network."""
+        self.not_limited = ""
+        """Why the plugin can use up the inotify instances and watches of the host's user."""
         self.proxy: Proxy | None = None
         self.guarded: tuple[tuple[str, str], ...] = ()
         """Hidden paths in shown folders: the path outside, the name inside."""
@@ -254,6 +262,7 @@ class Jail:
         self._networks = networks
         self._group: Cgroup | None = None
         self._sockets: Sockets | None = None
+        self._user_limits = user_limits
         self._opened: list[int] = []
         self._inherited: list[int] = []
         self._identity = ExitStack()
@@ -353,6 +362,8 @@ class Jail:
         if self.policy.network.proxied:
             self._sockets = open_inside(first, forwarding(DIRECT_PORT, self.policy.network.loopback))
             self.not_forwarded = self._sockets.why
+        if self._user_limits is not None:
+            self.not_limited = self._user_limits.apply(first)
         self.reports.release()
         leader = self.reports.program(monitor, first, watch)
         self._clear_places()  # not before: the kernel would have bubblewrap wait for it

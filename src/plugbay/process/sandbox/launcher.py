@@ -35,6 +35,7 @@ from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.policy import SandboxSettings as SandboxSettings
 from plugbay.process.sandbox.sources import Source, home_folders, normalised, open_source, refused
+from plugbay.process.sandbox.user_limits import UserLimits
 
 TMP = "/tmp"
 
@@ -71,13 +72,19 @@ class Program:
 class Sandbox:
     """One for all starts of a host; used by several threads at a time."""
 
-    __slots__ = ("_homes", "cgroups", "networks", "settings")
+    __slots__ = ("_homes", "cgroups", "networks", "settings", "user_limits")
 
     def __init__(self, settings: SandboxSettings | None = None, cgroups: Cgroups | None = None) -> None:
         self.settings = settings or SandboxSettings()
         self.cgroups = cgroups or Cgroups()
         self.networks = Networks()
+        self.user_limits = UserLimits()
         self._homes = home_folders(os.environ)
+
+    def close(self) -> None:
+        """End what was kept ready for further starts."""
+        self.networks.close()
+        self.user_limits.close()
 
     @property
     def limits_state(self) -> str:
@@ -101,7 +108,8 @@ class Sandbox:
             raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
         launcher = tool("bwrap")
         networks = None if uid is None or policy.network.reach is Reach.HOST else self.networks
-        jail = Jail(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
+        user_limits = self.user_limits if uid is None else None
+        jail = Jail(program.argv, program.label, policy, limits, self.cgroups, uid, networks, user_limits)
         try:
             arguments = self._write_arguments(jail, program, policy, uid)
             jail.argv = (launcher, "--args", str(arguments), "--", *program.argv)

@@ -6,8 +6,8 @@ Written by scripts/generate.py from scripts/filters; `make check` fails if a fil
 from __future__ import annotations
 
 HASHES = {
-    "aarch64.bpf": "7d8f0a58e14195b89c0b62a71932c44e499b0cb78a994ff4f05eaee7190e52dd",
-    "aarch64-offline.bpf": "24ad891af8d84d5bb52934e3afe2e5a7079b9c71bb2a86b33ec4ea2ead5f5865",
-    "x86_64.bpf": "c37c8e86ccd412274a9d3d6c3c5727bc5fe60d0d3bf0434f7fca2681fc0070fc",
-    "x86_64-offline.bpf": "913efc7e3eb1ae1643bb2b2c2a64b18423051be6223f9246c67b5cd39883786b",
+    "aarch64.bpf": "d41eca2a37fdeba42b6195e637a7d846246160e57daf49bd91a1b1f435769288",
+    "aarch64-offline.bpf": "3ff0d870585549218ff60a90be7e3f87d441ed6cd90ddcf250c78feac95ccf7c",
+    "x86_64.bpf": "d3c188ce016ede043214a8b51d85b1d5a10e59a99ef641e0858cec140daf6b18",
+    "x86_64-offline.bpf": "f09a5f9e961c4eb89b934875d8ed7bf3fb99b50fdd7cfdd0ee050fc5b83848b3",
 }
