@@ -58,6 +58,11 @@ class Origin:
 ORIGINS = frozenset(value for name, value in vars(Origin).items() if name.isupper())
 
 
+PASSING = frozenset({"EMFILE", "ENFILE", "EAGAIN", "ENOMEM"})
+"""Errors of a host or machine that lacks descriptors, processes or memory at the moment; by name, as in the `errno` of
+a failure's detail."""
+
+
 class Outcome:
     """The four ways a call ends; exactly one of them, exactly once."""
 

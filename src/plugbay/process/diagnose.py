@@ -145,9 +145,6 @@ SHORTAGES: dict[int | None, Words] = {
 }
 """Errors that say nothing about the program: something ran out, and it may start at another moment."""
 
-PASSING = frozenset({"EMFILE", "ENFILE", "EAGAIN", "ENOMEM"})
-"""Those of them that pass without a change of the command; by name, as in the `errno` of a failure's detail."""
-
 
 def error_name(error: OSError) -> str:
     """`EMFILE` for 24; the number where it has no name."""

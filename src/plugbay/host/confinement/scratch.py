@@ -24,8 +24,8 @@ from pathlib import Path
 
 from plugbay.host.confinement.policy import change_owner
 from plugbay.host.disk import tree
-from plugbay.model.errors import Code, Failure, Origin
-from plugbay.process.diagnose import PASSING, error_name
+from plugbay.model.errors import PASSING, Code, Failure, Origin
+from plugbay.process.diagnose import error_name
 
 QUOTA = 256 << 20
 """Bytes in one scratch folder."""

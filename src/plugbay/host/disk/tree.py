@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plugbay.process.diagnose import PASSING, error_name
+from plugbay.model.errors import PASSING
+from plugbay.process.diagnose import error_name
 from plugbay.process.usage import BLOCK
 
 MAX_DEPTH = 64

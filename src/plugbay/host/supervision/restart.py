@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plugbay.model.errors import Failure, Origin
+from plugbay.model.errors import PASSING, Failure, Origin
 from plugbay.model.spec import RestartPolicy
-from plugbay.process.diagnose import PASSING
 
 SHORTAGE_SECONDS = 1.0
 """Until a plugin that restarts by itself is started again after a shortage of the host; a call starts it at once."""
