@@ -95,8 +95,8 @@ class StateCheck:
     """Measures one state folder, with deleted files that the process keeps.
 
     Some of those have a size that the host cannot read (`usage.Unlinked`). While there may be such files, the file
-    system may lose no more than the quota: so a plugin that hides files holds twice its quota at most. Other programs
-    that write to the same file system meanwhile count too, but only against a plugin that keeps such files.
+    system may lose no more than the quota: so a plugin that hides files holds about twice its quota. What other programs
+    write to the same file system or free on it meanwhile counts too, but only for a plugin that keeps such files.
     """
 
     __slots__ = ("_folder", "_free", "_most", "_pid")
