@@ -95,7 +95,7 @@ class StateCheck:
     """Measures one state folder, with deleted files that the process keeps.
 
     Some of those have a size that the host cannot read (`usage.Unlinked`). While there may be such files, the file
-    system may lose no more than the quota: so a plugin that hides files holds about twice its quota. What other programs
+    system may lose no more than the quota: so a plugin that hides files holds about twice its quota. What others
     write to the same file system or free on it meanwhile counts too, but only for a plugin that keeps such files.
     """
 
