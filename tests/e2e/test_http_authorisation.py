@@ -53,6 +53,7 @@ WHOLE_ORG_ALONE = {
     "POST /v1/orgs/{org_id}/projects",
     "DELETE /v1/plugin-packages/{package}",
     "GET /v1/plugin-packages/{package}/logs",
+    "GET /v1/audit/verification",
 }
 """What concerns a whole org is not for a key of one of its projects."""
 
@@ -242,6 +243,7 @@ ASKS: dict[str, Callable[[World], Ask]] = {
         "/v1/orgs/{org_id}/projects/{project_id}", "project", {"name": "P"}
     ),
     "GET /v1/audit": at("/v1/audit"),
+    "GET /v1/audit/verification": at("/v1/audit/verification"),
     "POST /v1/api-keys": at("/v1/api-keys", "project", KEY),
     "GET /v1/api-keys": at("/v1/api-keys"),
     "GET /v1/api-keys/{key_id}": at("/v1/api-keys/{key_id}", "project"),

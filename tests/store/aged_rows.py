@@ -66,7 +66,7 @@ async def insert_all(tx: Tx, chance: random.Random) -> None:
     await rows.insert(tx, CHAINS, chain("ch_1"))
     await calls.insert(tx, [CallRecord(f"call_{n}", "p", "1", "rune", "t", moment(), 1.0, None) for n in range(NUMBER)])
     for number in range(NUMBER):
-        await audit.insert(tx, replace(ENTRY, id=f"aud_{number}", at=moment()))
+        await audit.append(tx, [replace(ENTRY, id=f"aud_{number}", at=moment(), org_id=f"org_{number}")])
         await insert_invocation(tx, number, moment(), chance.choice([None, moment()]))
         await rows.insert(tx, EVENTS, event(f"evt_{number}", occurred_at=moment()))
     for number in range(NUMBER):

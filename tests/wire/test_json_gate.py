@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire import json_gate
+from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import (
     DEFAULT_LIMITS,
     USUAL_DEPTH,
@@ -21,7 +25,10 @@ from plugbay.wire.json_gate import (
     plainly_flat,
     refuse_wide_numbers,
 )
+from plugbay.wire.strict_json import StdlibCodec, private_engine, public_engine
+from tests.support.requirements import requirement
 from tests.wire.documents import ACCEPTED, nested
+from tests.wire.vectors import INVALID, OPEN, VALID
 
 MEBIBYTE = 1024 * 1024
 SMALL = JsonLimits(depth=4, brackets=10, commas=20)
@@ -283,3 +290,63 @@ def test_a_float_passes_exactly_when_it_is_finite(whole: int, part: int | None, 
         assert float(text) == float("inf")
     else:
         assert float(text) < float("inf")
+
+
+# Vectors of parsing test suites, through every codec.
+
+DECISIONS: dict[str, str] = json.loads(Path(__file__).with_name("open_decisions.json").read_text())
+
+
+def _private() -> StdlibCodec:
+    engine = private_engine()
+    assert engine is not None
+    return StdlibCodec(engine)
+
+
+CODECS: dict[str, Callable[[], Any]] = {
+    "msgspec": MsgspecCodec,
+    "accelerator": _private,
+    "json package": lambda: StdlibCodec(public_engine()),
+}
+
+
+def decide(codec: Any, document: bytes) -> str:
+    """`accepted` or `refused`; any other error fails the test."""
+    try:
+        codec.decode(document)
+    except Malformed:
+        return "refused"
+    return "accepted"
+
+
+def decide_in_message(codec: Any, document: bytes) -> str:
+    """The decision on the document as the payload of a message that is read as raw bytes."""
+    try:
+        message = codec.decoder(("id",), ("params",))(b'{"id":1,"params":' + document + b"}")
+    except Malformed:
+        return "refused"
+    codec.load(message.params)
+    return "accepted"
+
+
+@requirement("host:json-vectors")
+@pytest.mark.parametrize("name", CODECS)
+@pytest.mark.parametrize("how", [decide, decide_in_message])
+def test_valid_documents_are_accepted_and_invalid_ones_refused(name: str, how: Callable[[Any, bytes], str]) -> None:
+    codec = CODECS[name]()
+    assert [case for case, document in VALID.items() if how(codec, document) != "accepted"] == []
+    assert [case for case, document in INVALID.items() if how(codec, document) != "refused"] == []
+
+
+@requirement("host:json-vectors")
+@pytest.mark.parametrize("name", CODECS)
+def test_open_documents_are_decided_as_written_down(name: str) -> None:
+    codec = CODECS[name]()
+    assert {case: decide(codec, document) for case, document in OPEN.items()} == DECISIONS
+
+
+def test_the_vectors_are_as_many_as_in_the_suites_and_of_every_category() -> None:
+    assert (len(VALID), len(INVALID), len(OPEN)) >= (90, 180, 35)
+    for cases in (VALID, INVALID, OPEN):
+        kinds = Counter(name.split("_")[0] for name in cases)
+        assert kinds.keys() >= {"number", "object", "string", "structure"}

@@ -242,7 +242,7 @@ class ServerClient:
         opener = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = opener(self._netloc, timeout=CONNECT_SECONDS)
         wanted = {name: value for name, value in query.items() if value is not None}
-        target = f"{self._base}{path}" + (f"?{urlencode(wanted)}" if wanted else "")
+        target = f"{self._base}{path}" + (f"?{urlencode(wanted, doseq=True)}" if wanted else "")
         data = body
         if body is not None and headers is None:
             data, headers = msgspec.json.encode(body), {"content-type": "application/json"}

@@ -34,7 +34,7 @@ _WEAK = frozenset(
         "ee" + "ff" * 30 + "7f",
     )
 )
-"""Points of small order, without sign bit: public keys for which anybody can forge signatures."""
+"""Points of small order, without sign bit: anybody can forge signatures for them as public keys."""
 
 
 def key_id(public: bytes) -> str:
@@ -47,9 +47,9 @@ def public_of(private: Ed25519PrivateKey) -> bytes:
     return private.public_key().public_bytes_raw()
 
 
-def is_weak(public: bytes) -> bool:
-    """Whether signatures of this key can be forged."""
-    return bytes([*public[:31], public[31] & 0x7F]) in _WEAK
+def is_weak(point: bytes) -> bool:
+    """Whether a point has a small order: signatures of this public key can be forged."""
+    return bytes([*point[:31], point[31] & 0x7F]) in _WEAK
 
 
 def make(private_path: Path, public_path: Path) -> bytes:
@@ -114,12 +114,14 @@ def parse_public(data: bytes) -> bytes | None:
 
 
 def verify(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether this is a valid signature of `data`."""
+    """Whether this is a valid signature of `data`. Stricter than the library: R of small order is refused too."""
     require_library()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if is_weak(public):
+    if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+        return False
+    if is_weak(public) or is_weak(signature[:KEY_BYTES]):
         return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)

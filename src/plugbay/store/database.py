@@ -4,8 +4,9 @@
     async with database.transaction() as tx:
         await orgs.insert(tx, org)
 
-A transaction inside another one of the same task is part of it. `after_commit` callbacks run once it is committed. On
-SQLite, concurrent transactions share commits (`sqlite.GroupCommit`).
+A transaction inside another one of the same task is part of it. `before_commit` collects the last writes of a
+transaction; `after_commit` callbacks run once it is committed. On SQLite, concurrent transactions share commits
+(`sqlite.GroupCommit`).
 
     cache = RowCache[str, Card](database, 1_000)
     card = await cache.get("c1", read)       calls read, unless the value is cached
@@ -86,9 +87,16 @@ class _Transaction:
 
     def __init__(self) -> None:
         self.task = asyncio.current_task()
+        self.last: dict[Callable[[Tx, list[Any]], Awaitable[None]], list[Any]] = {}
+        """Writes before the commit, with their items."""
         self.afterwards: list[Callable[[], object]] = []
         self.unsettles = False
         """Whether it changes settled tables."""
+
+    async def write_last(self) -> None:
+        """Write the items that were collected for the end of the transaction."""
+        for write, items in self.last.items():
+            await write(self.connection, items)
 
 
 class Database:
@@ -166,6 +174,7 @@ class Database:
                 token = self._unit.set(unit)
                 try:
                     yield connection
+                    await unit.write_last()
                 finally:
                     self._unit.reset(token)
 
@@ -189,6 +198,13 @@ class Database:
         with _TranslateErrors():
             async with connect(self._viewing) as connection:
                 yield connection
+
+    def before_commit(self, write: Callable[[Tx, list[V]], Awaitable[None]], item: V) -> None:
+        """Call `write` with all its items of the current transaction, after everything else in it."""
+        around = self._current()
+        if around is None:
+            raise RuntimeError("there is no transaction: call it inside Database.transaction()")
+        around.last.setdefault(write, []).append(item)
 
     def after_commit(self, act: Callable[[], object]) -> None:
         """Run a callback after the commit of the current transaction; at once if there is none."""

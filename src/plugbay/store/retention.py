@@ -6,13 +6,14 @@ each kind is kept. Rows are selected without a lock, and checked again in the tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Select, Table, and_, delete, false, func, not_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plugbay.store.audit import note_removal
 from plugbay.store.deliveries import DEAD_LETTER, DELIVERED, DROPPED, FAILED
 from plugbay.store.idempotency import RUNNING
 from plugbay.store.tables import (
@@ -116,6 +117,8 @@ class Kind:
     may_go: Callable[[Found], ColumnElement[bool]]
     along: Column[Any] | None = None
     """Foreign key of the child table whose rows are deleted with it."""
+    before: Callable[[AsyncConnection, Sequence[Any]], Awaitable[None]] | None = None
+    """Called with the ids of rows that are about to be deleted."""
 
     @property
     def keys(self) -> tuple[Column[Any], ...]:
@@ -129,7 +132,7 @@ KINDS = {
     "events": Kind(EVENTS, EVENTS.c.occurred_at, Found.events),
     "invocations": Kind(INVOCATIONS, INVOCATIONS.c.started_at, Found.invocations, TOKENS.c.invocation_id),
     "spending": Kind(SPENDING, SPENDING.c.updated_at, Found.spending),
-    "audit": Kind(AUDIT, AUDIT.c.at, Found.audit),
+    "audit": Kind(AUDIT, AUDIT.c.at, Found.audit, before=note_removal),
     "answers": Kind(IDEMPOTENCY, IDEMPOTENCY.c.expires_at, Found.answers),
     "tokens": Kind(TOKENS, TOKENS.c.expires_at, Found.tokens),
     "journeys": Kind(JOURNEYS, JOURNEYS.c.updated_at, Found.journeys),
@@ -160,6 +163,8 @@ async def remove(tx: AsyncConnection, kind: str, cutoffs: Cutoffs, found: Sequen
     keys = [tuple(row) for row in (await tx.execute(still.with_for_update(skip_locked=True))).all()]
     if not keys:
         return 0
+    if what.before is not None:
+        await what.before(tx, [key[0] for key in keys])
     if what.along is not None:
         await tx.execute(delete(what.along.table).where(what.along.in_([key[0] for key in keys])))
     return (await tx.execute(delete(what.table).where(_among(what, keys)))).rowcount

@@ -86,11 +86,28 @@ AUDIT = Table(
     Column("subject_id", Text, nullable=False),
     Column("request_id", String(128)),
     Column("details", Json, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("previous_hash", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
     Index(None, "org_id", "at", "id"),
     Index(None, "at", "id"),
     Index(None, "subject_id", "at"),
+    Index(None, "org_id", "position", "id"),
 )
-"""The audit log. No foreign keys: it outlives the records it refers to."""
+"""The audit log: a hash chain for each org. No foreign keys: it outlives the records it refers to."""
+
+AUDIT_HEADS = Table(
+    "audit_heads",
+    METADATA,
+    Column("chain", String(64), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("removed_position", BigInteger, nullable=False),
+    Column("removed_hash", String(64), nullable=False),
+)
+"""The last entry of each chain of the audit log, and the last one that retention removed. `chain` is an org, or
+`*` for entries without one."""
 
 IDEMPOTENCY = Table(
     "idempotency",

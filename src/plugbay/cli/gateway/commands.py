@@ -135,10 +135,13 @@ def _route(name: str, entry: dict[str, Any]) -> Route:
 
 def group(name: str, *, empty: bool = False) -> typer.Typer:
     """The group of this name; `empty` for a list of groups, which needs no commands."""
+    from plugbay.cli.gateway.audit import verify
+
+    own: dict[tuple[str, str], Callable[..., None]] = {("package", "add"): add_package, ("audit", "verify"): verify}
     resource = RESOURCES[name]
     app = typer.Typer(name=name, help=resource.help, epilog=resource.examples, cls=HelpGroup, no_args_is_help=True)
     for verb, command in {} if empty else resource.verbs.items():
-        run = add_package if (name, verb) == ("package", "add") else _command(resource, command)
+        run = own.get((name, verb)) or _command(resource, command)
         app.command(verb, cls=HelpCommand, help=routes()[command.route].help)(run)
     return app
 

@@ -282,9 +282,11 @@ plugbay marketplace install thread-weave --org tea""",
     "audit": Resource(
         "The audit log.",
         "at action actor_kind actor_id subject_kind subject_id",
-        {"list": Verb("GET /v1/audit")},
+        {"list": Verb("GET /v1/audit"), "verify": Verb("GET /v1/audit/verification")},
         examples="""\
 Examples
-plugbay audit list --action binding.create --limit 10""",
+plugbay audit list --action binding.create --limit 10
+plugbay audit verify --json > heads.json
+plugbay audit verify --data DIR --head ORG:POSITION:HASH""",
     ),
 }

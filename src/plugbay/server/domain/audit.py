@@ -3,18 +3,21 @@
     await audit.record_change(tx, caller, "run.cancel", run)
     await audit.record(tx, caller, "secret.put", "secret", name, org_id=…, project_id=…)
 
-Details contain field names and ids, never config values or secrets.
+Details contain field names and ids, never config values or secrets. Entries are appended to the hash chain of their
+org when the transaction commits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import denied, invalid
 from plugbay.server.domain.ids import REQUEST_ID, Ids, new_id
 from plugbay.server.domain.principal import Principal
 from plugbay.store import audit as rows
-from plugbay.store.audit import Entry
+from plugbay.store.audit import Entry, Head, Report
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 
@@ -72,7 +75,7 @@ class Audit:
             request_id=REQUEST_ID.get(),
             details=details,
         )
-        await rows.insert(tx, entry)
+        self._database.before_commit(rows.append, entry)
 
     async def page(
         self, caller: Principal, page: Page, *, subject_id: str | None = None, action: str | None = None
@@ -82,3 +85,15 @@ class Audit:
             return await rows.page(
                 tx, page, org_id=caller.org_id, project_id=caller.project_id, subject_id=subject_id, action=action
             )
+
+    async def verify(self, caller: Principal, known: Sequence[str] = ()) -> list[Report]:
+        """Check the chain of the caller's org, or all chains, also against `known` heads (`chain:position:hash`)."""
+        if caller.project_id is not None:
+            text = "a key of one project cannot verify the audit log of its org"
+            raise denied("auth.role_denied", text, required=["org key"])
+        try:
+            heads = [Head.parse(text) for text in known]
+        except ValueError as error:
+            raise invalid("audit.invalid_head", f"{str(error)!r} is no head: chain:position:hash", "head") from None
+        async with self._database.reading() as tx:
+            return await rows.verify(tx, caller.org_id, heads)

@@ -37,12 +37,23 @@ def upgrade(connection: Connection, revision: str = HEAD) -> None:
     from alembic.script import ScriptDirectory
 
     config = _config(connection)
+    if not _is_current(connection, config):
+        command.upgrade(config, revision)
+
+
+def require_current(connection: Connection) -> None:
+    """Raises `StoreRefused` unless the tables are up to date; for programs that only read."""
+    if not _is_current(connection, _config(connection)):
+        raise StoreRefused("its tables are of an earlier plugbay; `plugbay serve` migrates them at its start")
+
+
+def _is_current(connection: Connection, config: Config) -> bool:
+    """Whether the tables are up to date; raises `StoreRefused` if they are newer than this program."""
     scripts = ScriptDirectory.from_config(config)
     current = MigrationContext.configure(connection).get_current_revision()
     if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
         raise StoreRefused(f"the database is at version {current}, which is newer than this plugbay; upgrade plugbay")
-    if current != scripts.get_current_head():
-        command.upgrade(config, revision)
+    return current == scripts.get_current_head()
 
 
 def downgrade(connection: Connection, revision: str = BASE) -> None:

@@ -77,3 +77,33 @@ def test_every_change_can_be_read_back_with_its_request(sqlite_url: str, tmp_pat
             assert (entry["action"], entry["actor_id"], entry["request_id"]) == ("org.create", "operator", "mine")
 
     run(main)
+
+
+@requirement("vai:control-audit-chain", "vai:control-audit-verify")
+def test_the_log_of_an_org_is_checked_by_its_own_key(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            await make_org(gateway)
+            await make_org(gateway, "org_2", "proj_2")
+            whole, part = await make_key(gateway, "org_1"), await make_key(gateway, "org_1", project_id="proj_1")
+            async with client_of(gateway, whole) as client:
+                entries = (await client.get("/v1/audit")).json()["items"]
+                assert [entry["position"] for entry in entries] == [4, 3, 2, 1]
+                assert [entry["previous_hash"] for entry in entries[:3]] == [entry["hash"] for entry in entries[1:]]
+                found = (await client.get("/v1/audit/verification")).json()
+                (chain,) = found["chains"]
+                assert found["valid"] and (chain["chain"], chain["entries"], chain["broken"]) == ("org_1", 4, None)
+                assert chain["head"] == f"org_1:4:{entries[0]['hash']}"
+                later = f"org_1:5:{'0' * 64}"
+                found = (await client.get("/v1/audit/verification", params={"head": [chain["head"], later]})).json()
+                assert not found["valid"] and found["chains"][0]["broken"]["kind"] == "cut"
+                refused = await client.get("/v1/audit/verification", params={"head": "org_1"})
+                assert (refused.status_code, code(refused)) == (400, "audit.invalid_head")
+            async with client_of(gateway, part) as client:
+                refused = await client.get("/v1/audit/verification")
+                assert (refused.status_code, code(refused)) == (403, "auth.role_denied")
+            async with client_of(gateway) as client:
+                found = (await client.get("/v1/audit/verification")).json()
+                assert [chain["chain"] for chain in found["chains"]] == ["org_1", "org_2"]
+
+    run(main)

@@ -25,10 +25,11 @@ def test_the_sixth_step_accepts_what_is_available(database_url: str, run: Run) -
         async with database.transaction() as tx:
             for row in (replace(ROW, accepted_at=9.0), held, gone):
                 await packages.insert(tx, row)
+            await tx.run_sync(downgrade, "0006")
             before = await tx.run_sync(_tables)
             await tx.run_sync(downgrade, "0005")
             assert before - await tx.run_sync(_tables) == {"marketplace_entries"}
-            await tx.run_sync(upgrade)
+            await tx.run_sync(upgrade, "0006")
             assert await tx.run_sync(_tables) == before
             assert await packages.get(tx, "pkg_1") == replace(ROW, accepted_at=ROW.created_at)
             assert await packages.get(tx, "pkg_2") == held

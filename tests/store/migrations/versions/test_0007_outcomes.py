@@ -36,10 +36,11 @@ def test_the_seventh_step_adds_outcomes_to_what_is_there(database_url: str, run:
             await events.insert(tx, event("evt_1"))
             await deliveries.insert(tx, delivery("del_1", test=True))
             await checkpoints.save(tx, "exec_1", ResumeState(attempts=3), 1.0)
+            await tx.run_sync(downgrade, "0007")
             before = await tx.run_sync(_columns)
             await tx.run_sync(downgrade, "0006")
             assert before - await tx.run_sync(_columns) == ADDED
-            await tx.run_sync(upgrade)
+            await tx.run_sync(upgrade, "0007")
             assert await tx.run_sync(_columns) == before
             kept = await deliveries.find(tx, "del_1")
             assert kept is not None and kept.test is False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import Field
@@ -10,6 +10,7 @@ from pydantic import Field
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
 from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, Time, example, listing
+from plugbay.store.audit import to_json
 
 router = Router(tags=["orgs"])
 
@@ -70,6 +71,29 @@ class AuditOut(Answer):
     subject_id: str
     request_id: str | None
     details: dict[str, Any]
+    position: int = Field(description="The place in the hash chain of the org; the operator has a chain too.")
+    previous_hash: str = Field(description="The hash of the entry before it.")
+    hash: str = Field(description="SHA-256 of all other fields.")
+
+
+class BrokenOut(Answer):
+    kind: Literal["changed", "removed", "inserted", "cut"]
+    position: int
+    entry_id: str | None = Field(description="null: the entry is gone.")
+    message: str
+
+
+class ChainReportOut(Answer):
+    chain: str = Field(description="The org; * for entries without an org.")
+    entries: int
+    removed: int = Field(description="Entries that `[retention]` has removed, from the beginning.")
+    head: str = Field(description="chain:position:hash of the last entry.")
+    broken: BrokenOut | None = Field(description="The first broken entry.")
+
+
+class AuditReportOut(Answer):
+    valid: bool
+    chains: list[ChainReportOut]
 
 
 @router.post("/v1/orgs", status_code=201, **needs("admin"))
@@ -130,3 +154,15 @@ async def list_audit(
     return listing(
         await gateway.audit.page(caller, page, subject_id=subject_id, action=action), AuditOut.model_validate
     )
+
+
+@router.get("/v1/audit/verification", **needs("admin"))
+async def verify_audit(
+    caller: Caller,
+    gateway: TheGateway,
+    head: Annotated[
+        list[str] | None, Query(max_length=100, description="A head that was kept: its entry must be there unchanged.")
+    ] = None,
+) -> AuditReportOut:
+    """Check the audit log of the caller's org: every entry, its place and its hash. All orgs for the operator."""
+    return AuditReportOut.model_validate(to_json(await gateway.audit.verify(caller, head or ())))
