@@ -38,6 +38,9 @@ KINDS = ("sqlite", "postgresql")
 
 TEMPLATE = "plugbay_template"
 
+OWNER = "plugbay"
+"""The role that owns all databases, as an operator would have it: a superuser would ignore row-level security."""
+
 SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -111,16 +114,24 @@ class Server:
         self._names = (f"test_{number}" for number in count())
         self._process = self._start()
         atexit.register(self.stop)
-        self.execute(f"CREATE DATABASE {TEMPLATE}")
+        self.execute(f"CREATE ROLE {OWNER} LOGIN")
+        self.execute(f"CREATE DATABASE {TEMPLATE} OWNER {OWNER}")
         _migrate(self.url(TEMPLATE))
 
     def url(self, name: str) -> str:
-        return f"postgresql+asyncpg://{self._user}@/{name}?host={self.folder}"
+        return self._url(OWNER, name)
+
+    def superuser_url(self, name: str) -> str:
+        """For a connection that row-level security does not apply to."""
+        return self._url(self._user, name)
+
+    def _url(self, user: str, name: str) -> str:
+        return f"postgresql+asyncpg://{user}@/{name}?host={self.folder}"
 
     def create(self, template: str = TEMPLATE) -> str:
         """A new database; its name."""
         name = next(self._names)
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name} OWNER {OWNER} TEMPLATE {template}")
         return name
 
     def drop(self, name: str) -> None:

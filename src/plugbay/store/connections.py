@@ -1,6 +1,8 @@
-"""Database connections, and transactions with one connection each (PostgreSQL).
+"""Database connections, transactions with one connection each (PostgreSQL), and the org that a connection sees.
 
-A failure to connect is always `StoreUnavailable`.
+A failure to connect is always `StoreUnavailable`. On PostgreSQL the policies of the tables (row-level security) compare
+the org of each row with the setting `plugbay.org`. It is `EVERY_ORG` for connections of the server; a transaction in a
+request of an org sets it to that org.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -17,6 +21,20 @@ from plugbay.store.statements import Outcome, Write
 
 Ended = Callable[[bool | None], None]
 """Called once at the end of a transaction: committed (True), rolled back (False), or unknown (None)."""
+
+EVERY_ORG = "*"
+"""The value of `plugbay.org` for the operator, for background work, and before a caller is known."""
+
+ORG: ContextVar[str] = ContextVar("plugbay_org", default=EVERY_ORG)
+"""The org whose rows transactions see; tasks inherit it from the request that starts them."""
+
+_SET_ORG = text("SELECT set_config('plugbay.org', :org, true)")
+"""Until the end of the transaction."""
+
+
+async def enter_org(connection: AsyncConnection) -> None:
+    """Show only the rows of the current org in the transaction of this connection."""
+    await connection.execute(_SET_ORG, {"org": ORG.get()})
 
 
 @asynccontextmanager
@@ -58,6 +76,8 @@ class SingleCommit:
         outcome: bool | None = False
         try:
             async with connect(self._engine) as connection, connection.begin():
+                if ORG.get() != EVERY_ORG:
+                    await enter_org(connection)
                 yield connection
                 outcome = None  # a cancellation from here on leaves the outcome unknown
             outcome = True

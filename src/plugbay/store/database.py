@@ -36,7 +36,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.sql.dml import UpdateBase
 
 from plugbay.host.disk.sqlite import IN_MEMORY, make_private
-from plugbay.store.connections import SingleCommit, connect
+from plugbay.store.connections import EVERY_ORG, ORG, SingleCommit, connect, enter_org
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damage_error, transient_error
 from plugbay.store.metadata import is_settled
 from plugbay.store.migrations import upgrade
@@ -92,11 +92,6 @@ class _Transaction:
         self.afterwards: list[Callable[[], object]] = []
         self.unsettles = False
         """Whether it changes settled tables."""
-
-    async def write_last(self) -> None:
-        """Write the items that were collected for the end of the transaction."""
-        for write, items in self.last.items():
-            await write(self.connection, items)
 
 
 class Database:
@@ -174,7 +169,7 @@ class Database:
                 token = self._unit.set(unit)
                 try:
                     yield connection
-                    await unit.write_last()
+                    await self._write_last(unit)
                 finally:
                     self._unit.reset(token)
 
@@ -197,7 +192,29 @@ class Database:
             return
         with _TranslateErrors():
             async with connect(self._viewing) as connection:
+                if self.dialect == "postgresql" and ORG.get() != EVERY_ORG:
+                    await enter_org(connection)
                 yield connection
+
+    @asynccontextmanager
+    async def every_org(self) -> AsyncIterator[None]:
+        """Show the rows of all orgs in this block, also in an open transaction, though a request of one org runs it."""
+        if ORG.get() == EVERY_ORG:
+            yield
+            return
+        around = self._current() if self.dialect == "postgresql" else None
+        token = ORG.set(EVERY_ORG)
+        try:
+            if around is not None:
+                await enter_org(around.connection)
+            yield
+        except SQLAlchemyError:
+            around = None  # the transaction has failed: it takes no further statement
+            raise
+        finally:
+            ORG.reset(token)
+            if around is not None:
+                await enter_org(around.connection)
 
     def before_commit(self, write: Callable[[Tx, list[V]], Awaitable[None]], item: V) -> None:
         """Call `write` with all its items of the current transaction, after everything else in it."""
@@ -205,6 +222,12 @@ class Database:
         if around is None:
             raise RuntimeError("there is no transaction: call it inside Database.transaction()")
         around.last.setdefault(write, []).append(item)
+
+    async def _write_last(self, unit: _Transaction) -> None:
+        if unit.last:
+            async with self.every_org():  # a request of an org may also change records that all orgs share
+                for write, items in unit.last.items():
+                    await write(unit.connection, items)
 
     def after_commit(self, act: Callable[[], object]) -> None:
         """Run a callback after the commit of the current transaction; at once if there is none."""
@@ -244,6 +267,14 @@ class Database:
         except StoreRefused as error:
             return str(error)
         return None if found == "ok" else " ".join(str(found).replace("*** in database main ***", "").split())
+
+    async def ignores_policies(self) -> bool:
+        """Whether PostgreSQL applies no row-level security to this user: a superuser, or a role with BYPASSRLS."""
+        if self.dialect != "postgresql":
+            return False
+        async with self.reading() as tx:
+            query = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+            return bool(await tx.scalar(text(query)))
 
     async def dedicated(self) -> AsyncConnection:
         """A connection in autocommit mode that the caller closes."""
@@ -343,6 +374,7 @@ def _engine(url: URL) -> AsyncEngine:
     if kind == "postgresql":
         settings = {
             "application_name": "plugbay",
+            "plugbay.org": EVERY_ORG,
             "lock_timeout": f"{round(PATIENCE * 1000)}",
             "statement_timeout": f"{round(STATEMENT_TIMEOUT * 1000)}",
         }

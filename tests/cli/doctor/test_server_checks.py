@@ -6,14 +6,14 @@ import asyncio
 import json
 from pathlib import Path
 
-from plugbay.cli.doctor.checks import ERROR, OK
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING
 from plugbay.cli.doctor.server_checks import check_server
 from plugbay.cli.exit_codes import Exit
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
 from tests.store.test_database import overwrite_pages
 from tests.support.commands import plugbay
-from tests.support.databases import database
+from tests.support.databases import database, postgresql
 from tests.support.requirements import requirement
 
 
@@ -52,6 +52,15 @@ def test_a_database_elsewhere_is_asked(tmp_path: Path) -> None:
         assert check.status == OK, check.detail
     (check,) = check_server(None, "postgresql://nobody@127.0.0.1:1/nothing")
     assert check.status == ERROR
+
+
+@requirement("vai:control-second-wall")
+def test_a_user_that_ignores_row_level_security_is_a_warning() -> None:
+    name = postgresql().create()
+    (check,) = check_server(None, postgresql().superuser_url(name))
+    assert (check.status, "row-level security" in check.detail, "SUPERUSER" in check.fix) == (WARNING, True, True)
+    assert not check.is_finding
+    postgresql().drop(name)
 
 
 def test_doctor_checks_a_server(tmp_path: Path) -> None:

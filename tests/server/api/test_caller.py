@@ -8,11 +8,14 @@ import pytest
 
 from plugbay.server.api import caller as module
 from plugbay.server.api.caller import NEEDS, NEEDS_ONE, RateLimits, needs
+from plugbay.server.domain import sessions as sessions_module
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.rows import ALL_TENANTS
 from tests.server.api.test_middleware import code
 from tests.support.clocks import TurnedClock
+from tests.support.databases import KINDS, database
 from tests.support.gateways import client_of, gateway_at, make_key, make_org, openapi_of
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -114,3 +117,35 @@ def test_callers_are_forgotten_before_they_take_all_memory(monkeypatch: pytest.M
     for number in range(20):
         rates.take(key(number))
     assert len(rates._buckets) == 5
+
+
+@requirement("vai:control-second-wall")
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_postgresql_a_query_without_its_filter_shows_an_org_nothing_of_another(
+    kind: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first wall is removed: lists have no filter, and every id is visible to every caller."""
+    monkeypatch.setattr(sessions_module, "tenant", lambda caller: ALL_TENANTS)
+    monkeypatch.setattr(Principal, "sees", lambda *_: True)
+
+    async def main(url: str) -> None:
+        async with gateway_at(url, tmp_path) as gateway:
+            await make_org(gateway)
+            await make_org(gateway, "org_2", "proj_2")
+            async with client_of(gateway, await make_key(gateway, "org_1")) as client:
+                id = (await client.post("/v1/sessions", json={})).json()["id"]
+                path = f"/v1/sessions/{id}"
+                assert (await client.get(path)).status_code == 200
+            async with client_of(gateway, await make_key(gateway, "org_2")) as client:
+                listed = [each["id"] for each in (await client.get("/v1/sessions")).json()["items"]]
+                found = (await client.get(path)).status_code
+                changed = (await client.patch(path, json={"metadata": {"a": 1}})).status_code
+            if kind == "sqlite":
+                assert (listed, found, changed) == ([id], 200, 200), "without the first wall SQLite shows everything"
+            else:
+                assert (listed, found, changed) == ([], 404, 404)
+            async with client_of(gateway) as client:
+                assert [each["id"] for each in (await client.get("/v1/sessions")).json()["items"]] == [id]
+
+    with database(kind, tmp_path) as url:
+        run(lambda: main(url))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from plugbay.cli.doctor.checks import ERROR, OK, Check
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check
 from plugbay.host.disk.durable import room_problem
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database, sqlite_file
@@ -34,10 +34,16 @@ async def _check_database(url: str) -> Check:
         database = await Database.open(url, migrate=False, check=False)
         try:
             damage = await database.find_damage(quick=False)
+            ignored = await database.ignores_policies()
         finally:
             await database.close()
     except (StoreRefused, StoreUnavailable) as error:
         return Check("server_database", ERROR, title, str(error), "check the URL of the database and its server")
     if damage is not None:
         return Check("server_database", ERROR, title, f"it is damaged: {damage}", RECOVER)
+    if ignored:
+        text = "it answers, but its user ignores row-level security, the second wall between orgs"
+        return Check(
+            "server_database", WARNING, title, text, "use a role without SUPERUSER and BYPASSRLS", optional=True
+        )
     return Check("server_database", OK, title, "every page and index is sound" if file else "it answers")

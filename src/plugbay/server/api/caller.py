@@ -19,6 +19,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import too_many, unauthenticated
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import Principal
+from plugbay.store.connections import EVERY_ORG, ORG
 
 NEEDS = "x-plugbay-needs"
 NEEDS_ONE = "x-plugbay-needs-one"
@@ -43,9 +44,13 @@ async def authenticate(request: Request) -> Principal:
 
 
 async def admit(request: Request, token: str) -> Principal:
-    """Make the owner of this token the caller of this request; raises as `authenticate` does."""
+    """Make the owner of this token the caller of this request; raises as `authenticate` does.
+
+    From here on, PostgreSQL shows the request of an org only the rows of that org.
+    """
     principal = await gateway_of(request).authenticate(token)
     request.state.principal = principal
+    ORG.set(principal.org_id or EVERY_ORG)
     request.app.state.rates.take(principal)
     return principal
 

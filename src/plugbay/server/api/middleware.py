@@ -22,6 +22,7 @@ from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import INVALID, NOT_FOUND, GatewayError, denied, invalid, too_large
 from plugbay.server.domain.ids import REQUEST_ID, new_id
 from plugbay.server.domain.meters import Meters
+from plugbay.store.connections import EVERY_ORG, ORG
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 
@@ -101,7 +102,7 @@ class HttpMiddleware:
             return await self._app(scope, receive, send)
         headers, began = Headers(scope=scope), self._clock.monotonic()
         reply = _ResponseSender(send, _request_id(headers))
-        token = REQUEST_ID.set(reply.request_id)
+        token, org = REQUEST_ID.set(reply.request_id), ORG.set(EVERY_ORG)
         span = None if self._spans is None else self._spans.begin(scope)
         reply.traceparent = None if span is None else span.traceparent
         try:
@@ -113,6 +114,7 @@ class HttpMiddleware:
             await self._answer_error(scope, error, reply)
         finally:
             REQUEST_ID.reset(token)
+            ORG.reset(org)
             route, status = self._record(scope, reply, self._clock.monotonic() - began)
             if span is not None:
                 span.end(_method_label(scope), route, status)

@@ -398,7 +398,8 @@ class Marketplace:
         if known is not None and same and known.status == AVAILABLE:
             return known
         source = f"marketplace:{card.id}"
-        row, _ = await self._packages.upload(caller, built.archive, built.signature, source=source, shared=True)
+        async with self._database.every_org():  # the package is for all of them
+            row, _ = await self._packages.upload(caller, built.archive, built.signature, source=source, shared=True)
         return row
 
     # Cards.

@@ -453,8 +453,8 @@ class Packages:
         await self._audit.record(tx, caller, action, "package", row.id, org_id=row.org_id, **facts)
 
     async def _discard_unused(self, digest: str) -> None:
-        """Remove files that no package has any more. Needs `_storing`."""
-        async with self._database.reading() as tx:
+        """Remove files that no package of any org has any more. Needs `_storing`."""
+        async with self._database.every_org(), self._database.reading() as tx:
             stored = await rows.is_stored(tx, digest)
         if not stored:
             await asyncio.to_thread(self._releases.discard, digest)
