@@ -16,6 +16,7 @@ from plugbay.store.pages import Page
 from plugbay.store.tables import AUDIT, AUDIT_HEADS
 from tests.support.loops import Run
 from tests.support.requirements import requirement
+from tests.support.tiers import one_of_each
 
 ENTRY = Entry("aud_1", 1.0, "org_1", None, "key", "key_1", "org.update", "org", "org_1", "req_1", {"fields": ["name"]})
 
@@ -217,7 +218,7 @@ TAMPERED: dict[str, tuple[Tamper, str, int, str | None]] = {
 
 
 @requirement("vai:control-audit-verify")
-@pytest.mark.parametrize("name", TAMPERED)
+@pytest.mark.parametrize("name", one_of_each(TAMPERED, lambda name: TAMPERED[name][1]))
 def test_the_first_broken_entry_is_named(name: str, database_url: str, run: Run) -> None:
     tamper, kind, position, entry_id = TAMPERED[name]
 
