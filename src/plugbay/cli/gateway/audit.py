@@ -5,7 +5,6 @@ Without the server the check does not depend on the program that wrote the log.
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,6 +75,8 @@ def _show(found: dict[str, Any]) -> None:
 def _verify_database(data: Path | None, database: str | None, heads: list[str]) -> dict[str, Any]:
     """Check the log in a database; the server may be running."""
     try:
+        import asyncio
+
         from plugbay.server.domain.settings import GatewaySettings
         from plugbay.store.audit import Head
         from plugbay.store.database import sqlite_file

@@ -286,7 +286,7 @@ plugbay marketplace install thread-weave --org tea""",
         examples="""\
 Examples
 plugbay audit list --action binding.create --limit 10
-plugbay audit verify --json > heads.json
+plugbay audit verify --json
 plugbay audit verify --data DIR --head ORG:POSITION:HASH""",
     ),
 }
