@@ -30,30 +30,16 @@ def upgrade(connection: Connection, revision: str = HEAD) -> None:
     """Bring the tables up to date, inside the connection's transaction; raises `StoreRefused`."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    if revision == HEAD and _is_current(connection):
-        return
-    from alembic import command
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
+    if not _is_current(connection):
+        from alembic import command
 
-    config = _config(connection)
-    if not _is_current(connection, config):
-        command.upgrade(config, revision)
+        command.upgrade(_config(connection), revision)
 
 
 def require_current(connection: Connection) -> None:
     """Raises `StoreRefused` unless the tables are up to date; for programs that only read."""
-    if not _is_current(connection, _config(connection)):
+    if not _is_current(connection):
         raise StoreRefused("its tables are of an earlier plugbay; `plugbay serve` migrates them at its start")
-
-
-def _is_current(connection: Connection, config: Config) -> bool:
-    """Whether the tables are up to date; raises `StoreRefused` if they are newer than this program."""
-    scripts = ScriptDirectory.from_config(config)
-    current = MigrationContext.configure(connection).get_current_revision()
-    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-        raise StoreRefused(f"the database is at version {current}, which is newer than this plugbay; upgrade plugbay")
-    return current == scripts.get_current_head()
 
 
 def downgrade(connection: Connection, revision: str = BASE) -> None:
@@ -64,11 +50,17 @@ def downgrade(connection: Connection, revision: str = BASE) -> None:
 
 
 def _is_current(connection: Connection) -> bool:
-    """Whether the tables are at the last version: the files of `versions` begin with their number."""
-    newest = max(path.name for path in _FOLDER.glob("versions/[0-9]*.py")).partition("_")[0]
+    """Whether the tables are at the last version; raises `StoreRefused` if they are newer than this program.
+
+    The files of `versions` begin with their number.
+    """
     if not inspect(connection).has_table(_VERSION_TABLE):
         return False
-    return list(connection.scalars(text(f"SELECT version_num FROM {_VERSION_TABLE}"))) == [newest]
+    known = sorted(path.name.partition("_")[0] for path in _FOLDER.glob("versions/[0-9]*.py"))
+    current = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+    if current is not None and current not in known:
+        raise StoreRefused(f"the database is at version {current}, which is newer than this plugbay; upgrade plugbay")
+    return bool(current == known[-1])
 
 
 def _config(connection: Connection) -> Config:
