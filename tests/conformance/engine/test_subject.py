@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from plugbay.conformance.engine import subject as module
 from plugbay.conformance.engine.subject import (
     UNREAD,
     Ended,
@@ -26,6 +27,7 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.status import ExitStatus
 from tests.support.patience import PATIENCE, until
+from tests.support.requirements import requirement
 
 MAX_LINE = 1000
 T = TypeVar("T")
@@ -99,6 +101,28 @@ def test_what_is_sent_arrives_and_closing_ends_it() -> None:
         ]
 
     with_subject("cat", story)
+
+
+@requirement("host:conform-busy-machine")
+def test_time_without_a_core_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    starved = 0.0
+
+    async def story(subject: Subject) -> None:
+        nonlocal starved
+        starved = 5.0
+        assert isinstance(await subject.next_frame(0.0, exact=True), Late)
+        assert await subject.next_frame(0.0) == Frame(b"{}", {})
+        assert isinstance(await subject.next_frame(0.0), Late), "time extends waits once"
+        starved = 1e9
+        subject.close_stdin()
+        assert await subject.exited(0.0) == ExitStatus(code=0)
+
+    monkeypatch.setattr(module, "_starved_seconds", lambda pid: starved)
+    with_subject("sleep 0.5; echo '{}'; cat", story)
+
+
+def test_the_time_without_a_core_is_read_from_the_kernel() -> None:
+    assert module._starved_seconds(os.getpid()) > 0.0
 
 
 def test_nothing_in_time_is_late_and_the_process_is_still_there() -> None:

@@ -252,7 +252,7 @@ class Conversation:
 
     async def _expect_silence(self, step: ExpectSilence) -> None:
         try:
-            frame = await self._next(Until(step.expect_silence), aside=False)
+            frame = await self._next(Until(step.expect_silence, exact=True), aside=False)
         except NoAnswer:
             return
         raise RuleBroken("it wrote something although nothing was asked", frame)
@@ -318,7 +318,7 @@ class Conversation:
         A frame to which the host reacts is an `aside`: it is no answer to a request of the scenario.
         """
         while True:
-            frame = await self.subject.next_frame(until.left())
+            frame = await self.subject.next_frame(until.left(), exact=until.exact)
             if isinstance(frame, Late):
                 raise NoAnswer(f"nothing came within {until.seconds:g} s", late=True)
             if isinstance(frame, Ended):

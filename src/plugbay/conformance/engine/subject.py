@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ KEPT = 2000
 LOOK_SECONDS = 0.002
 """Poll interval for a process whose exit must be seen before its owner acts on it."""
 
+MAX_EXTENSION = 60.0
+"""Seconds by which a busy machine may extend the waits of one conversation."""
+
 STATUS_SECONDS = 0.2
 """How long to wait for the exit status after the end of the output, so that a report can name it."""
 
@@ -57,10 +61,11 @@ class Late:
 
 
 class Until:
-    """A deadline, so many seconds from now."""
+    """A deadline, so many seconds from now; `exact` if a busy machine does not extend it."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, exact: bool = False) -> None:
         self.seconds = seconds
+        self.exact = exact
         self._end = asyncio.get_running_loop().time() + seconds
 
     def left(self) -> float:
@@ -81,6 +86,8 @@ class Subject:
         self._frames: deque[Frame] = deque()
         self._ended = False
         self._held = False
+        self._starved = _starved_seconds(child.pid)
+        self._extended = 0.0
         self._changed = asyncio.Event()
         self._stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
         self._stream.open(self)
@@ -142,10 +149,12 @@ class Subject:
     def close_stdin(self) -> None:
         self._stream.close_write()
 
-    async def next_frame(self, seconds: float) -> Frame | Ended | Late:
-        """The next frame, as soon as there is one."""
-        if not await self._until(lambda: bool(self._frames) or self._ended, seconds):
-            return Late()
+    async def next_frame(self, seconds: float, *, exact: bool = False) -> Frame | Ended | Late:
+        """The next frame, as soon as there is one. Unless `exact`, time without a core does not count."""
+        while not await self._until(lambda: bool(self._frames) or self._ended, seconds):
+            seconds = 0.0 if exact else self._extension()
+            if seconds < LOOK_SECONDS:
+                return Late()
         if not self._frames:
             return Ended()
         if len(self._frames) <= UNREAD and not self._ended:
@@ -153,8 +162,12 @@ class Subject:
         return self._frames.popleft()
 
     async def exited(self, seconds: float) -> ExitStatus | None:
-        """The exit status; None when the process still runs after so many seconds."""
-        return await self.child.wait(seconds)
+        """The exit status; None when the process still runs after so many seconds of a machine with time for it."""
+        while (status := await self.child.wait(seconds)) is None:
+            seconds = self._extension()
+            if seconds < LOOK_SECONDS:
+                return None
+        return status
 
     def hold(self) -> None:
         """Stop everything else in the event loop from now on.
@@ -189,6 +202,13 @@ class Subject:
         self.child.kill()
         self._stream.close()
 
+    def _extension(self) -> float:
+        """The seconds for which the plugin or this process had no core, and which extended no wait so far."""
+        starved = min(_starved_seconds(self.child.pid) - self._starved, MAX_EXTENSION)
+        owed = max(0.0, starved - self._extended)
+        self._extended += owed
+        return owed
+
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         if self._held:
             return self._wait_held(condition, seconds)
@@ -211,6 +231,18 @@ class Subject:
             self.child.stderr.drain_now()
             time.sleep(LOOK_SECONDS)
         return True
+
+
+def _starved_seconds(pid: int) -> float:
+    """How long a process and this one were ready to run without a core, or a hypervisor had the cores; 0 if unknown."""
+    starved = 0.0
+    for process in (pid, os.getpid()):
+        with suppress(OSError, ValueError, IndexError):
+            starved += int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    with suppress(OSError, ValueError, IndexError):
+        stolen = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
+        starved += stolen / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    return starved
 
 
 def marked(token: str) -> list[int]:
