@@ -13,7 +13,7 @@ from tests.conformance import kaged_plugins as kaged
 from tests.conformance.complete import assert_complete, unmet_status
 from tests.conformance.plugins import mutated
 from tests.support.requirements import requirement
-from tests.support.tiers import first_alone
+from tests.support.tiers import exhaustive, first_alone
 
 AXES = {scenario.id: scenario for scenario in load_all("kaged")}
 
@@ -41,6 +41,7 @@ def test_every_axis_belongs_to_an_area() -> None:
     assert sorted(axis_id for area in AREAS for axis_id in axes_of(area)) == sorted(AXES)
 
 
+@exhaustive
 @requirement("kaged:kit-skips")
 def test_a_plugin_that_offers_one_hook_is_held_to_the_rules_for_all_and_told_why_the_others_are_skipped(
     tmp_path: Path,

@@ -18,7 +18,7 @@ from plugbay import CallFailed, Code, Host
 from tests.support.commands import plugbay
 from tests.support.loops import Run, run_on
 from tests.support.patience import PATIENCE
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -95,7 +95,7 @@ CASES = {
     "vai": Case("example/devkit", "devkit", "devkit.py", count, "lines added", "lines more"),
 }
 
-each_contract = pytest.mark.parametrize("case", few(CASES.values()), ids=CASES)
+each_contract = pytest.mark.parametrize("case", first_alone(CASES.values()), ids=CASES)
 
 
 def load(case: Case, folder: Path, tmp_path: Path, **options: Any) -> Host:

@@ -37,6 +37,7 @@ def assert_found(report: Report, canary: Canary, kind: str) -> None:
     assert_complete(report.axis(axis))
 
 
+@exhaustive
 @requirement("vai:kit-canary", "vai:kit-axes")
 def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
     report = conformed(prepare_vai_canary(tmp_path))

@@ -357,7 +357,7 @@ def test_the_last_lines_are_in_the_tail_when_the_exit_is_reported(run: Run) -> N
     run(main())
 
 
-STDERR_FLOOD = 32 << 20
+STDERR_FLOOD = 20 << 20
 """Bytes; many times what the log takes at once."""
 
 

@@ -356,6 +356,7 @@ def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(
     run(main)
 
 
+@exhaustive
 @requirement("ainb:tui-wedged")
 def test_a_plugin_that_never_drew_anything_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIME_FACTOR, "2")
@@ -517,6 +518,7 @@ def test_in_a_narrow_terminal_a_screen_that_is_used_has_all_the_room(run: Run, t
     run(main)
 
 
+@exhaustive
 def test_zoom_gives_a_screen_all_the_room_of_a_wide_terminal(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
 

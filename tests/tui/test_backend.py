@@ -24,6 +24,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.tui.conftest import Seen
 from tests.tui.test_app import CRASHES, DEAF, MOUSE, pid_of, state_of
 
@@ -107,6 +108,7 @@ def render(params, m):
 """
 
 
+@exhaustive
 @requirement("ainb:tui-server")
 def test_a_picture_follows_animations_and_the_input_of_other_viewers(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path / "plugins", "echo", screens=["main"])

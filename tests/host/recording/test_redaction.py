@@ -31,6 +31,7 @@ from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
+from tests.support.tiers import few
 
 KEY = "sk-0123456789"
 LEAKS = """
@@ -385,7 +386,7 @@ def test_ordinary_words_are_left_alone(said: str) -> None:
     assert PLAIN.redact_line(said.encode()) == said.encode()
 
 
-@pytest.mark.parametrize("part", ["a-", "a.", "sk-", "eyJ", "://", "basic ", '"x', "token", "=", "bearer "])
+@pytest.mark.parametrize("part", few(["eyJ", "://", "bearer ", "a-", "a.", "sk-", "basic ", '"x', "token", "="], 3))
 def test_a_long_text_of_any_kind_takes_no_time_to_speak_of(part: str) -> None:
     """A pattern that looks back from every place would take minutes, and the test its whole time."""
     told, _ = PLAIN.redact_frame("begin sk- = ey \"'oken:// earer asic eyJ " + part * (400_000 // len(part)))
