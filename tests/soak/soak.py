@@ -149,7 +149,7 @@ class Soak:
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
         private = sum(int(fields[name].split()[0]) << 10 for name in ("Private_Clean", "Private_Dirty"))
         threads = len(os.listdir(f"/proc/{pid}/task"))
-        disk = sum(file.lstat().st_size for file in Path(self.server.facts["data"]).rglob("*") if file.is_file())
+        disk = sum(map(_size, Path(self.server.facts["data"]).rglob("*")))
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
         records = self.counts.total()
         self.hosts |= {mark for child in _children(pid) if (mark := marks(environ_of(child))[0])}
@@ -239,6 +239,13 @@ def _summary(load: Soak) -> list[str]:
     names = ("memory", "descriptors", "threads", "disk")
     changes = [f"{name} {getattr(first, name):,} -> {getattr(last, name):,}" for name in names]
     return [*(f"{number:8d} {name}" for name, number in sorted(load.counts.items())), "; ".join(changes)]
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except FileNotFoundError:  # removed meanwhile, as uploads are
+        return 0
 
 
 def _children(pid: int) -> set[int]:
