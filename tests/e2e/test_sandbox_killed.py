@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.sandboxed_crowd import PLUGINS
 from tests.process.helpers import ROOT, exists
+from tests.process.sandbox.drivers import needs_cgroups
 from tests.support.patience import until_blocking
 from tests.support.tiers import first_alone
 
@@ -101,6 +102,7 @@ def test_the_kernel_does_it_also_without_the_helper(birth: Birth) -> None:
     until_blocking(lambda: not left(host, number))
 
 
+@needs_cgroups
 @pytest.mark.alone
 def test_while_its_host_lives_everything_is_seen_both_ways(birth: Birth) -> None:
     """The positive control: what is counted after a kill is there before, by its arguments and by its group."""

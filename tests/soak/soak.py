@@ -35,7 +35,14 @@ from tests.support.vai import export
 CRASHES = {"crashed", "unavailable", "quarantined"}
 """Failures of calls to the plugin that is killed."""
 
+RATE_LIMITED = 429
+"""A busy server's answer, which is no problem; the pauses keep the load below its limit most of the time."""
+
 READ_SECONDS = 2.0
+
+
+class Refused(Exception):
+    """A request without success."""
 
 
 @dataclass
@@ -66,10 +73,10 @@ class Soak:
         """All kinds of load at once, for this long."""
         until = time.monotonic() + seconds
         kinds: list[tuple[Callable[[int], Awaitable[None]], float]] = [
-            (self.call_calm, 0.02),
-            (self.call_resident, 0.01),
+            (self.call_calm, 0.05),
+            (self.call_resident, 0.04),
             (self.invoke, 0.05),
-            (self.publish, 0.02),
+            (self.publish, 0.05),
             (self.crash, 3.0),
             (self.reload, 2.0),
             (self.exchange_packages, 4.0),
@@ -85,7 +92,8 @@ class Soak:
         number = 0
         while time.monotonic() < until:
             number += 1
-            await work(number)
+            with suppress(Refused):  # it is counted already
+                await work(number)
             await asyncio.sleep(pause)
 
     # The kinds of load.
@@ -178,8 +186,12 @@ class Soak:
     def _check(self, kind: str, response: httpx2.Response) -> Any:
         if kind:
             self.counts[kind] += 1
+        if response.status_code == RATE_LIMITED:
+            self.counts["rate limited"] += 1
+            raise Refused
         if not response.is_success:
             self.problems.append(f"{response.request.method} {response.request.url.path}: {response.text[:300]}")
+            raise Refused
         is_json = response.headers.get("content-type", "").startswith("application/json")
         return response.json() if is_json else None
 
@@ -249,8 +261,11 @@ def _size(file: Path) -> int:
 
 
 def _children(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found |= set(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def _lost(data: Path, acknowledged: list[str]) -> set[str]:

@@ -9,6 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from plugbay.process.sandbox import cgroup
+from plugbay.process.sandbox.cgroup import Cgroups
 from tests.support.patience import PATIENCE
 
 HERE = Path(__file__).parent
@@ -26,6 +30,10 @@ IDENTITIES: dict[str, tuple[str, ...]] = (
     else {"rootless": ()}
 )
 """How the host is run: in both ways where root runs the tests, otherwise as the user who does."""
+
+needs_cgroups = pytest.mark.skipif(
+    not AS_ROOT and Cgroups().state == cgroup.DEGRADED, reason="this user has no control groups; root has"
+)
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": str(SOURCES), "CANARY": "of the host"}
 

@@ -21,6 +21,7 @@ from plugbay.process.sandbox import cgroup
 from plugbay.process.sandbox.cgroup import UNIFIED, Cgroup, Cgroups, Files, Layout, Places, Setting, cpu_quota
 from plugbay.process.sandbox.policy import MIB, Limits
 from tests.process.helpers import exists, state
+from tests.process.sandbox.drivers import needs_cgroups
 from tests.support.patience import PATIENCE, until_blocking
 
 GREEDY = "import sys; sys.stdin.readline(); data = b'x' * (200 << 20); print('had it', flush=True)"
@@ -279,6 +280,7 @@ def test_a_hostile_label_makes_an_ordinary_folder(label: str) -> None:
     assert folders_of(group.name) == []
 
 
+@needs_cgroups
 @pytest.mark.alone
 def test_what_a_killed_host_left_behind_is_swept_and_a_living_host_is_left_alone(
     hosts: list[subprocess.Popen[str]],
