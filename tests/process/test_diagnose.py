@@ -202,6 +202,7 @@ PYTHON_TRACEBACK = [
         (126, [], "may not be run", "permission"),
         (3, ["", "config: key: not found", ""], "exit code 3): config: key: not found", ""),
         (3, ["log: Permission denied"], "exit code 3): log: Permission denied", ""),
+        (1, ["f:1", "Error: no key", "    at f", "", "Node.js v20.1.0"], "exit code 1): Error: no key", ""),
         (3, [], "exit code 3)", "said nothing"),
         (0, ["ready"], "exit code 0)", "stay until its stdin is closed"),
     ],

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from plugbay.model.errors import Code, PlugbayError
+from plugbay.model.text import error_excerpt
 from plugbay.process.status import ExitStatus, signal_name
 
 
@@ -394,8 +395,8 @@ def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: L
         return "a command in it was not found", "run it by hand to see which"
     if status.code == 126:
         return "a command in it may not be run", "check the execute permission of what it runs"
-    last = next((line.strip() for line in reversed(tail) if line.strip()), "")
-    return last, "" if last else "it said nothing on stderr; run it by hand to see more"
+    named = error_excerpt([line for line in tail if line.strip()], 1)
+    return (named[0].strip(), "") if named else ("", "it said nothing on stderr; run it by hand to see more")
 
 
 def _known(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: Look) -> Words | None:

@@ -101,7 +101,9 @@ def held_back(*argv: str, options: str = "--unshare-net", env: dict[str, str] | 
     with program:
         try:
             while not status.endswith(b"}\n"):
-                status += os.read(said, 4096)
+                said_now = os.read(said, 4096)
+                assert said_now, "the program did not start"
+                status += said_now
             found = re.search(rb'"child-pid": ([0-9]+)', status)
             assert found is not None
             first = int(found[1])
