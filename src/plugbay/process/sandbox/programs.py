@@ -143,14 +143,14 @@ class Runner(NamedTuple):
     package: tuple[str, ...] = ("-p", "--package")
     """Options whose argument is the package."""
     others: tuple[str, ...] = ()
-    """Options with another argument."""
+    """Options with another argument. With any of these, a URL after an option is its argument and no package."""
     install: str = "npm install"
     """The command that installs a package."""
     is_local: bool = False
     """It runs a package of the nearest `node_modules`, if that is installed there."""
 
 
-_PYTHON = "-p --python --with --index --default-index --index-url --extra-index-url".split()
+_PYTHON = ("-p", "--python", "--with")
 
 RUNNERS = {
     "npx": Runner(is_local=True),
@@ -158,9 +158,9 @@ RUNNERS = {
     "bunx": Runner(),
     "pnpm": Runner(("dlx",), ("--package",)),
     "yarn": Runner(("dlx",)),
-    "uvx": Runner((), ("--from",), tuple(_PYTHON), "uv tool install"),
-    "uv": Runner(("tool", "run"), ("--from",), tuple(_PYTHON), "uv tool install"),
-    "pipx": Runner(("run",), ("--spec",), ("--python", "--index-url", "-i", "--pip-args"), "pipx install"),
+    "uvx": Runner((), ("--from",), _PYTHON, "uv tool install"),
+    "uv": Runner(("tool", "run"), ("--from",), _PYTHON, "uv tool install"),
+    "pipx": Runner(("run",), ("--spec",), ("--python", "-i", "--pip-args"), "pipx install"),
 }
 
 _RANGE = re.compile(r"[0-9v^~<>=*]")
@@ -187,7 +187,8 @@ def _find_package(words: Sequence[str]) -> Using | None:
     package, rest = "", list(words[1 + len(runner.follows) :])
     while rest and rest[0].startswith("-"):
         name, given, value = rest.pop(0).partition("=")
-        if name in (*runner.package, *runner.others) and not given:
+        has_url = bool(runner.others and rest) and "://" in rest[0]
+        if (name in (*runner.package, *runner.others) or has_url) and not given:
             value = rest.pop(0) if rest else ""
         if name in runner.package:
             package = package or value
