@@ -196,3 +196,17 @@ def test_only_the_blanks_of_env_divide_words(blank: str) -> None:
 def test_a_script_becomes_the_program_of_its_first_command(tmp_path: Path, text: str, program: str) -> None:
     (tmp_path / "script").write_text(text)
     assert executed_name(str(tmp_path / "script")) == program
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        (("uvx", "--from-where", "https://packages.example/simple", "thing"), "thing"),
+        (("pipx", "run", "--from-where=https://packages.example/simple", "thing"), "thing"),
+        (("npx", "-y", "https://packages.example/thing.tgz"), "https://packages.example/thing.tgz"),
+    ],
+)
+def test_a_url_after_an_option_of_a_python_runner_is_no_package(
+    words: tuple[str, ...], package: str, tmp_path: Path
+) -> None:
+    assert unwrap(words, "", tmp_path).package == package
