@@ -558,6 +558,26 @@ def test_a_server_learns_the_roots_of_the_only_client_and_their_changes(run: Run
     run(main)
 
 
+@requirement("mcp:serve-roots-changed")
+def test_a_server_that_asks_for_changed_roots_while_a_call_ends_gets_them(run: Run, tmp_path: Path) -> None:
+    folder, config = declare_asking(tmp_path / "plugins", "handshake")
+
+    async def main() -> None:
+        async with running_server(folder, config=config) as (_, server):
+            client = McpClient(server, sampling={}, roots={"listChanged": True})
+            sampling = {"method": "sampling/createMessage", "params": SAMPLING}
+            call = asyncio.ensure_future(client.call("ask", **sampling))
+            await until(lambda: bool(client.told("sampling/createMessage")))
+            client.say({"method": "notifications/roots/list_changed"})
+            await until(lambda: bool(client.requests("roots/list")))
+            client.reply("sampling/createMessage", {"result": REPLY})
+            assert json.loads((await call)["content"][0]["text"]) == REPLY
+            await client.reply_to("roots/list", {"roots": FOLDER})
+            assert (await roots_seen(client, 2))[-1] == {"roots": FOLDER}
+
+    run(main)
+
+
 async def roots_seen(client: McpClient, count: int) -> list[Any]:
     """The answers to the server's own requests for roots, once there are `count` of them."""
     seen: list[Any] = []

@@ -445,19 +445,25 @@ class McpServer:
         """The answer of the client that the plugin works for, or a `Failure`; None if the host has to answer."""
         call = self._questions.find_call(plugin_id, op.during)
         if call is not None:
-            return await self._questions.ask_during(plugin_id, call, op) if call.can_ask(op) else None
+            if not call.can_ask(op):
+                return None
+            answer = await self._questions.ask_during(plugin_id, call, op)
+            if answer is WITHDRAWN and isinstance(op, ListRoots) and op.during is None:
+                # The server named no call: it may have asked because the roots changed, and waits for the new ones.
+                return await self._list_roots([call.connection], op)
+            return answer
         if isinstance(op, ListRoots) and not self._questions.is_busy(plugin_id):
-            return await self._list_roots(op)
+            return await self._list_roots(self._clients, op)
         return None
 
-    async def _list_roots(self, op: ListRoots) -> Any:
+    async def _list_roots(self, clients: Iterable[ClientConnection], op: ListRoots) -> Any:
         """The roots of the only client that has some: servers ask for them outside calls, and remember them."""
-        clients = [client for client in self._clients if client.has_roots]
-        if len(clients) != 1:
+        with_roots = [client for client in clients if client.has_roots]
+        if len(with_roots) != 1:
             return None
         try:
             async with asyncio.timeout(ROOTS_SECONDS):
-                return await clients[0].ask(op)
+                return await with_roots[0].ask(op)
         except TimeoutError:
             return None
 

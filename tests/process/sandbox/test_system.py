@@ -243,6 +243,25 @@ def test_no_more_of_a_first_line_counts_than_the_kernel_reads(tmp_path: Path) ->
         assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script), *shown)
 
 
+def test_a_link_to_the_loader_shows_no_program_among_the_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's arm64 has such a link in /usr/lib; a system with all libraries side by side has the loader itself."""
+    libraries = tmp_path / "lib"
+    loader = program(libraries / "aarch64-linux-gnu" / "ld-linux-aarch64.so.1")
+    helper = program(libraries / "git-core" / "git-add")
+    (libraries / loader.name).symlink_to(loader)
+    monkeypatch.setattr(system, "LIBRARIES", (str(libraries),))
+
+    def shown() -> set[str]:
+        return {path for path in fence([], {}, own_network=True).needed if path.startswith(str(libraries))}
+
+    assert shown() == {str(loader.parent)}
+    (libraries / loader.name).unlink()
+    loader.rename(libraries / loader.name)
+    assert shown() == {str(libraries)} and helper.is_file()
+
+
 # Fenced plugins, with real processes.
 
 BOTH = pytest.mark.parametrize("identity", IDENTITIES)

@@ -189,7 +189,9 @@ LIBRARY_DATA = frozenset("locale ssl os-release".split())
 """Entries of /usr/lib that any program may read."""
 _MULTIARCH = re.compile(r"[a-z0-9_]+-linux-[a-z0-9]+")
 _FLAT = re.compile(r"(ld-|ld64|libc\.so|libc-)")
-"""The loader and the C library: a folder that has one of them has all libraries side by side."""
+"""The loader and the C library: a folder that has one of them has all libraries side by side. A link does not count:
+Debian's arm64 has one to the loader in /usr/lib, whose libraries are in a folder of their own.
+"""
 _HOME = re.compile(r"^home *= *(.+?) *$", re.MULTILINE)
 
 
@@ -291,7 +293,7 @@ def _libraries() -> Iterator[str]:
         if os.path.islink(folder) or not os.path.isdir(folder):
             continue
         names = os.listdir(folder)
-        if any(_FLAT.match(name) for name in names):
+        if any(_FLAT.match(name) and not os.path.islink(os.path.join(folder, name)) for name in names):
             yield folder
             continue
         for name in names:
