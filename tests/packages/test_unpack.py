@@ -337,7 +337,8 @@ def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
 def test_the_same_archives_do_escape_from_an_extractor_that_trusts_them(tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     with tarfile.open(fileobj=io.BytesIO(ESCAPES[name])) as tar:
-        tar.extractall(tmp_path / "out", filter="fully_trusted")
+        tar.extraction_filter = lambda member, _: member  # before Python 3.11.4 there were no filters
+        tar.extractall(tmp_path / "out")
     assert (tmp_path / "canary").exists()
 
 
