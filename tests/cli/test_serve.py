@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import httpx2
 import pytest
 
 from tests.cli.conftest import Run, environment
+from tests.packages.builders import pack
 from tests.server.test_server import served
-from tests.support.commands import Command
+from tests.support.commands import Command, plugbay
 from tests.support.kaged import write_kaged_plugin
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin
 
 
@@ -78,6 +80,41 @@ def test_the_line_for_programs_says_where_to_find_what(tmp_path: Path) -> None:
         assert facts["pid"] == server.process.pid and facts["plugins"] == 1
         assert facts["data"] == str(tmp_path / "kept")
         assert (tmp_path / "kept/plugbay.db").exists()
+        assert server.end() == 0
+
+
+def listed(client: httpx2.Client) -> dict[str, list[str]]:
+    """Ids of the plugins, and names of the folders that could not be loaded."""
+    answer = client.get("/api/v1/plugins").json()
+    names = {"plugins": [each["id"] for each in answer["plugins"]]}
+    return names | {"invalid": [Path(each["folder"]).name for each in answer["invalid"]]}
+
+
+def test_a_server_of_an_empty_folder_takes_in_what_is_put_there(tmp_path: Path) -> None:
+    (tmp_path / "plugins" / "broken").mkdir(parents=True)
+    (tmp_path / "plugins" / "broken" / "rterm-plugin.json").write_text("{")
+    with served(tmp_path, "plugins", "--grant-all") as server, server.client() as client:
+        assert server.facts["plugins"] == 0
+        assert [Path(each["folder"]).name for each in server.facts["invalid"]] == ["broken"]
+        write_plugin(tmp_path / "plugins", "p")
+        until_blocking(lambda: listed(client) == {"plugins": ["p"], "invalid": ["broken"]})
+        called = client.post("/api/v1/calls", json={"export": "p/t", "input": {"a": 1}}).json()
+        assert called["output"] == {"a": 1}
+        shutil.rmtree(tmp_path / "plugins" / "p")
+        shutil.rmtree(tmp_path / "plugins" / "broken")
+        until_blocking(lambda: listed(client) == {"plugins": [], "invalid": []})
+        assert server.end() == 0
+
+
+def test_without_a_folder_the_installed_plugins_are_served_also_those_that_are_installed_later(tmp_path: Path) -> None:
+    package = pack(tmp_path, "1.0.0", capabilities=["files"])
+    with served(tmp_path) as server, server.client() as client:
+        homes = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("STATE", "DATA", "CONFIG", "CACHE")}
+        done = plugbay("install", str(package), "--allow-unsigned", cwd=tmp_path, env=environment(tmp_path, **homes))
+        assert done.returncode == 0, done.stderr
+        until_blocking(lambda: listed(client)["plugins"] == ["acme.notes"])
+        (shown,) = client.get("/api/v1/plugins").json()["plugins"]
+        assert (shown["state"], shown["missing"]) == ("pending", ["files"])
         assert server.end() == 0
 
 

@@ -73,15 +73,18 @@ def find_plugin(path: Path, config: Config | None, contract: str | None = None) 
     return named[0] if named else lookup.find(path, contract)
 
 
-def discover_in(place: Path, prefer: str = "") -> list[Found]:
+def discover_in(place: Path, prefer: str = "", *, may_be_empty: bool = False) -> list[Found]:
     """The plugins in a folder, at least one of them usable; raises `Refusal`.
 
-    `prefer` names the contract to use for plugins with several manifests.
+    `prefer` names the contract to use for plugins with several manifests. With `may_be_empty`, a folder of plugins need
+    not have a usable one yet.
     """
     from plugbay.host.discovery.folders import discover
 
     folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
+    if may_be_empty and all(item.plugins_folder is not None for item in found):
+        return found
     if not any(item.spec for item in found):
         broken = any(not lookup.is_absent(item) for item in found)
         status = Exit.INVALID if broken else Exit.NOT_FOUND

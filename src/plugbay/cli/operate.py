@@ -110,8 +110,10 @@ def ps(
     settings = local_host.load_config(config)
     client = None if plugins is not None else _find_server(server, token_file, bool(settings and settings.mcp), as_json)
     found = [] if plugins is None else local_host.discover_in(plugins)
+    invalid: list[dict[str, Any]] = []
     if client is not None:
-        shown = client.get("/api/v1/plugins")["plugins"]
+        answer = client.get("/api/v1/plugins")
+        shown, invalid = answer["plugins"], answer["invalid"]
     else:
         output.show_host_log()
         view.show_warnings(found, grant or ())
@@ -120,9 +122,9 @@ def ps(
         )
         shown = local_host.run_with(host, _read_statuses)
     if as_json:
-        output.print_json({"plugins": shown})
+        output.print_json({"plugins": shown, **({} if client is None else {"invalid": invalid})})
     else:
-        show(output.out(), shown)
+        show(output.out(), shown, invalid)
 
 
 def _find_server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> ServerClient | None:
@@ -143,9 +145,15 @@ async def _read_statuses(host: Host) -> list[dict[str, Any]]:
     return [operating.shape(host, status) for status in host.plugins()]
 
 
-def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
-    """Print the table of plugins."""
-    page.table(COLUMNS, [(_cells(plugin), _confinement_and_grants(plugin)) for plugin in plugins])
+def show(page: output.Printer, plugins: Sequence[dict[str, Any]], invalid: Sequence[dict[str, Any]] = ()) -> None:
+    """Print the table of plugins, then the folders that could not be loaded."""
+    if plugins:
+        page.table(COLUMNS, [(_cells(plugin), _confinement_and_grants(plugin)) for plugin in plugins])
+    else:
+        page.line("no plugins yet; put one into a folder of the server, or install one: plugbay install FILE")
+    for each in invalid:
+        problems = [problem["message"] for problem in each["problems"] if problem["severity"] == "error"]
+        page.line((f"{output.BAD} ", output.BAD_STYLE), each["folder"], f": {'; '.join(problems)}")
 
 
 def _cells(plugin: dict[str, Any]) -> tuple[str, ...]:

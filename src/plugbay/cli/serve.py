@@ -63,6 +63,7 @@ def serve(
 ) -> None:
     """Serve the plugins of some folders: REST API, dashboard, MCP.
 
+    The folders are watched: a plugin that is put into one appears, and waits for its grants; one that is removed goes.
     Only this machine can reach the server, with the token that the first start prints. SIGTERM stops it in order,
     SIGHUP reloads plugbay.toml.
     """
@@ -80,9 +81,15 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = local_host.load_config(kept if config or kept.exists() else None)
-    found = [item for folder in folders or () for item in local_host.discover_in(folder)]
+    served = [folder.absolute() for folder in folders or [_installed()]]
+    found = [item for folder in served for item in local_host.discover_in(folder, may_be_empty=True)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
-    options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
+    options = {
+        "require_signature": not allow_unsigned,
+        "unconfined": no_sandbox,
+        "config_file": kept,
+        "folders": tuple(served),
+    }
     if settings is not None:
         options["retention"] = settings.retention
     # Until the server has frozen what it loaded, collections find nothing and take a tenth of the start.
@@ -91,6 +98,13 @@ def serve(
         _run(found, settings, wanted, place, (host, port, tuple(public or ()), database), options, as_json)
     finally:
         gc.enable()
+
+
+def _installed() -> Path:
+    """The folder of installed plugins, made if nothing was installed yet."""
+    folder = directories()["data"] / local_host.INSTALLED
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -176,13 +190,19 @@ def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> N
     plugins = len(host.plugins())
     if as_json:
         facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}
-        output.print_line({**facts, "plugins": plugins, **found.to_json(), "token": token})
+        invalid = started.gateway.operator_plugins.invalid()
+        output.print_line({**facts, "plugins": plugins, **found.to_json(), "invalid": invalid, "token": token})
         return
     page = output.err()
     page.line(
         (output.OK, output.GOOD_STYLE), f" serving {output.count(plugins, 'plugin')} at ", (started.url, output.NAME)
     )
     found.show(page)
+    for item in host.problems:
+        if item.errors:
+            page.field("invalid", (str(item.root), output.WARN_STYLE), f": {item.errors[0]}")
+    page.field("folders", ", ".join(map(str, settings.gateway.folders)))
+    page.field("", ("watched: a plugin that is put there appears, one that is removed goes", output.DIM))
     page.field("dashboard", started.dashboard)
     page.field("", ("works once, within ten minutes; plugbay dashboard prints another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")

@@ -98,6 +98,10 @@ class Bindings:
         """Use another configuration for every binding from now on."""
         self._config = config
 
+    def add_requested(self, capabilities: frozenset[str]) -> None:
+        """Count the requests of another plugin's manifest."""
+        self._options = replace(self._options, requested=self._options.requested | capabilities)
+
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
         """The spawner of all processes, confined or not."""
         return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, on_egress=notes.egress_listener(journal))

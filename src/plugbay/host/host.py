@@ -26,7 +26,7 @@ from plugbay.host.calls.streaming import CallStream
 from plugbay.host.catalog.approvals import Approvals, user_state
 from plugbay.host.catalog.catalog import Catalog
 from plugbay.host.catalog.probe import Probe
-from plugbay.host.catalog.runtime_exports import RuntimeExports, replace_exports, update
+from plugbay.host.catalog.runtime_exports import RuntimeExports, remove_exports, replace_exports, update
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.discovery.folders import Found, discover, reject_duplicates
@@ -147,6 +147,8 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
+        self._leaving: dict[Supervisor, asyncio.Future[float]] = {}
+        """Supervisors of removed plugins whose calls still run."""
 
     @classmethod
     def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
@@ -220,7 +222,7 @@ class Host:
     async def _shut_down(self, runtime: Runtime) -> None:
         """Runs to its end even when the caller of `stop` is cancelled: otherwise processes would be left."""
         await self.invocations.stop()
-        stops = [supervisor.stop() for supervisor in self.calls.supervisors.values()]
+        stops = [supervisor.stop() for supervisor in (*self.calls.supervisors.values(), *self._leaving)]
         await asyncio.gather(*stops, return_exceptions=True)
         await runtime.spawner.close()
         runtime.deadlines.close()
@@ -372,7 +374,7 @@ class Host:
 
     async def _replace(self, plugin_id: str, old: Supervisor) -> None:
         """The new supervisor is installed before the first await, so a plugin always has one."""
-        if self.calls.supervisors[plugin_id] is not old:
+        if self.calls.supervisors.get(plugin_id) is not old:
             return
         fresh = self.replace_supervisor(plugin_id)
         retired = asyncio.ensure_future(old.retire())
@@ -523,6 +525,29 @@ class Host:
         self.decisions[spec.id] = self._bindings.decide(spec.id)
         replace_exports(self._specs[spec.id], {}, self.calls.catalog, self._backends.services)
         register_exports(self.calls, self._backends)
+
+    async def add(self, item: Found) -> None:
+        """Host another plugin; raises `PlugbayError` when its stores cannot be opened. It starts as others do."""
+        spec = item.spec
+        assert spec is not None, "a plugin without a usable manifest is only listed in `found`"
+        await self.prepare(spec)
+        self.protection.add(item)
+        self._bindings.add_requested(requested_capabilities([spec]))
+        self.adopt(spec)
+        fresh = self.replace_supervisor(spec.id)
+        if self._admit(spec.id) and self._eager:
+            fresh.begin()
+
+    def remove(self, plugin_id: str) -> asyncio.Future[float]:
+        """Stop hosting a plugin: new calls do not find it. The future is done when its calls have ended."""
+        supervisor = self.calls.supervisors.pop(plugin_id)
+        del self._specs[plugin_id]
+        self.runtime_exports.forget(plugin_id)
+        remove_exports(plugin_id, self.calls.catalog, self._backends.services)
+        register_exports(self.calls, self._backends)
+        retired = self._leaving[supervisor] = asyncio.ensure_future(supervisor.retire())
+        retired.add_done_callback(lambda _: self._leaving.pop(supervisor))
+        return retired
 
     def isolated(self, plugin_id: str) -> Host:
         """A second host, not started, with this plugin only. It trusts the plugin and shares no services."""

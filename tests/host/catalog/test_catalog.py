@@ -166,6 +166,15 @@ def test_a_plugin_that_offers_something_else_keeps_its_place_among_the_others() 
     assert isinstance(gone, Failure) and gone.code == Code.NOT_FOUND
 
 
+def test_the_names_of_a_plugin_that_was_removed_are_free() -> None:
+    catalog = Catalog([_spec("a", "one"), _spec("b", "one")])
+    assert isinstance(catalog.resolve("one"), Failure)
+    catalog.remove("a")
+    entry = catalog.resolve("one")
+    assert isinstance(entry, Entry) and entry.spec.id == "b"
+    assert isinstance(catalog.resolve("a/one"), Failure)
+
+
 def test_what_is_barred_is_not_listed_and_says_why_it_cannot_be_used() -> None:
     catalog = Catalog([_spec("a", "one")])
     why = Failure(Code.CAPABILITY_NOT_ALLOWED, "it changed", plugin="a")

@@ -76,7 +76,7 @@ def test_an_empty_server_shows_the_first_steps(sqlite_url: str, tmp_path: Path, 
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
             shown = text_of(await visitor.get("/"))
-            assert "No plugins yet" in shown and "plugbay new weather plugbay serve weather" in shown
+            assert "No plugins yet" in shown and "plugbay install weather-1.0.0.tar.gz" in shown
 
     run(main)
 

@@ -148,6 +148,12 @@ class Catalog:
         self._disabled[spec.id] = dict(disabled)
         self._index()
 
+    def remove(self, plugin_id: str) -> None:
+        """Remove a plugin with its exports."""
+        self._by_plugin.pop(plugin_id, None)
+        self._disabled.pop(plugin_id, None)
+        self._index()
+
     def disabled(self, plugin_id: str) -> dict[str, Failure]:
         """The disabled exports of a plugin, by name, and why."""
         return dict(self._disabled.get(plugin_id, {}))

@@ -193,10 +193,10 @@ def update(runtime_exports: RuntimeExports, spec: PluginSpec, catalog: Catalog, 
 
 def replace_exports(spec: PluginSpec, disabled: Mapping[str, Failure], catalog: Catalog, services: Services) -> None:
     """Replace a plugin's exports in the catalogue, and publish what changed."""
-    before = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    before = _exports_of(spec.id, catalog)
     was_disabled = catalog.disabled(spec.id)
     catalog.replace(spec, disabled)
-    after = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    after = _exports_of(spec.id, catalog)
     if after != before or disabled.keys() != was_disabled.keys():
         payload = {
             "plugin_id": spec.id,
@@ -206,6 +206,18 @@ def replace_exports(spec: PluginSpec, disabled: Mapping[str, Failure], catalog: 
             "disabled": [f"{spec.id}/{name}" for name in disabled],
         }
         services.publish_event(CHANGED, SOURCE, payload)
+
+
+def remove_exports(plugin_id: str, catalog: Catalog, services: Services) -> None:
+    """Remove a plugin from the catalogue, and publish the names that are gone."""
+    removed = list(_exports_of(plugin_id, catalog))
+    catalog.remove(plugin_id)
+    payload = {"plugin_id": plugin_id, "added": [], "removed": removed, "changed": [], "disabled": []}
+    services.publish_event(CHANGED, SOURCE, payload)
+
+
+def _exports_of(plugin_id: str, catalog: Catalog) -> dict[str, Export]:
+    return {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == plugin_id}
 
 
 def _exports(spec: PluginSpec, offer: Offer) -> tuple[tuple[Export, ...], list[str]]:

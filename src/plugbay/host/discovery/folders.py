@@ -53,6 +53,11 @@ class Found:
     """The folder of plugins that contains it; None if the plugin itself was named."""
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Identifies the place of the plugin, whatever is in it."""
+        return os.path.realpath(self.root), self.contract, self.entry
+
+    @property
     def errors(self) -> tuple[Problem, ...]:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
@@ -63,11 +68,13 @@ def discover(paths: Iterable[Path], prefer: str = "") -> list[Found]:
     A folder of plugins may also contain a manifest that declares several plugins. A plugin with manifests of several
     contracts is hosted under the preferred one, else under the first in the registry.
     """
-    found: list[Found] = []
-    for path in paths:
-        found += _discover_one(path, prefer)
-    once = {(os.path.realpath(item.root), item.contract, item.entry): item for item in found}
-    return reject_duplicates(list(once.values()))
+    return reject_duplicates(scan(paths, prefer))
+
+
+def scan(paths: Iterable[Path], prefer: str = "") -> list[Found]:
+    """As `discover`, with the plugins that share an id or the name of an export."""
+    found = [item for path in paths for item in _discover_one(path, prefer)]
+    return list({item.key: item for item in found}.values())
 
 
 def inspect(path: Path, contract: str | None = None) -> Found:

@@ -105,7 +105,8 @@ async def show_plugins(visit: Visit) -> Response:
         return visit.redirect("/orgs")
     rows = rows_of(visit.dashboard.loader.plugins())
     broken = broken_of(visit.gateway.host.problems)
-    return visit.page("plugins.html", rows=rows, summary=summary(rows), broken=broken)
+    folders = visit.gateway.settings.folders[:1]
+    return visit.page("plugins.html", rows=rows, summary=summary(rows), broken=broken, folders=folders)
 
 
 @require_session(HOST, live=True)

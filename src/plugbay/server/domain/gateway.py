@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from plugbay.host.admin.channels import ChannelStarter
+from plugbay.host.admin.folders import FolderWatch
 from plugbay.host.admin.logs import PluginLogs
 from plugbay.host.disk.durable import room_problem
 from plugbay.host.host import Host
@@ -220,6 +221,8 @@ class Gateway:
         self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("channels", ChannelStarter(self.host).run)
+        if self.settings.folders:
+            self.tasks.start("plugin folders", FolderWatch(self.host, self.settings.folders).run)
         self.tasks.start("removal of old records", self.retention.run)
         self.tasks.start("trusted keys", self.trusted_publishers.run)
         await asyncio.to_thread(self.releases.sweep)

@@ -32,6 +32,8 @@ class GatewaySettings:
     """Run plugins of packages without a sandbox, on machines that have none."""
     config_file: Path | None = None
     """plugbay.toml, which stores grants to the operator's plugins."""
+    folders: tuple[Path, ...] = ()
+    """The operator's plugins, and folders of them, which are watched."""
     log_dir: Path | None = None
     """Folder of the stderr files of the operator's plugins."""
     calls_kept: int = 100_000

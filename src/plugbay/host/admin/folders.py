@@ -1,0 +1,133 @@
+"""`FolderWatch`: a running host follows its folders. A plugin that appears is hosted, one whose folder is gone is not.
+
+A hosted plugin whose files change stays as it is until it is reloaded. A newcomer never displaces a hosted plugin: it
+is the one that is refused when both claim a name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plugbay.contracts.registry import CONTRACTS
+from plugbay.host.discovery.folders import MAX_FOLDERS, Found, reject_duplicates, scan
+from plugbay.host.host import Host
+from plugbay.model.errors import PlugbayError
+
+POLL_SECONDS = 0.3
+"""Between two looks. A change counts once the next look finds it unchanged: a folder may be half copied."""
+
+MAX_UNSETTLED = 5
+"""Looks after which a change counts although the folder still changes."""
+
+MANIFESTS = tuple(dict.fromkeys(name for contract in CONTRACTS.values() for name in contract.manifest_files))
+
+ADDED, REMOVED, REFUSED = "added", "removed", "not_added"
+"""Kinds of journal notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps from the hosted plugins to those on disk."""
+
+    removed: tuple[str, ...]
+    """Ids."""
+    added: tuple[Found, ...]
+    found: list[Found]
+    """Everything, usable or not, after these steps."""
+
+
+def plan(current: Iterable[Found], fresh: Iterable[Found], fixed: Iterable[str] = ()) -> Plan:
+    """Compare the plugins of a host with those on disk. `fixed` ids come from elsewhere and stay."""
+    on_disk = {item.key: item for item in fresh}
+    unreadable = {item.root for item in on_disk.values() if any(each.code == "unreadable" for each in item.errors)}
+    kept, removed, ids = [], [], set(fixed)
+    for old in current:
+        if old.spec is None:
+            continue
+        now = on_disk.get(old.key)
+        if old.spec.id in ids or {old.root, old.plugins_folder} & unreadable:
+            kept.append(old)
+        elif now is None or (now.spec is not None and now.spec.id != old.spec.id):
+            removed.append(old.spec.id)
+        else:
+            kept.append(replace(old, problems=now.problems))
+    known = {item.key for item in kept}
+    new = [item for item in on_disk.values() if item.key not in known]
+    checked = reject_duplicates([*kept, *new])[len(kept) :]
+    return Plan(tuple(removed), tuple(item for item in checked if item.spec is not None), [*kept, *checked])
+
+
+class FolderWatch:
+    """Keeps one running host in step with the folders that it was made from, on the host's own loop."""
+
+    def __init__(self, host: Host, paths: Sequence[Path]) -> None:
+        self._host = host
+        self._paths = tuple(paths)
+
+    async def run(self) -> None:
+        """Follow the folders until cancelled."""
+        handled: object = None  # a plugin may have come or gone while the host started
+        seen = await asyncio.to_thread(self._stamp)
+        unsettled = 0
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            stamp = await asyncio.to_thread(self._stamp)
+            unsettled = unsettled + 1 if stamp != seen else 0
+            seen = stamp
+            if stamp == handled or 0 < unsettled < MAX_UNSETTLED:
+                continue
+            handled, unsettled = stamp, 0
+            await self.rescan()
+
+    async def rescan(self) -> Plan:
+        """Read the folders again, host the plugins that are new, and let go of those that are gone."""
+        host = self._host
+        fresh = await asyncio.to_thread(scan, self._paths)
+        steps = plan(host.found, fresh, host.config.mcp)
+        host.found = steps.found
+        for plugin_id in steps.removed:
+            host.journal.note(plugin_id, REMOVED, "its folder is gone", severity=logging.INFO)
+            host.remove(plugin_id)
+        for item in steps.added:
+            await self._add(item)
+        return steps
+
+    async def _add(self, item: Found) -> None:
+        assert item.spec is not None
+        try:
+            await self._host.add(item)
+        except PlugbayError as error:
+            self._host.journal.note(item.spec.id, REFUSED, str(error))
+            return
+        self._host.journal.note(item.spec.id, ADDED, f"found in {item.root}", severity=logging.INFO)
+
+    def _stamp(self) -> object:
+        """Changes with the entries of the folders, and with the manifests of plugins that could not be used."""
+        stamps = [_stamp_of(path) for path in self._paths]
+        for path in self._paths:
+            stamps += [_stamp_of(path / name) for name in (*MANIFESTS, *_names_in(path))]
+        broken = [item.root for item in self._host.found if item.spec is None]
+        return stamps, [_stamp_of(root / name) for root in broken for name in MANIFESTS]
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))[:MAX_FOLDERS]
+    except OSError:
+        return []
+
+
+def _stamp_of(path: Path) -> tuple[str, int, int, int] | None:
+    """The identity and the time of the last change. The size of a folder says nothing; that of a file may."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    size = 0 if stat.S_ISDIR(info.st_mode) else info.st_size
+    return str(path), info.st_ino, info.st_mtime_ns, size
