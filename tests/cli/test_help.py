@@ -53,7 +53,7 @@ def test_each_command_explains_itself(run: Run, command: str) -> None:
 
 def test_the_page_of_call_names_its_arguments_options_and_examples(run: Run) -> None:
     page = run("call", "--help").out
-    assert "Usage: plugbay call PATH EXPORT [JSON|-] [OPTIONS]" in page
+    assert "Usage: plugbay call PATH EXPORT [JSON|-|KEY=VALUE…] [OPTIONS]" in page
     for option in (
         "--timeout S",
         "--grant CAP",

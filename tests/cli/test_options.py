@@ -7,7 +7,7 @@ import io
 import pytest
 
 from plugbay.cli.exit_codes import Refusal
-from plugbay.cli.options import full_name, parse_call, read_json, read_secret
+from plugbay.cli.options import full_name, parse_call, read_input, read_json, read_secret
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,40 @@ def test_an_input_is_read_as_strictly_as_on_the_wire(given: str, why: str) -> No
         read_json(given, "the input")
     assert caught.value.failure.code == "invalid_input"
     assert caught.value.status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ([], {}),
+        (['{"a": 1}'], {"a": 1}),
+        (["[1]"], [1]),
+        (["null"], None),
+        (["kind=green"], {"kind": "green"}),
+        (["name=x", "true=1"], {"name": "x", "true": 1}),
+        (["n=3", "x=0.5", "on=true", "none=null"], {"n": 3, "x": 0.5, "on": True, "none": None}),
+        (['l=["a"]', 'text="3"'], {"l": ["a"], "text": "3"}),
+        (["empty=", "sum=a=b", "zip=0123", "like={"], {"empty": "", "sum": "a=b", "zip": "0123", "like": "{"}),
+        (["a.b=1", "a-b=2"], {"a.b": 1, "a-b": 2}),
+    ],
+)
+def test_an_input_is_json_or_keys_with_values(words: list[str], given: object) -> None:
+    assert read_input(words) == given
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["green"], "not JSON"),
+        (["a=1", "b"], "'b' is not KEY=VALUE"),
+        (["a=1", '{"b": 2}'], "is not KEY=VALUE"),
+        (["a=1", "a=2"], "a is given twice"),
+        (["=1", "a=1"], "'=1' is not KEY=VALUE"),
+    ],
+)
+def test_words_that_are_neither_are_refused(words: list[str], why: str) -> None:
+    with pytest.raises(Refusal, match=why):
+        read_input(words)
 
 
 def test_words_become_a_call() -> None:

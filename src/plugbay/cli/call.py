@@ -21,6 +21,7 @@ from plugbay.cli.options import (
     Timeout,
     TokenFile,
     full_name,
+    read_input,
     read_json,
 )
 from plugbay.cli.remote import ServerClient
@@ -35,11 +36,14 @@ if TYPE_CHECKING:
     from plugbay.host.ports import CallLog
     from plugbay.host.request import CallResult
 
-Where = Annotated[str, typer.Argument(metavar="PATH", help="A plugin, a folder of plugins, or a plugin's id.")]
+Where = Annotated[str, typer.Argument(metavar="PATH", help="A plugin, its Python file, a folder of plugins, or an id.")]
 ExportName = Annotated[
     str, typer.Argument(metavar="EXPORT", help="A tool or another export; plugbay inspect lists them.")
 ]
-Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} by default; - reads stdin.")]
+Given = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JSON|-|KEY=VALUE…", help="The input: JSON, - for stdin, or a VALUE for each KEY."),
+]
 Streamed = Annotated[bool, typer.Option("--stream", help="Print progress before the result, one line each.")]
 Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, a JSON object.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Print the steps of the call on stderr.")]
@@ -49,7 +53,7 @@ CallAsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as J
 def call(
     path: Where,
     export: ExportName,
-    given: Given = "{}",
+    given: Given = None,
     timeout: Timeout = None,
     grant: Grant = None,
     grant_all: GrantAll = False,
@@ -69,7 +73,7 @@ def call(
     to stdout, everything else to stderr. The exit status shows the kind of failure.
     """
     view = call_view.JsonView() if as_json else call_view.HumanView()
-    value, about = read_json(given, "the input"), _parse_context(context)
+    value, about = read_input(given or ()), _parse_context(context)
     settings = local_host.load_config(config)
     client = _find_server(path, plugins, settings, server, token_file, as_json)
     if client is not None:
@@ -106,7 +110,7 @@ def _find_server(
     path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None, quiet: bool
 ) -> ServerClient | None:
     """The running server if `path` may be an id of one of its plugins; None to use a local host."""
-    if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir()):
+    if server is None and (plugins is not None or lookup.is_place(Path(path))):
         return None
     if server is None and (local_host.declares_server(config, path) or remote.is_path(path)):
         return None
@@ -120,7 +124,7 @@ def _find_server(
 
 def find_export(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
     """The plugins for the local host, and the name of the export there: the full name if `path` is an id."""
-    if lookup.folder_of(Path(path)).is_dir():
+    if lookup.is_place(Path(path)):
         return local_host.discover_in(Path(path)), export
     full = full_name(path, export)
     if local_host.declares_server(config, path):

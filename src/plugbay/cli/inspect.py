@@ -72,7 +72,7 @@ def _find(path: Path, config: Config | None) -> list[Found]:
 
     if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in find_servers(config) if item.entry == str(path)]
-    found = (None if path.exists() else local_host.find_installed(str(path))) or lookup.find(path)
+    found = (None if path.exists() else local_host.find_installed(str(path))) or local_host.find_plugin(path, None)
     several = any(problem.code == "several_plugins" for problem in found.problems)
     return [generated.add_drift_warnings(item) for item in (lookup.find_all(path) if several else [found])]
 

@@ -65,6 +65,10 @@ def find_plugin(path: Path, config: Config | None, contract: str | None = None) 
     """The plugin at `path`, or the MCP server that plugbay.toml or ./.mcp.json declares by this name."""
     from plugbay.host.discovery.servers import find_servers
 
+    if lookup.is_source(path):
+        from plugbay.cli.manifest.single_file import plugin_in
+
+        return plugin_in(path, contract or "")
     if path.exists() or path.name != str(path) or contract not in (None, "mcp"):
         return lookup.find(path, contract)
     declared = find_servers(config) if config else []
@@ -81,6 +85,8 @@ def discover_in(place: Path, prefer: str = "", *, may_be_empty: bool = False) ->
     """
     from plugbay.host.discovery.folders import discover
 
+    if lookup.is_source(place):
+        return [find_plugin(place, None, prefer)]
     folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
     if may_be_empty and all(item.plugins_folder is not None for item in found):
@@ -129,7 +135,7 @@ def discover_id(plugin_id: str, plugins: Path | None, prefer: str = "") -> list[
 
 def declares_server(config: Config | None, named: str) -> bool:
     """Whether plugbay.toml declares an MCP server of this name. A folder of the same name takes precedence."""
-    return config is not None and named in config.mcp and not lookup.folder_of(Path(named)).is_dir()
+    return config is not None and named in config.mcp and not lookup.is_place(Path(named))
 
 
 def config_for(config: Config | None, named: str) -> Config | None:

@@ -25,6 +25,16 @@ def folder_of(path: Path) -> Path:
     return path.parent if contract_of(path.name) and path.is_file() else path
 
 
+def is_source(path: Path) -> bool:
+    """Whether a path names a Python file, which may be a plugin without a manifest."""
+    return path.suffix == ".py" and path.is_file()
+
+
+def is_place(path: Path) -> bool:
+    """Whether a path names a folder, a manifest or a Python file; an id may look the same."""
+    return folder_of(path).is_dir() or is_source(path)
+
+
 def find(path: Path, contract: str | None = None) -> Found:
     """The plugin at `path`, usable or not. Of several manifests, the one of `contract` or the one that `path` names."""
     from plugbay.contracts.registry import contract_of

@@ -70,6 +70,7 @@ plugbay inspect plugins/weather --json | jq .problems""",
     call: """\
 Examples
 plugbay call plugins/weather forecast '{"city": "Lima"}'
+plugbay call weather.py forecast city=Lima days=3
 plugbay call plugins/weather forecast - < input.json
 plugbay call example.weather forecast --plugins plugins/ --grant-all --json""",
     conform: """\

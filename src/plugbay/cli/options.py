@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -109,6 +111,39 @@ def read_json(text: str, name: str) -> Any:
         return MsgspecCodec().decode(data)
     except Malformed as error:
         raise refusal(f"{source} {_describe_malformed(error)}", _quoting_hint(text), Exit.USAGE) from None
+
+
+_KEY = re.compile(r"[^\W\d][\w.-]*(?==)")
+"""The key of KEY=VALUE; no JSON value begins so."""
+
+
+def read_input(words: Sequence[str]) -> Any:
+    """The input of a call: one JSON value, `-` for stdin, or a `KEY=VALUE` for each key; raises `Refusal`.
+
+    A VALUE that reads as JSON is that JSON, any other is a text.
+    """
+    if len(words) == 1 and not _KEY.match(words[0]):
+        return read_json(words[0], "the input")
+    given: dict[str, Any] = {}
+    for word in words:
+        key = _KEY.match(word)
+        if key is None:
+            hint = "write the input as one JSON value, or as KEY=VALUE for each key"
+            raise refusal(f"{word!r} is not KEY=VALUE", hint, Exit.USAGE)
+        if key[0] in given:
+            raise refusal(f"{key[0]} is given twice", f"write a list as {key[0]}='[1, 2]'", Exit.USAGE)
+        given[key[0]] = _read_value(word[key.end() + 1 :])
+    return given
+
+
+def _read_value(text: str) -> Any:
+    from plugbay.wire.fast_json import MsgspecCodec
+    from plugbay.wire.strict_json import Malformed
+
+    try:
+        return MsgspecCodec().decode(text.encode("utf-8", "surrogateescape"))
+    except Malformed:
+        return text
 
 
 def _describe_malformed(error: Malformed) -> str:

@@ -88,7 +88,7 @@ def serve(
         "require_signature": not allow_unsigned,
         "unconfined": no_sandbox,
         "config_file": kept,
-        "folders": tuple(served),
+        "folders": tuple(filter(Path.is_dir, served)),
     }
     if settings is not None:
         options["retention"] = settings.retention
@@ -201,8 +201,9 @@ def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> N
     for item in host.problems:
         if item.errors:
             page.field("invalid", (str(item.root), output.WARN_STYLE), f": {item.errors[0]}")
-    page.field("folders", ", ".join(map(str, settings.gateway.folders)))
-    page.field("", ("watched: a plugin that is put there appears, one that is removed goes", output.DIM))
+    if settings.gateway.folders:
+        page.field("folders", ", ".join(map(str, settings.gateway.folders)))
+        page.field("", ("watched: a plugin that is put there appears, one that is removed goes", output.DIM))
     page.field("dashboard", started.dashboard)
     page.field("", ("works once, within ten minutes; plugbay dashboard prints another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")

@@ -87,9 +87,8 @@ def tap(
 
 def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[Found], str]:
     """The plugins for the host, and the id of the tapped one; raises `Refusal`."""
-    place = lookup.folder_of(Path(path))
-    if place.is_dir():
-        found = local_host.discover_in(place)
+    if lookup.is_place(Path(path)):
+        found = local_host.discover_in(Path(path))
         ids = [item.spec.id for item in found if item.spec]
         if len(ids) == 1:
             return found, ids[0]

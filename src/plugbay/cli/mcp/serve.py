@@ -114,10 +114,13 @@ def serve(
 
 def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     """The plugins and the operator's settings. Broken plugins are reported and left out; at least one must work."""
-    from plugbay.host.discovery.folders import discover
+    from plugbay.host.discovery.folders import discover, reject_duplicates
 
     settings = local_host.load_config(config)
-    found = discover([place if place.is_file() else local_host.check_folder(place) for place in places])
+    sources = [item for place in places if lookup.is_source(place) for item in local_host.discover_in(place)]
+    others = [place for place in places if not lookup.is_source(place)]
+    found = discover([place if place.is_file() else local_host.check_folder(place) for place in others])
+    found = reject_duplicates([*sources, *found])
     if not any(item.spec for item in found) and not (settings and settings.mcp):
         local_host.discover_in(places[0])  # raises `Refusal` with the reason
     there = [item for item in found if not lookup.is_absent(item)]

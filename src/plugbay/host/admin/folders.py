@@ -69,6 +69,10 @@ class FolderWatch:
     def __init__(self, host: Host, paths: Sequence[Path]) -> None:
         self._host = host
         self._paths = tuple(paths)
+        watched = set(paths)
+        others = [item for item in host.found if not {item.root, item.plugins_folder} & watched]
+        self._others = {item.spec.id for item in others if item.spec is not None}
+        """Ids of plugins that come from elsewhere: from plugbay.toml, or from a single file."""
 
     async def run(self) -> None:
         """Follow the folders until cancelled."""
@@ -89,7 +93,7 @@ class FolderWatch:
         """Read the folders again, host the plugins that are new, and let go of those that are gone."""
         host = self._host
         fresh = await asyncio.to_thread(scan, self._paths)
-        steps = plan(host.found, fresh, host.config.mcp)
+        steps = plan(host.found, fresh, self._others)
         host.found = steps.found
         for plugin_id in steps.removed:
             host.journal.note(plugin_id, REMOVED, "its folder is gone", severity=logging.INFO)
