@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,24 @@ Birth = Callable[[], tuple[int, int, str]]
 
 @pytest.fixture
 def birth(tmp_path: Path) -> Iterator[Birth]:
-    """Makes a host with its plugins: its pid, its helper's, and the number that its plugins carry."""
+    with crowds(tmp_path) as born:
+        yield born
+
+
+@contextmanager
+def crowds(folder: Path) -> Iterator[Birth]:
+    """Makes hosts with their plugins: the pid, the helper's, and the number that the plugins carry."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "tests.e2e.sandboxed_crowd", str(tmp_path)]
-    tmp_path.chmod(0o755)
+    command = [sys.executable, "-m", "tests.e2e.sandboxed_crowd", str(folder)]
+    folder.chmod(0o755)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=env, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=env,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         stdin, stdout = process.stdin, process.stdout
@@ -48,7 +61,8 @@ def birth(tmp_path: Path) -> Iterator[Birth]:
         try:
             yield born
         finally:
-            process.kill()
+            # The host is a child of this process, and lives on if the test failed before it killed the host.
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def running(number: str) -> set[int]:
@@ -111,6 +125,14 @@ def test_while_its_host_lives_everything_is_seen_both_ways(birth: Birth) -> None
     assert members(host) >= {pid for pid in seen if _parent(pid) != host}
     os.kill(host, signal.SIGKILL)
     until_blocking(lambda: not left(host, number))
+
+
+@pytest.mark.alone
+def test_a_test_that_fails_leaves_no_host_behind(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError), crowds(tmp_path) as born:
+        host, helper, number = born()
+        assert not exists(host)
+    until_blocking(lambda: not exists(host) and not exists(helper) and not left(host, number))
 
 
 def _parent(pid: int) -> int:
