@@ -1,4 +1,4 @@
-"""A server whose disk is full: a real file system of 48 MiB, in a mount namespace of its own."""
+"""A server whose disk is full, a real file system of 48 MiB in a mount namespace of its own; and one whose disk fails."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 
+from tests.support.disks import failing_disk
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -25,9 +26,17 @@ def served_on_a_small_disk(folder: Path) -> Iterator[tuple[httpx2.Client, Path]]
     """The operator's client of a server, and its disk."""
     disk = folder / "disk"
     disk.mkdir()
-    words = [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--json", "--data", f"{disk}/data"]
+    around = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(disk)]
+    with served(folder, disk / "data", around) as (client, pid):
+        yield client, Path(f"/proc/{pid}/root{disk}")
+
+
+@contextmanager
+def served(folder: Path, data: Path, around: Sequence[str] = ()) -> Iterator[tuple[httpx2.Client, int]]:
+    """The operator's client of a server, and its pid. `around`: words before its command, which end in an exec."""
+    words = [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--json", "--data", str(data)]
     homes = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("STATE", "DATA", "CONFIG", "CACHE")}
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(disk), *words]
+    command = [*around, *words]
     with subprocess.Popen(
         command, cwd=folder, env={**os.environ, **homes}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as server:
@@ -38,7 +47,7 @@ def served_on_a_small_disk(folder: Path) -> Iterator[tuple[httpx2.Client, Path]]
             facts = json.loads(line)
             headers = {"authorization": f"Bearer {facts['token']}"}
             with httpx2.Client(base_url=facts["url"], headers=headers, timeout=PATIENCE) as client:
-                yield client, Path(f"/proc/{server.pid}/root{disk}")
+                yield client, server.pid
         finally:
             server.kill()
 
@@ -70,3 +79,29 @@ def test_a_full_disk_is_not_ready_and_refuses_with_a_reason_until_there_is_room(
         filler.unlink()
         assert client.get("/readyz").json()["checks"]["disk"] == "ok"
         assert upload().status_code == 201
+
+
+@requirement("vai:control-full-disk")
+def test_a_disk_that_fails_is_not_ready_and_refuses_until_it_works_again(tmp_path: Path) -> None:
+    """SQLite reports an input or output error here (`SQLITE_IOERR`), and no full disk."""
+    with served(tmp_path, tmp_path / "data") as (client, pid):
+
+        def add(name: str) -> httpx2.Response:
+            return client.post("/v1/orgs", json={"name": name})
+
+        before = [add(name).json()["id"] for name in ("one", "two")]
+        with failing_disk(pid):
+            for name in ("three", "four"):
+                refused = add(name)
+                assert refused.status_code == 503, refused.text
+                error = refused.json()["error"]
+                assert (error["code"], error["retryable"]) == ("store.unavailable", True)
+                assert "SQLITE_IOERR" in error["message"]
+                assert int(refused.headers["retry-after"]) >= 1
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/livez").status_code == 200
+        assert client.get("/readyz").json()["ready"] is True
+        after = add("five")
+        assert after.status_code == 201
+        stored = [org["id"] for org in client.get("/v1/orgs").json()["items"]]
+        assert sorted({*before, after.json()["id"]}) == sorted(set(stored) - {"org_default"}), stored

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +266,25 @@ def test_the_signature_may_also_be_inside_the_archive(bench: Bench) -> None:
     data = signature_path(package).read_bytes()
     signature_path(package).unlink()
     assert bench.install(repacked(package, **{SIGNATURE_NAME: data})) == "1.0.0"
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o644, 0o777, 0o4755])
+def test_a_mirror_that_changes_the_modes_of_a_signed_package_changes_nothing(bench: Bench, mode: int) -> None:
+    package = bench.release("1.0.0")
+    with open(package, "rb") as file:
+        members = [(member.name, b"".join(member.body)) for member in Archive(file, DEFAULT_LIMITS)]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), mode
+            tar.addfile(info, io.BytesIO(data))
+    package.write_bytes(buffer.getvalue())
+    assert bench.install(package) == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    release = bench.store.plugins / PLUGIN
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in release.iterdir()}
+    assert (modes["run.sh"], modes["rterm-plugin.json"]) == (0o555, 0o444)
 
 
 def test_an_installed_folder_can_be_verified_where_it_is(bench: Bench) -> None:

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from plugbay import SyncHost
+from plugbay import CallFailed, SyncHost
+from plugbay.cli.exit_codes import Exit
+from plugbay.host.disk.release import LIST
 from plugbay.model.errors import ConfigInvalid
 from plugbay.packages import archive
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import Installer
 from plugbay.packages.store import Highest, Release, State, Store
 from tests.packages.builders import NOW, PLUGIN, Bench, plugin
+from tests.support.commands import plugbay
 from tests.support.requirements import requirement
 
 
@@ -83,7 +86,8 @@ COMPILING = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from plugbay import SyncHost
+from plugbay import CallFailed, SyncHost
+from plugbay.host.disk.release import LIST
 from plugbay.packages.installer import Installer
 from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
@@ -124,6 +128,43 @@ def test_a_release_stays_as_it_is_when_it_runs_and_goes_when_it_is_removed(tmp_p
         "",
         ["1.0.0 ['__pycache__']", "1.0.0 []", "2.0.0 []", "1.0.0 []", "[] [] []"],
     )
+
+
+CONFINED = """
+[sandbox]
+require = true
+"""
+
+
+@pytest.mark.parametrize("config", ["", CONFINED], ids=["unconfined", "confined"])
+def test_a_release_that_was_changed_after_it_was_installed_is_not_started(bench: Bench, config: str) -> None:
+    bench.root.chmod(0o755)
+    (bench.root / "plugbay.toml").write_text(config)
+    bench.install(bench.release("1.0.0"))
+    release = (bench.store.plugins / PLUGIN).resolve()
+    with SyncHost.load(bench.store.plugins, config=bench.root / "plugbay.toml") as host:
+        assert host.call("t", {}) == {"version": "1.0.0"}
+        release.chmod(0o755)
+        (release / "run.sh").chmod(0o755)
+        (release / "run.sh").write_text((release / "run.sh").read_text().replace("1.0.0", "evil"))
+        with pytest.raises(CallFailed) as refused:
+            host.call("t", {})
+        assert (refused.value.code, refused.value.failure.detail["file"]) == ("launch_failed", "run.sh")
+        (release.parent / LIST).unlink()  # the positive control: without its list the changed program runs
+        assert host.call("t", {}) == {"version": "evil"}
+
+
+@pytest.mark.parametrize("words", [["call", "PLUGIN", "t", "{}"], ["conform", "PLUGIN"]], ids=lambda words: words[0])
+def test_a_command_that_would_start_a_changed_release_ends_with_the_status_of_integrity(
+    bench: Bench, words: list[str]
+) -> None:
+    bench.install(bench.release("1.0.0"))
+    release = (bench.store.plugins / PLUGIN).resolve()
+    release.chmod(0o755)
+    (release / "added.py").write_text("")
+    done = plugbay(*(release if word == "PLUGIN" else word for word in words), cwd=bench.root)
+    assert done.returncode == Exit.INTEGRITY, done
+    assert b"'added.py' is no part of the package" in done.stderr
 
 
 def test_a_store_may_be_a_link_to_another_place(bench: Bench, tmp_path: Path) -> None:

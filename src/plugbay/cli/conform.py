@@ -233,8 +233,15 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None, strict
     from plugbay.cli.manifest import generated
     from plugbay.conformance.engine.plugin_runner import run_conformance
     from plugbay.conformance.reports.report import Report
+    from plugbay.host.disk import release
+    from plugbay.process.diagnose import LaunchFailed
 
     spec = _spec(found)
+    try:
+        if release.is_release(spec.root):
+            release.verify(spec.root)
+    except LaunchFailed as error:
+        raise exit_codes.refusal(error.message, error.hint, Exit.INTEGRITY) from None
     _announce(output.name_with_version(spec.id, spec.version), spec, on_axis)
     wanted = (
         None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(generated.AXIS)]

@@ -28,7 +28,7 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     DENIED = 5
     INTEGRITY = 6
-    """The signature of a package is invalid, or its archive is unsafe."""
+    """The signature of a package is invalid, its archive is unsafe, or its installed files were changed."""
     LAUNCH = 7
     """The plugin did not start, or its handshake failed."""
     TIMEOUT = 8
@@ -73,6 +73,8 @@ def for_failure(failure: Failure) -> int:
         return Exit.DENIED
     if failure.origin == Origin.PLUGIN and failure.code in ANSWERS:
         return Exit.PLUGIN_ERROR
+    if failure.code == Code.LAUNCH_FAILED and failure.detail.get("reason") == Reason.TAMPERED:
+        return Exit.INTEGRITY
     return BY_CODE[failure.code]
 
 

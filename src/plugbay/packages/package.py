@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.host.discovery.folders import MAX_MANIFEST, inspect
+from plugbay.host.disk.release import SIGNATURE_NAME as SIGNATURE_NAME
 from plugbay.model.errors import ManifestInvalid, Problem
 from plugbay.model.spec import PluginSpec
 from plugbay.packages.errors import PackageRefused, Reason
@@ -32,9 +33,6 @@ IGNORED = tuple(
     "*.egg-info".split()
 )
 """Never packed: leftovers of tools, and files that are secret by name."""
-
-SIGNATURE_NAME = "marketplace.signature.json"
-"""The signature of a folder; not part of the signed files."""
 
 CHUNK = 1 << 20
 

@@ -2,6 +2,7 @@
 
     plugins/<plugin>            -> ../packages/<sha256>/<plugin>     what a host loads: Host.load(store/"plugins")
     packages/<sha256>/<plugin>/    the files of one release, read-only
+    packages/<sha256>/plugbay-release.sha256      their hashes, which every start checks (`host.disk.release`)
     state/<plugin>.json            releases for rollback, the pin, the highest version ever installed
     tmp/                           staging, and folders to delete
 
@@ -23,6 +24,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from plugbay.host.disk import durable, tree
+from plugbay.host.disk.release import LIST, format_list
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.packages import documents
 from plugbay.packages.errors import PackageRefused, Reason
@@ -181,7 +183,11 @@ class Store:
         parcel.chmod(0o755)
         staged.rename(parcel / target.name)
         _seal(parcel / target.name)
+        listed = parcel / LIST
+        listed.write_bytes(format_list(hash_files(all_files(parcel / target.name))))
+        listed.chmod(0o444)
         durable.sync_tree(parcel)
+        (target.parent / LIST).unlink(missing_ok=True)  # of a release whose folder was removed
         durable.move(parcel, target.parent)
 
     def replace_signature(self, digest: str, plugin_id: str, data: bytes) -> None:

@@ -1,8 +1,9 @@
 """Unpacks untrusted archives: regular files only, within limits, in little memory, hashed while they are written.
 
 `Archive` parses the gzipped tar and refuses everything but files and folders before a byte is written; the standard
-library would accept links, devices, sparse files and headers of any size. Files get mode 0644 or 0755 and belong to the
-unpacking user.
+library would accept links, devices, sparse files and headers of any size. Files belong to the unpacking user. A file is
+executable if its contents are a program: a signature covers names and contents, and so it covers that right as well. The
+modes in the archive, which nobody signs, count for nothing.
 """
 
 from __future__ import annotations
@@ -39,12 +40,24 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ARCHIVE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
+PROGRAMS = (
+    b"#!",
+    b"\x7fELF",
+    *(magic.to_bytes(4, order) for magic in (0xFEEDFACE, 0xFEEDFACF, 0xCAFEBABE) for order in ("big", "little")),
+)
+"""First bytes of the files that a kernel executes: scripts, and programs of Linux (ELF) and macOS (Mach-O)."""
+
+
+def is_program(head: bytes) -> bool:
+    """Whether a file that begins with these bytes can be executed."""
+    return head.startswith(PROGRAMS)
+
+
 class Member(NamedTuple):
     """One file of an archive. Read its body before the next member; the rest is skipped."""
 
     name: str
     size: int
-    executable: bool
     body: Iterator[bytes]
 
 
@@ -76,7 +89,7 @@ class Archive:
                 longer = found or longer
                 continue
             name, longer = longer or _plain_name(header), ""
-            member = self._member(kind, name, size, executable=bool(_number(header[100:108]) & 0o111))
+            member = self._member(kind, name, size)
             if member is not None:
                 yield member
                 for _ in member.body:  # skip what the caller did not read
@@ -105,7 +118,7 @@ class Archive:
         text = f"the archive has more than {self._limits.files:,} files"
         raise PackageRefused(Reason.TOO_MANY_FILES, text, limit=self._limits.files)
 
-    def _member(self, kind: bytes, name: str, size: int, *, executable: bool) -> Member | None:
+    def _member(self, kind: bytes, name: str, size: int) -> Member | None:
         """The file of a header; None for a folder."""
         if kind in _LINKS or kind in _SPECIAL:
             what, reason = (_LINKS[kind], Reason.LINK) if kind in _LINKS else (_SPECIAL[kind], Reason.SPECIAL_FILE)
@@ -124,7 +137,7 @@ class Archive:
                 self._names.add_folder(name)
             return None
         self._names.add(name)
-        return Member(name, size, executable, self._body(size))
+        return Member(name, size, self._body(size))
 
     def _body(self, size: int) -> Iterator[bytes]:
         left = size
@@ -310,11 +323,11 @@ def _make_folder(path: Path) -> None:
 
 
 def _write(path: Path, member: Member) -> str:
-    digest = hashlib.sha256()
-    mode = 0o755 if member.executable else 0o644
-    with open(os.open(path, _NEW_FILE, mode), "wb") as file:
+    digest, head = hashlib.sha256(), b""
+    with open(os.open(path, _NEW_FILE, 0o644), "wb") as file:
         for data in member.body:
+            head = head or data
             digest.update(data)
             file.write(data)
-        os.fchmod(file.fileno(), mode)
+        os.fchmod(file.fileno(), 0o755 if is_program(head) else 0o644)
     return digest.hexdigest()

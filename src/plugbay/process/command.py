@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,9 @@ class Launch:
     """The plugin's id, for messages and for the name of its log."""
     policy: Policy | None = None
     """How it is confined; None: not at all."""
+    verify: Callable[[str | None], None] | None = None
+    """Checks the files of the plugin right before the start; raises LaunchFailed. Gets the place to read them if that is
+    not their folder: the descriptor that the sandbox shows to the plugin."""
 
 
 def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, ...]:

@@ -68,7 +68,10 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
     try:
         for _ in range(3):
             opened += os.pipe()  # close-on-exec from the first moment
-        if launch.policy is not None:
+        if launch.policy is None:
+            if launch.verify is not None:
+                launch.verify(None)
+        else:
             jail = _prepare_jail(launch, launch.policy, marks, sandbox)
         return _start(launch, marks, popen, jail, opened)
     except BaseException as error:
@@ -86,7 +89,8 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
 def _prepare_jail(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Jail:
     if sandbox is None:
         raise SandboxUnavailable(f"{launch.argv[0]} must be confined, and there is no sandbox", "", _detail(launch))
-    return sandbox.prepare(Program(launch.argv, launch.cwd, launch.env, launch.label), policy, launch.limits, marks)
+    program = Program(launch.argv, launch.cwd, launch.env, launch.label, launch.verify)
+    return sandbox.prepare(program, policy, launch.limits, marks)
 
 
 def _start(

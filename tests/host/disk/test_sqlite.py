@@ -12,6 +12,7 @@ import pytest
 from plugbay.host.disk import sqlite
 from plugbay.host.disk.sqlite import IN_MEMORY, Database, Schema
 from plugbay.model.errors import CallFailed, Code, PlugbayError
+from tests.support.disks import failing_disk
 from tests.support.loops import Run
 
 FIRST = ("CREATE TABLE things (name TEXT)",)
@@ -238,6 +239,53 @@ def test_closing_waits_for_earlier_requests(run: Run, tmp_path: Path) -> None:
         await asyncio.gather(*writes)
         await file.open()
         assert await file.run(count) == 20
+        await file.close()
+
+    run(main)
+
+
+def test_a_disk_that_fails_is_a_failure_worth_repeating_and_loses_nothing(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        file = Database(tmp_path / "things.db", SCHEMA)
+        await file.open()
+        await file.write(add)
+        with failing_disk():
+            for _ in range(2):
+                failure = (await failure_of(file, add)).failure
+                assert (failure.code, failure.retryable) == (Code.UNAVAILABLE, True)
+                assert "disk I/O error" in failure.message
+        await file.write(add)
+        assert await file.run(count) == 2
+        await file.close()
+
+    run(main)
+
+
+def test_a_full_disk_is_a_failure_worth_repeating(run: Run) -> None:
+    def fill(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO things (name) VALUES (?)", ("x" * 100_000,))
+
+    async def main() -> None:
+        file = Database(IN_MEMORY, SCHEMA)
+        await file.open()
+        (pages,) = await file.run(lambda connection: connection.execute("PRAGMA page_count").fetchone())
+        await file.run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+        failure = (await failure_of(file, fill)).failure
+        assert (failure.code, failure.retryable) == (Code.UNAVAILABLE, True)
+        assert await file.run(count) == 0
+        await file.close()
+
+    run(main)
+
+
+def test_a_transaction_whose_rollback_failed_blocks_no_later_one(run: Run) -> None:
+    async def main() -> None:
+        file = Database(IN_MEMORY, SCHEMA)
+        await file.open()
+        await file.run(lambda connection: connection.execute("BEGIN IMMEDIATE"))  # left open
+        await file.run(add)
+        await file.write(add)
+        assert await file.run(count) == 1
         await file.close()
 
     run(main)

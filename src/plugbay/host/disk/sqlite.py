@@ -28,7 +28,17 @@ PRIVATE = 0o600
 BUSY_SECONDS = 5.0
 """How long a write waits for the lock of another process."""
 
-_BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_TRANSIENT_CODES = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Primary codes of errors of the disk or of a lock: nothing was written, and the same work may succeed later."""
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -105,9 +115,9 @@ class Database:
 
     def _failure(self, error: sqlite3.Error) -> Failure:
         # The low byte is the primary error code.
-        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY_CODES
-        code = Code.UNAVAILABLE if busy else Code.INTERNAL
-        return Failure(code, f"{self._name()}: {error}", origin=Origin.SYSTEM, retryable=busy)
+        transient = getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT_CODES
+        code = Code.UNAVAILABLE if transient else Code.INTERNAL
+        return Failure(code, f"{self._name()}: {error}", origin=Origin.SYSTEM, retryable=transient)
 
     def _connect(self) -> None:
         if self.path != IN_MEMORY:
@@ -162,6 +172,8 @@ class Database:
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Commit on success, else roll back. Takes the write lock at once, so that no statement fails on it half-way."""
+    if connection.in_transaction:  # the disk failed, and so did the rollback of the transaction before
+        connection.execute("ROLLBACK")
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

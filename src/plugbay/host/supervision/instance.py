@@ -7,6 +7,7 @@ call. Leases, pools and restarts belong to the supervisors.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import Confinement, proxy_variables, sandbox_environ
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
-from plugbay.host.disk import tree
+from plugbay.host.disk import release, tree
 from plugbay.host.inbound.handler import InboundHandler, Services
 from plugbay.host.limits import StartLimit
 from plugbay.host.ports import Trace
@@ -39,6 +40,9 @@ from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
 from plugbay.process.limits import Rlimits
 from plugbay.wire.fast_json import MsgspecCodec
+
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""For the programs of a release, whose folder gets no further files, also where its user may write everywhere."""
 
 COVER_SECONDS = 1.0
 """Interval of the check that covered paths are still covered."""
@@ -428,5 +432,9 @@ def launch_of(binding: Binding, scratch_folder: Path | None = None, command: Seq
     environ = sandbox_environ(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
     env = build_env(inherit, environ, (*facts, *spec.env), (*proxy_variables(policy), *binding.env))
+    verify = None
+    if release.is_release(spec.root):
+        verify = functools.partial(release.verify, spec.root)
+        env = {**NO_BYTECODE, **env}
     cwd = Path(spec.cwd or spec.root)
-    return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy)
+    return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy, verify=verify)

@@ -67,6 +67,8 @@ class Program:
     """All that it finds in its environment, besides PWD, which bubblewrap sets to `cwd`."""
     label: str = ""
     """The plugin's id, which decides its user."""
+    verify: Callable[[str | None], None] | None = None
+    """Checks the files of the package; raises LaunchFailed."""
 
 
 class Sandbox:
@@ -208,7 +210,9 @@ class Sandbox:
         with users.as_user(uid):
             for source in sources:
                 _check_rights(source, policy, uid)
-            return covering(keep, sources, policy.hidden)
+            view = covering(keep, sources, policy.hidden)
+        _verify_package(program, policy, sources)
+        return view
 
     def _sources(self, keep: Keep, program: Program, policy: Policy, fence: system.Fence | None) -> Iterator[Source]:
         """The sources of the policy and the program. A source within another one is left out."""
@@ -289,6 +293,16 @@ def _check_rights(source: Source, policy: Policy, uid: int | None) -> None:
     if source.path == str(policy.package) and not users.may(source.fd, os.R_OK | os.X_OK):
         hint = f"run: chmod -R o+rX {source.path}"
         raise refused(source.path, f"is the plugin's folder, but {user} may not read it", hint)
+
+
+def _verify_package(program: Program, policy: Policy, sources: Sequence[Source]) -> None:
+    """Check the files of the package in the folder that will be shown, which is open already: another folder that takes
+    its name from here on is not the plugin's.
+    """
+    if program.verify is not None:
+        package = normalised(str(policy.package))
+        shown = next((source for source in sources if package in (source.path, source.resolved)), None)
+        program.verify(None if shown is None else f"/proc/self/fd/{shown.fd}")
 
 
 def _check_links(source: Source, ruled: Sequence[Source]) -> None:
