@@ -129,6 +129,10 @@ class InFlight:
     def __contains__(self, id: CallId) -> bool:
         return id in self.calls
 
+    def latest(self) -> float | None:
+        """The latest deadline, without those of probes; None: nothing waits."""
+        return max((at for _, at, op, _ in self.calls.values() if type(op) is not CheckHealth), default=None)
+
     def add(
         self, id: CallId, future: asyncio.Future[CallFinished], seconds: float, op: Operation | None = None
     ) -> None:

@@ -239,6 +239,11 @@ class Link:
         return len(self._in_flight)
 
     @property
+    def open_until(self) -> float | None:
+        """The latest deadline of the calls in flight, on the loop's clock; None without calls. Probes do not count."""
+        return self._in_flight.latest()
+
+    @property
     def answering(self) -> int:
         """Requests of the peer that are being answered."""
         return len(self._answers)

@@ -23,6 +23,7 @@ from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
 from plugbay.host.catalog.plans import Plans
 from plugbay.host.invocations.invocations import NOT_RUNNING, Invocations
+from plugbay.host.nesting import CAUSE, Cause
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
 from plugbay.host.request import CallRequest, CallResult, new_id
 from plugbay.host.supervision.instance import Deadline
@@ -162,11 +163,16 @@ class Calls:
         if self._trace is not None:
             self._trace("policy.authorize")
         plan = self._plans.get(entry)
-        op = plan.refusal or self._make_operation(request, entry)
+        cause = CAUSE.get()
+        nested = None if cause is None else cause.nest()
+        op = plan.refusal or (nested if isinstance(nested, Failure) else self._make_operation(request, entry))
         if isinstance(op, Failure):
             return op
         if entry.by_invocation:
             assert self.invocations is not None
+            if cause is not None and cause.until is not None:
+                left = cause.left() if request.timeout is None else min(request.timeout, cause.left())
+                request = msgspec.structs.replace(request, timeout=left)
             find = functools.partial(self.supervisors.get, entry.spec.id)
             return self.invocations.run(request, plan, op, find, attempts)
         supervisor = self.supervisors.get(entry.spec.id)
@@ -176,13 +182,21 @@ class Calls:
         if timeout is None:
             timeout = spec.timeouts.call if not spec.patience else _patience(spec, op)
         seconds = min(timeout, LONGEST_CALL)
+        if isinstance(nested, Cause):
+            return self._call_with_lease(request, entry, op, supervisor, Deadline(min(seconds, nested.left())), nested)
         lease = supervisor.try_lease()
         if lease is None:
             return self._call_with_lease(request, entry, op, supervisor, Deadline(seconds))
         return lease.link.call(op, seconds, request.on_progress, over=lease.release)
 
     async def _call_with_lease(
-        self, request: CallRequest, entry: Entry, op: PluginOp | Failure, supervisor: Supervisor, deadline: Deadline
+        self,
+        request: CallRequest,
+        entry: Entry,
+        op: PluginOp | Failure,
+        supervisor: Supervisor,
+        deadline: Deadline,
+        cause: Cause | None = None,
     ) -> CallFinished | Failure:
         """Wait for an instance, or for one of this call's own, call it and conclude."""
         lease = await supervisor.lease(deadline)
@@ -194,7 +208,8 @@ class Calls:
                 op = known if isinstance(known, Failure) else self._make_operation(request, known)
             if isinstance(op, Failure):
                 return op
-            answer = await lease.link.call(op, deadline.left(), request.on_progress)
+            with nullcontext() if cause is None else lease.instance.nested(cause):
+                answer = await lease.link.call(op, deadline.left(), request.on_progress)
             return await lease.conclude(answer, deadline)
         finally:
             lease.release()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ from plugbay.host.events.snapshots import Snapshot, Snapshots, SnapshotSubscript
 from plugbay.host.inbound.questions import AskClient, Question, Questions, ask_user
 from plugbay.host.journal import LEVELS, OWN_LINE, Journal
 from plugbay.host.limits import SlidingWindow, TokenBucket
+from plugbay.host.nesting import CAUSE, Cause
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.files import Files, Outside
@@ -78,6 +80,13 @@ CHANGE_BURST = 200.0
 OFFERS_PER_SECOND = 0.5
 OFFER_BURST = 5.0
 """Changes of exports of one instance: the largest list, of 10,000 tools, takes a second to check, and blocks others."""
+
+NESTING = (CompleteChat, RecallMemory, InvokeAction)
+"""Requests that the host may answer by a call of a plugin: its models, its vectors, its actions."""
+
+ACTING = frozenset({"channel", "screen"})
+"""Exports of plugins that act on messages and keys. They ask for reasons of their own while they work on calls, so the
+end of a call is not the end of their requests; neither is it for plugins that hear events."""
 
 LEVEL_WORDS = {"notice": "info", "warning": "warn", **dict.fromkeys(("critical", "alert", "emergency"), "error")}
 """Syslog levels, which some contracts use, and ours."""
@@ -159,6 +168,9 @@ class InboundHandler:
         self._log = LogWriter(log_level, self._note)
         self.on_published: Callable[[], object] | None = None
         """Called after each snapshot that the plugin has published."""
+        self._causes: list[Cause] = []
+        """Of the calls that it works on because another plugin asked the host."""
+        self._acts_alone = bool(spec.subscribes or spec.snapshots or any(e.kind in ACTING for e in spec.exports))
         self._reading = asyncio.Semaphore(LARGE_AT_ONCE)
         self._fetching = asyncio.Semaphore(LARGE_AT_ONCE)
 
@@ -171,13 +183,33 @@ class InboundHandler:
 
     async def handle_request(self, op: Operation, progress: Callable[[Any], None]) -> Any:
         """The answer to a request, or a `Failure`."""
+        answering = CAUSE.set(self._cause() if isinstance(op, NESTING) else None)
         try:
             answer = self._gate.refuse(op) or await self._dispatch(op, progress)
         except CallFailed as error:
             answer = error.failure
+        finally:
+            CAUSE.reset(answering)
         if isinstance(answer, Failure):
             self._note("service_refused", f"{type(op).__name__}: {answer.message}")
         return answer
+
+    @contextmanager
+    def nested(self, cause: Cause) -> Iterator[None]:
+        """The plugin works on a call with this cause."""
+        self._causes.append(cause)
+        try:
+            yield
+        finally:
+            self._causes.remove(cause)
+
+    def _cause(self) -> Cause:
+        """The cause of the calls that a request of the plugin leads to."""
+        until = None if self._link is None else self._link.open_until
+        if self._causes:
+            deepest = max(self._causes, key=lambda cause: (cause.depth, cause.spent.calls))
+            return Cause(deepest.depth, deepest.until if self._acts_alone else until, deepest.spent)
+        return Cause(0 if until is None else 1, None if self._acts_alone else until)
 
     async def _dispatch(self, op: Operation, progress: Callable[[Any], None]) -> Any:
         match op:
@@ -223,6 +255,13 @@ class InboundHandler:
         return await ask(self._spec.id, op)
 
     def handle_notification(self, op: Operation) -> None:
+        telling = CAUSE.set(None)  # the context is that of whoever began to read from the plugin
+        try:
+            self._handle_notification(op)
+        finally:
+            CAUSE.reset(telling)
+
+    def _handle_notification(self, op: Operation) -> None:
         match op:
             case Publish() if self._published is not None and not self._published.take(time.monotonic()):
                 self._note("publish_dropped", f"more than {self._spec.publish_rate} a second")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,15 +19,15 @@ T = TypeVar("T")
 def on_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     """A future that is done when the thread is. It must not be cancelled: await it with `asyncio.shield`.
 
-    The failure of work without a waiter is not logged.
+    The work has the context of the caller. The failure of work without a waiter is not logged.
     """
-    loop = asyncio.get_running_loop()
+    loop, context = asyncio.get_running_loop(), copy_context()
     done: asyncio.Future[T] = loop.create_future()
     done.add_done_callback(_retrieve)
 
     def run() -> None:
         try:
-            settle = partial(done.set_result, work())
+            settle = partial(done.set_result, context.run(work))
         except Exception as error:
             settle = partial(done.set_exception, error)
         try:

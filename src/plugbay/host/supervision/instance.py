@@ -11,6 +11,7 @@ import functools
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
 from plugbay.host.disk import release, tree
 from plugbay.host.inbound.handler import InboundHandler, Services
 from plugbay.host.limits import StartLimit
+from plugbay.host.nesting import CAUSE, Cause
 from plugbay.host.ports import Trace
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.recording.taps import Taps
@@ -225,6 +227,10 @@ class Instance:
         """Whether it waits for events that may come at any time, so it is not idle even without calls."""
         return self._handler.keeps_alive
 
+    def nested(self, cause: Cause) -> AbstractContextManager[None]:
+        """It works on a call that a request of a plugin led to."""
+        return self._handler.nested(cause)
+
     def on_published(self, callback: Callable[[], object]) -> None:
         """Call `callback` after each snapshot that it has published."""
         self._handler.on_published = callback
@@ -322,9 +328,11 @@ async def open_instance(binding: Binding, runtime: Runtime, deadline: Deadline |
     except TimeoutError:
         return _start_timeout(binding.spec)
     timeouts = binding.spec.timeouts
+    starting = CAUSE.set(None)  # callbacks of the new process keep the context, and outlive the call that needs it
     try:
         return await _start(binding, runtime, deadline or Deadline(timeouts.launch + timeouts.handshake))
     finally:
+        CAUSE.reset(starting)
         slot.release()
 
 
