@@ -161,7 +161,10 @@ class Fetcher:
             found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
         except OSError as error:
             raise _invalid(f"{url.host} cannot be resolved: {_reason(error)}") from None
-        refused = addresses.closed(found, url.port, opened)
+        from plugbay.process.sandbox.egress.proxy import is_ours  # heavy; only for fetches
+
+        # Before a connection: one that is refused later would still tell which ports of this machine are open.
+        refused = addresses.closed(found, url.port, opened, frozenset(filter(is_ours, found)))
         if refused is not None:
             address, why = refused
             raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 from plugbay.process.sandbox.egress import proxy as proxy_module
-from plugbay.process.sandbox.egress.decision import Decision
+from plugbay.process.sandbox.egress.decision import MAX_HELLO, Decision
 from plugbay.process.sandbox.egress.proxy import (
     MAX_CONNECTIONS,
     MAX_DECISIONS,
@@ -43,7 +43,7 @@ from tests.process.sandbox.egress.helpers import (
     serving,
     way_out,
 )
-from tests.process.sandbox.egress.test_decision import message, records, server_name
+from tests.process.sandbox.egress.test_decision import block, message, records, server_name
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
@@ -294,18 +294,27 @@ def test_a_tunnel_leads_to_the_site_it_was_opened_for(
     run(main())
 
 
+ENCRYPTED_HELLO = b"\xfe\x0d" + block(b"names another server")
+
+
 @pytest.mark.parametrize(
     ("port", "said", "passes"),
     [
         (443, records(message(server_name(b"a.test"))), True),
         (443, records(message(server_name(b"a.test")), 7), True),
+        (443, records(message(server_name(b"a.test")), 1), True),
         (443, records(message(server_name(b"evil.test"))), False),
+        (443, records(message(server_name(b"evil.test")), 1), False),
+        (443, records(message(server_name(b"a.test", b"evil.test"))), False),
+        (443, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
+        (443, b"\x16\3\1\x40\0\1\xff\xff\xff" + bytes(MAX_HELLO), False),
         (443, records(message()), False),
         (443, records(message(server_name(b"a.test\0.evil.test"))), False),
         (443, b"GET / HTTP/1.1\r\n\r\n", False),
         (443, b"SSH-2.0-x\r\n", False),
         (22, b"SSH-2.0-x\r\n", True),
         (22, records(message(server_name(b"evil.test"))), False),
+        (22, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
         (22, b"\x16 is not TLS", False),
     ],
 )
@@ -324,6 +333,27 @@ def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
                 await until(lambda: way.proxy.connections == 0)
                 assert server.seen == [b""]
                 assert not way.proxy.decisions[-1].allowed
+            writer.transport.abort()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("name", "passes"), [(b"a.test", True), (b"evil.test", False)])
+def test_a_hello_may_come_in_as_many_segments_as_it_has_bytes(run: Run, name: bytes, passes: bool) -> None:
+    hello = records(message(server_name(name)), 3)
+
+    async def main() -> None:
+        async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
+            _, writer = await way.tunnel("a.test:443")
+            for at in range(len(hello)):
+                assert bytes(server.seen[0]) == b"", "nothing passes before the name is known"
+                writer.write(hello[at : at + 1])
+                await asyncio.sleep(0.001)  # the next byte is another segment, read by itself
+            if passes:
+                await until(lambda: bytes(server.seen[0]) == hello)
+            else:
+                await until(lambda: way.proxy.connections == 0)
+                assert server.seen == [b""]
             writer.transport.abort()
 
     run(main())
