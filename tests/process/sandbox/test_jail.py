@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +27,10 @@ from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.status import ExitStatus
-from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until
+from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until, state
+from tests.process.sandbox.drivers import needs_cgroups, running
 from tests.support.patience import PATIENCE, until, until_blocking
+from tests.support.tiers import first_alone
 
 MARK = f"PLUGBAY_HOST=1.2.test-cell-{os.getpid()}"
 
@@ -111,6 +115,109 @@ def test_bubblewrap_and_the_program_are_in_every_control_group_and_no_thread_of_
             assert not any(groups_of(int(task)) for task in os.listdir("/proc/self/task"))
             child.kill()
             child.close()
+
+    run(main())
+
+
+def limited_by(pid: int) -> set[str]:
+    """The groups that limit a process. Version 2 beside version 1 limits nothing: it only helps to end a group."""
+    lines = groups_of(pid)
+    return {line for line in lines if not line.startswith("0::")} or lines
+
+
+@needs_cgroups
+def test_bubblewrap_is_in_its_groups_before_there_is_a_program(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything that the program starts is a descendant of the first process, so it is born in the same groups."""
+    seen: list[tuple[int, set[str], set[str]]] = []
+    release = Reports.release
+    jails: list[module.Jail] = []
+    admit = module.Jail._admit
+
+    def admitting(jail: module.Jail, *arguments: Any) -> int:
+        jails.append(jail)
+        return admit(jail, *arguments)
+
+    def releasing(reports: Reports) -> None:
+        first = jails[-1].first
+        seen.append((first_child(first), limited_by(parent_of(first)), limited_by(first)))
+        release(reports)
+
+    monkeypatch.setattr(module.Jail, "_admit", admitting)
+    monkeypatch.setattr(Reports, "release", releasing)
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
+            ((program, monitor, first),) = seen
+            assert program == 0, "the program was there before the permission to run it"
+            assert monitor == first == limited_by(jails[-1].leader) != set()
+            child.kill()
+            child.close()
+
+    run(main())
+
+
+BOMB = "for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do (setsid sh -c 'sleep 1000; :' \"$0\" &); done; sleep 1000; :"
+"""Forks twice at once, into a session of its own, as often as its limit allows; all of them stay."""
+
+
+@needs_cgroups
+@pytest.mark.parametrize("rounds", first_alone([2, 100]))
+def test_a_program_that_forks_at_once_has_no_process_outside_its_groups(run: Run, tmp_path: Path, rounds: int) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            for _ in range(rounds):
+                mark = f"bomb-{random.randrange(10**12)}"
+                launch = confined(tmp_path, "/bin/sh", "-c", BOMB, mark, limits=Limits(processes=48))
+                child = await spawner.spawn(launch, PATIENCE)
+                expected = limited_by(child.pid)
+                assert expected
+                most = 0
+
+                def crowded(mark: str = mark, expected: set[str] = expected) -> bool:
+                    nonlocal most
+                    pids = running(mark)
+                    found = [groups for pid in pids if (groups := still_limited_by(pid)) is not None]
+                    assert all(groups == expected for groups in found), found
+                    most = max(most, len(found))
+                    return most >= 10
+
+                await until(crowded)
+                child.kill()
+                await child.wait(PATIENCE)
+                child.close()
+                await until(lambda mark=mark: not running(mark))  # type: ignore[misc]
+
+    run(main())
+
+
+def still_limited_by(pid: int) -> set[str] | None:
+    """None: the process has ended. The kernel takes a dead process out of its groups before it is collected."""
+    try:
+        groups = limited_by(pid)
+    except OSError:
+        return None
+    return None if state(pid) in ("", "Z") else groups
+
+
+def test_an_unconfined_program_that_forks_at_once_is_in_no_group(run: Run, tmp_path: Path) -> None:
+    """The positive control of the search: it sees processes outside of groups."""
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            mark = f"bomb-{random.randrange(10**12)}"
+            argv = ("/bin/sh", "-c", BOMB, mark)
+            child = await spawner.spawn(Launch(argv, tmp_path, {"PATH": "/usr/bin:/bin"}), PATIENCE)
+            await until(lambda: len(running(mark)) >= 10)
+            found = [groups for pid in running(mark) if (groups := still_limited_by(pid)) is not None]
+            child.kill()
+            child.close()
+            for pid in running(mark):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            assert found and not any(found)
 
     run(main())
 
