@@ -13,7 +13,7 @@ import pytest
 from plugbay import CallFailed, SyncHost
 from plugbay.cli.exit_codes import Exit
 from plugbay.host.disk.release import LIST
-from plugbay.model.errors import ConfigInvalid
+from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.packages import archive
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import Installer
@@ -152,6 +152,20 @@ def test_a_release_that_was_changed_after_it_was_installed_is_not_started(bench:
         assert (refused.value.code, refused.value.failure.detail["file"]) == ("launch_failed", "run.sh")
         (release.parent / LIST).unlink()  # the positive control: without its list the changed program runs
         assert host.call("t", {}) == {"version": "evil"}
+
+
+def test_a_manifest_that_was_changed_while_it_was_read_starts_nothing_though_it_is_restored(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    manifest = (bench.store.plugins / PLUGIN).resolve() / "rterm-plugin.json"
+    manifest.chmod(0o644)
+    good = manifest.read_text()
+    manifest.write_text(good.replace("./run.sh", "/bin/cat"))
+    with pytest.raises(ManifestInvalid, match="changed after the package was installed"):
+        SyncHost.load(manifest.parent)
+    (manifest.parent.parent / LIST).rename(manifest.parent.parent / "list")  # the positive control: without its list
+    host = SyncHost.load(manifest.parent)
+    assert [status.spec.command for status in host.plugins()] == [("/bin/cat",)]
+    manifest.write_text(good)
 
 
 @pytest.mark.parametrize("words", [["call", "PLUGIN", "t", "{}"], ["conform", "PLUGIN"]], ids=lambda words: words[0])

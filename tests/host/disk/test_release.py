@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.disk import release
-from plugbay.host.disk.release import LIST, SIGNATURE_NAME, format_list, is_release, verify
+from plugbay.host.disk.release import LIST, SIGNATURE_NAME, format_list, is_listed, is_release, verify
 from plugbay.process.diagnose import LaunchFailed
 
 FILES = {"run.sh": b"#!/bin/sh\n", "lib/util.py": b"x = 1\n", "été.txt": b""}
@@ -104,6 +104,13 @@ def test_a_folder_that_is_a_link_is_no_folder_of_the_release(root: Path) -> None
     (root / "lib").rename(root.parent / "lib")
     (root / "lib").symlink_to(root.parent / "lib")
     assert "'lib' is no part of the package" in str(problem(root))
+
+
+def test_contents_are_those_of_the_list_or_not(root: Path) -> None:
+    assert is_listed(root, "run.sh", FILES["run.sh"])
+    assert not is_listed(root, "run.sh", b"other")
+    assert not is_listed(root, "other", FILES["run.sh"])
+    assert is_listed(root / "lib", "util.py", b"anything"), "no release"
 
 
 def test_a_release_that_is_gone_is_refused(root: Path) -> None:

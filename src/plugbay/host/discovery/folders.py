@@ -18,6 +18,7 @@ from plugbay.contracts.mcp import remote
 from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.contracts.vai.platforms import Platform, named
 from plugbay.host.config.references import declare_secrets
+from plugbay.host.disk import release
 from plugbay.host.disk.open_beneath import open_beneath
 from plugbay.model.errors import Problem
 from plugbay.model.ids import full_name
@@ -188,6 +189,10 @@ def _read(root: Path, contract: Contract, name: str) -> list[Found]:
         return [Found(root, contract.name, None, (text,))]
     if contract.not_ours is not None and contract.not_ours(text) is not None:
         return []
+    if not release.is_listed(root.resolve(), name, text.encode()):
+        # A start checks the files, and could not know that another manifest was there for a while.
+        changed = Problem("changed", "", f"{name} was changed after the package was installed; {release.HINT}")
+        return [Found(root, contract.name, None, (changed,))]
     if name in MULTI_PLUGIN_MANIFESTS:
         return [
             check_found(root, contract, *each)

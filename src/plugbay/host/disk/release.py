@@ -77,6 +77,14 @@ def verify(root: Path, place: str | None = None) -> None:
         _known[str(root)] = prints
 
 
+def is_listed(root: Path, name: str, data: bytes) -> bool:
+    """Whether these are the contents of a file of a release; True for a folder that is no release."""
+    try:
+        return not is_release(root) or _read_list(root.parent / LIST).get(name) == hashlib.sha256(data).hexdigest()
+    except OSError:
+        return False
+
+
 def _read_list(path: Path) -> dict[str, str]:
     with open(os.open(path, _READ), "rb") as file:
         lines = file.read(MAX_LIST).decode("utf-8", "surrogateescape").splitlines()
