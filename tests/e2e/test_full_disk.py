@@ -1,4 +1,4 @@
-"""A server whose disk is full, a real file system of 48 MiB in a mount namespace of its own; and one whose disk fails."""
+"""Servers whose disk is full (a real file system of 48 MiB, in a mount namespace of its own) or fails."""
 
 from __future__ import annotations
 

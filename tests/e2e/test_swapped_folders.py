@@ -1,4 +1,4 @@
-"""Folders that another process swaps while a plugin starts: the plugin runs from the folder that was checked, or not."""
+"""Folders that another process swaps while a plugin starts: it runs from the folder that was checked, or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ while True:
     assert exchange(-100, one, -100, other, 2) == 0  # RENAME_EXCHANGE: there is no moment without a folder
 """
 
-PROGRAM = "#!/bin/sh\ncat word\necho x >>\"$1/kept\" 2>/dev/null\n"
+PROGRAM = '#!/bin/sh\ncat word\necho x >>"$1/kept" 2>/dev/null\n'
 
 
 class Yard:

@@ -107,7 +107,9 @@ def circle(folder: Path, names: list[str], fan: int = 1, more: str = "") -> Path
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c"]], ids=len)
-def test_models_of_plugins_that_ask_for_one_another_end_at_the_depth(run: Run, tmp_path: Path, names: list[str]) -> None:
+def test_models_of_plugins_that_ask_for_one_another_end_at_the_depth(
+    run: Run, tmp_path: Path, names: list[str]
+) -> None:
     log = circle(tmp_path, names)
 
     async def main() -> None:
@@ -171,9 +173,7 @@ def test_a_call_within_a_call_ends_with_it(run: Run, tmp_path: Path, acts_alone:
     log = circle(tmp_path, ["a"], more=hears)
     child = tmp_path / "plugins" / "a" / "child.py"
     child.write_text(child.read_text().replace("NEXT, FAN, LOG = 'a'", "NEXT, FAN, LOG = 'slow'"))
-    write_nexo_plugin(
-        tmp_path / "plugins", "slow", f"LOG = {str(log)!r}\n{SLOW}", extends={"llm_providers": ["slow"]}
-    )
+    write_nexo_plugin(tmp_path / "plugins", "slow", f"LOG = {str(log)!r}\n{SLOW}", extends={"llm_providers": ["slow"]})
     config = tmp_path / "plugbay.toml"
     config.write_text("[plugins.slow]\ntimeouts = { call = 3000 }\n")
 

@@ -36,8 +36,8 @@ class Launch:
     policy: Policy | None = None
     """How it is confined; None: not at all."""
     verify: Callable[[str | None], None] | None = None
-    """Checks the files of the plugin right before the start; raises LaunchFailed. Gets the place to read them if that is
-    not their folder: the descriptor that the sandbox shows to the plugin."""
+    """Checks the files of the plugin right before the start; raises LaunchFailed. Gets the place to read them if that
+    is not their folder: the descriptor that the sandbox shows to the plugin."""
 
 
 def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, ...]:

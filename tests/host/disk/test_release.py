@@ -45,7 +45,9 @@ def test_an_unchanged_release_passes_and_a_signature_may_be_beside_its_files(roo
 
 
 def test_the_list_can_be_checked_by_other_programs(root: Path) -> None:
-    done = subprocess.run(["sha256sum", "--check", "--strict", f"../{LIST}"], cwd=root, capture_output=True, check=False)
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", f"../{LIST}"], cwd=root, capture_output=True, check=False
+    )
     assert done.returncode == 0, done
 
 
@@ -121,7 +123,12 @@ def test_a_release_that_is_gone_is_refused(root: Path) -> None:
 def test_an_unchanged_release_is_hashed_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
     real = release._hash
-    monkeypatch.setattr(release, "_hash", lambda path: (hashed.append(path), real(path))[1])
+
+    def counting(path: str) -> str:
+        hashed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(release, "_hash", counting)
     for settled, times in ((3600.0, 2), (0.0, 1)):
         monkeypatch.setattr(release, "SETTLED_SECONDS", settled)
         hashed.clear()
@@ -140,7 +147,7 @@ def test_the_number_of_known_releases_is_bounded(root: Path, monkeypatch: pytest
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors have paths on Linux only")
 def test_the_files_that_are_checked_are_those_behind_a_descriptor(root: Path) -> None:
-    """The folder is swapped after it was opened: the name is good, the opened folder is not; and the other way round."""
+    """The folder is swapped after it was opened: the name is good, the open folder is not; and the other way round."""
     good = os.open(root, os.O_PATH | os.O_DIRECTORY)
     bad = root.parent / "bad"
     bad.mkdir()

@@ -1,7 +1,7 @@
 """Names that change their addresses, asked for through the proxy, through `Fetcher`, and by a naive client.
 
-Run in a network of its own (`tests.support.name_server`): has a granted server, and canaries at addresses that no plugin
-may reach. Prints as JSON the outcome of each lookup, the visits of the canaries and the number of lookups.
+Run in a network of its own (`tests.support.name_server`): has a granted server, and canaries at addresses that no
+plugin may reach. Prints as JSON the outcome of each lookup, the visits of the canaries and the number of lookups.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 from plugbay.host.services.network import Fetcher
@@ -50,6 +51,10 @@ LOOKUPS: dict[str, Records] = {
 REACHED = {"granted", "granted again", "an alias of a granted address"}
 
 
+OPEN = AsyncExitStack()
+"""The proxy, until the program ends."""
+
+
 class Servers:
     """A server at each address, with the number of its visits."""
 
@@ -70,11 +75,9 @@ class Servers:
 
 async def through_the_proxy() -> Callable[[], Awaitable[str]]:
     network = Network(Reach.LISTED, (Endpoint(NAME),), (f"{GOOD}:{PORT}",))
-    opened = way_out(network, resolver=Resolver())
-    way = await opened.__aenter__()
+    way = await OPEN.enter_async_context(way_out(network, resolver=Resolver()))
 
     async def ask() -> str:
-        assert opened  # its end would close the proxy
         return str(await way.status(get(f"http://{NAME}:{PORT}/")))
 
     return ask

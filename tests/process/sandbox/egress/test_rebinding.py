@@ -1,4 +1,4 @@
-"""Names whose real name server gives another address each time: the address that was checked is the one connected to."""
+"""Names whose real name server gives another address each time: connections go to checked addresses alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def asked(way: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("way", "refused"), [("proxy", {"403", "502"}), ("fetcher", {"capability_not_allowed", "invalid_input"})])
+@pytest.mark.parametrize(
+    ("way", "refused"), [("proxy", {"403", "502"}), ("fetcher", {"capability_not_allowed", "invalid_input"})]
+)
 def test_a_name_that_changes_its_address_leads_to_granted_addresses_alone(
     tmp_path: Path, way: str, refused: set[str]
 ) -> None:
