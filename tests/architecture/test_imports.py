@@ -84,7 +84,7 @@ SKELETON = (
     "host.admin.dev host.sync host.status host.screens.keys host.bindings host.assembly host.limits "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
     "host.confinement.policy host.discovery.folders host.recording.taps host.events.bus host.config.config "
-    "host.journal host.disk.tree host.ports host.stamps host.records host.request sdk.plugin "
+    "host.journal host.disk.tree host.nesting host.ports host.stamps host.records host.request sdk.plugin "
     "sdk.testing.session sdk.describe sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
     "sdk.screens.canvas sdk.runtime.reader sdk.results sdk.context sdk.services.brokered sdk.errors sdk.io.stdio "
     "sdk.types.shapes sdk.events sdk.declarations "

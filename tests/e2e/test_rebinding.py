@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.process.sandbox.egress.rebinding import CANARIES, LOOKUPS, REACHED
+from tests.e2e.rebinding import CANARIES, LOOKUPS, REACHED
 from tests.support.name_server import in_a_network_of_its_own
 
 
 def asked(way: str, folder: Path) -> dict[str, Any]:
-    done = in_a_network_of_its_own("tests.process.sandbox.egress.rebinding", folder, way)
+    done = in_a_network_of_its_own("tests.e2e.rebinding", folder, way)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
