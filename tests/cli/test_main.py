@@ -50,7 +50,7 @@ def test_without_a_command_the_help_is_on_stderr_and_the_status_is_usage(run: Ru
         (["inspekt", "x"], "inspect"),
         (["--frob"], "No such option: --frob"),
         (["inspect"], "Missing argument 'PATH'"),
-        (["call", "x", "y", "{}", "more"], "unexpected extra argument"),
+        (["call", "x", "y", "{}", "more"], "is not KEY=VALUE"),
         (["call", "x", "y", "--timeout"], "--timeout"),
     ],
 )

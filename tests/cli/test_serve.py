@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -103,6 +104,29 @@ def test_a_server_of_an_empty_folder_takes_in_what_is_put_there(tmp_path: Path) 
         shutil.rmtree(tmp_path / "plugins" / "p")
         shutil.rmtree(tmp_path / "plugins" / "broken")
         until_blocking(lambda: listed(client) == {"plugins": [], "invalid": []})
+        assert server.end() == 0
+
+
+def test_commands_know_the_plugins_of_the_server_by_id_and_the_server_by_its_address(tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+    with served(tmp_path, "plugins", "--data", "kept") as server:
+        homes = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("STATE", "DATA", "CONFIG", "CACHE")}
+
+        def ask(*words: str) -> str:
+            done = plugbay(*words, cwd=tmp_path, env=environment(tmp_path, **homes))
+            assert done.returncode == 0, done.stderr
+            return done.stdout.decode()
+
+        assert json.loads(ask("inspect", "p", "--json"))["id"] == "p"
+        assert json.loads(ask("config", "show", "p", "--json"))["plugin"] == "p"
+        address = server.facts["url"].removeprefix("http://")
+        assert "p " in ask("ps", "--server", address)
+        page = httpx2.get(f"{server.facts['url']}/nowhere", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "there is no route with this path" in page.text
+        for path, accept in (("/nowhere", "application/json"), ("/v1/nowhere", "text/html")):
+            answer = httpx2.get(f"{server.facts['url']}{path}", headers={"accept": accept})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route.not_found")
         assert server.end() == 0
 
 

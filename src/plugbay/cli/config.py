@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import local_host, lookup
+from plugbay.cli import local_host, lookup, remote
 from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.options import AsJson, ConfigFile, Plugins, read_json, read_secret
@@ -106,7 +106,7 @@ def _find_by_id(where: str) -> Found | None:
     if lookup.folder_of(Path(where)).exists():
         return None
     here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
-    return here or local_host.find_installed(where)
+    return here or local_host.find_installed(where) or remote.find_served(where)
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)

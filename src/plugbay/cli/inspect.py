@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import local_host, lookup
+from plugbay.cli import local_host, lookup, remote
 from plugbay.cli.lookup import count_problems
 from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll
 from plugbay.cli.render import output, policy_view, schema_text
@@ -72,7 +72,8 @@ def _find(path: Path, config: Config | None) -> list[Found]:
 
     if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in find_servers(config) if item.entry == str(path)]
-    found = (None if path.exists() else local_host.find_installed(str(path))) or local_host.find_plugin(path, None)
+    named = None if path.exists() else local_host.find_installed(str(path)) or remote.find_served(str(path))
+    found = named or (local_host.find_plugin(path, None) if lookup.is_source(path) else lookup.find(path))
     several = any(problem.code == "several_plugins" for problem in found.problems)
     return [generated.add_drift_warnings(item) for item in (lookup.find_all(path) if several else [found])]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from plugbay.cli import lookup
 from plugbay.cli.exit_codes import Exit, Refusal, to_failure
 from plugbay.cli.paths import directories
 from plugbay.cli.render import output
@@ -18,6 +19,7 @@ from plugbay.cli.render import output
 if TYPE_CHECKING:
     import http.client
 
+    from plugbay.host.discovery.folders import Found
     from plugbay.server.occupancy import RunningServer
 
 SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
@@ -81,6 +83,7 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
 
     url, servers = server or os.environ.get(SERVER_VARIABLE), running_servers(directories()["state"])
     if url is not None:
+        url = _with_scheme(url)
         known = [found for found in servers if found.url == url.rstrip("/")]
         return ServerClient(url, _token(token_file, known[0].token_file if known else None))
     chosen = select_servers(servers, Path.cwd())
@@ -94,6 +97,25 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     if not quiet and found.folder != os.getcwd():
         output.note(f"using the server {found.url}, {_describe_origin(found)}")
     return ServerClient(found.url, _token(token_file or Path(found.token_file)))
+
+
+LOOPBACK = ("127.", "localhost", "[::1]")
+
+
+def _with_scheme(url: str) -> str:
+    """A URL; `HOST:PORT` is one of this machine without TLS, or of another one with TLS."""
+    if "://" in url:
+        return url
+    return f"http://{url}" if url.startswith(LOOPBACK) else f"https://{url}"
+
+
+def find_served(plugin_id: str) -> Found | None:
+    """The plugin of this id in a folder of the server that runs on this machine."""
+    try:
+        plugin = find(quiet=True).get(plugin_path(plugin_id))
+    except Refusal:
+        return None
+    return lookup.find(Path(plugin["folder"]), plugin["contract"])
 
 
 def _describe_origin(server: RunningServer) -> str:

@@ -81,7 +81,8 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = local_host.load_config(kept if config or kept.exists() else None)
-    served = [folder.absolute() for folder in folders or [_installed()]]
+    # A folder that is missing is named in the refusal as it was written.
+    served = [folder.absolute() if folder.exists() else folder for folder in folders or [_installed()]]
     found = [item for folder in served for item in local_host.discover_in(folder, may_be_empty=True)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {

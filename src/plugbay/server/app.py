@@ -37,7 +37,7 @@ from plugbay.server.api.routes import (
     trust,
 )
 from plugbay.server.dashboard import pages
-from plugbay.server.dashboard.authentication import Dashboard
+from plugbay.server.dashboard.authentication import Dashboard, answer_unknown_path
 from plugbay.server.dashboard.pages import ROUTES as PAGES
 from plugbay.server.domain.gateway import Gateway
 
@@ -100,6 +100,7 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
     app.router.routes.extend(route for router in ROUTERS for route in router.routes)
     app.router.routes.extend(PAGES)
     errors.install_error_handlers(app)
+    app.add_exception_handler(404, answer_unknown_path)
     app.add_middleware(
         HttpMiddleware,
         settings=settings or HttpSettings(),

@@ -26,7 +26,7 @@ from starlette.responses import RedirectResponse, Response
 from plugbay.host.limits import TokenBucket
 from plugbay.mcp_server.http_checks import media_type
 from plugbay.server.api.caller import admit
-from plugbay.server.api.errors import as_gateway_error
+from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.domain.clock import Clock
@@ -349,6 +349,17 @@ def with_error_pages(endpoint: Endpoint) -> Endpoint:
             return error_page(as_gateway_error(error))
 
     return handle
+
+
+API_PATHS = ("/v1/", "/api/", "/mcp", "/openapi.json", "/metrics", "/healthz", "/readyz")
+"""Paths of programs, which read JSON also where they accept pages."""
+
+
+async def answer_unknown_path(request: Request, error: Exception) -> Response:
+    """The answer for a path without a route: a page for a browser, JSON for a program."""
+    is_browser = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(API_PATHS)
+    refusal = as_gateway_error(error)
+    return error_page(refusal) if is_browser else error_response(refusal)
 
 
 def error_page(error: GatewayError) -> Response:
