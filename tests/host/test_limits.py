@@ -14,6 +14,7 @@ from plugbay.host.discovery.folders import inspect
 from plugbay.host.limits import (
     MAX_START_SECONDS,
     MIN_STARTS,
+    QUEUE_SECONDS,
     STARTS_PER_CORE,
     ConcurrencyLimit,
     SlidingWindow,
@@ -70,6 +71,67 @@ def test_a_call_that_gets_no_slot_in_time_is_overloaded(run: Run) -> None:
         assert failure is not None and (failure.code, failure.retryable) == (Code.OVERLOADED, True)
         limit.release()
         assert limit.try_acquire()
+
+    run(main)
+
+
+async def saturate(limit: ConcurrencyLimit, waiting: int) -> list[asyncio.Task[Failure | None]]:
+    """Take all slots, and queue so many calls without a bound behind them."""
+    while limit.try_acquire():
+        pass
+    queued = [asyncio.ensure_future(limit.acquire(PATIENCE)) for _ in range(waiting)]
+    await asyncio.sleep(0)
+    return queued
+
+
+async def release_all(limit: ConcurrencyLimit, queued: list[asyncio.Task[Failure | None]]) -> None:
+    while limit.in_use:
+        limit.release()
+    assert await asyncio.gather(*queued) == [None] * len(queued)
+
+
+def test_a_call_that_would_queue_for_too_long_is_refused_at_once_and_told_when_to_return(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        queued = await saturate(limit, 5)
+        assert limit.queue_refusal(0.0) is None, "no turn was handed on yet, so the pace is unknown"
+        limit.release()
+        await asyncio.sleep(0.01)  # the pace is one turn in this time, or slower
+        refused = limit.queue_refusal(0.02)
+        assert refused is not None and refused == await limit.acquire(PATIENCE, 0.02)
+        assert (refused.code, refused.retryable) == (Code.OVERLOADED, True)
+        assert refused.detail[QUEUE_SECONDS] == 0.02
+        assert refused.retry_after_ms is not None and refused.retry_after_ms >= 40, "four wait, 10 ms each"
+        assert limit.queue_refusal(PATIENCE * 1000) is None, "a patient call may queue"
+        await release_all(limit, queued)
+        assert limit.queue_refusal(0.0) is None and await limit.acquire(PATIENCE, 0.0) is None, "a slot is free"
+
+    run(main)
+
+
+def test_a_call_that_has_queued_for_as_long_as_it_may_is_refused_and_leaves_the_queue(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        assert limit.try_acquire()
+        refused = await limit.acquire(PATIENCE, 0.01)
+        assert refused is not None and refused.detail[QUEUE_SECONDS] == 0.01
+        assert refused.retry_after_ms is not None and refused.retry_after_ms >= 10
+        late = await limit.acquire(0.01, PATIENCE)
+        assert late is not None and QUEUE_SECONDS not in late.detail, "its deadline came first"
+        limit.release()
+        assert limit.in_use == 0
+
+    run(main)
+
+
+def test_the_pace_of_a_queue_is_forgotten_when_it_is_empty(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        await release_all(limit, await saturate(limit, 3))
+        queued = await saturate(limit, 3)
+        await asyncio.sleep(0.01)
+        assert limit.queue_refusal(0.0) is None
+        await release_all(limit, queued)
 
     run(main)
 
@@ -196,6 +258,9 @@ def test_a_call_waits_for_a_start_slot_no_longer_than_its_deadline(run: Run, tmp
         refused = await open_instance(Binding(spec), runtime, Deadline(0.01))
         assert isinstance(refused, Failure)
         assert (refused.code, refused.plugin) == (Code.TIMEOUT, "p")
+        impatient = await open_instance(Binding(spec), runtime, Deadline(PATIENCE, 0.01))
+        assert isinstance(impatient, Failure) and impatient.detail[QUEUE_SECONDS] <= 0.01
+        assert (impatient.code, impatient.plugin) == (Code.OVERLOADED, "p")
         assert not spawner.children, "nothing was started"
         slot.release()
         instance = await open_instance(Binding(spec), runtime, Deadline(20))

@@ -78,3 +78,24 @@ def test_a_limit_that_cannot_be_set_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resource, "prlimit", refuse)
     with pytest.raises(PermissionError):
         limits.apply(1, Rlimits())
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"),
+    [
+        (100, 200, 200),
+        (200, 200, 200),
+        (100, limits.HOST_OPEN_FILES * 2, limits.HOST_OPEN_FILES),
+        (limits.HOST_OPEN_FILES * 2, limits.HOST_OPEN_FILES * 2, None),
+        (100, resource.RLIM_INFINITY, limits.HOST_OPEN_FILES),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
+    ],
+)
+def test_a_host_raises_its_own_limit_of_open_files_and_never_lowers_it(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, both: set_to.append(both))
+    limits.raise_open_files()
+    assert set_to == ([] if raised in (None, soft) else [(raised, hard)])

@@ -234,6 +234,9 @@ def run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -
     """Enter `host`, run `work` on it in a new event loop and return its result; raises `Interrupted`."""
     import asyncio
 
+    from plugbay.process.limits import raise_open_files
+
+    raise_open_files()
     return asyncio.run(_run_with(host, work))
 
 

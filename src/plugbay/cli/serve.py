@@ -92,7 +92,7 @@ def serve(
         "folders": tuple(filter(Path.is_dir, served)),
     }
     if settings is not None:
-        options["retention"] = settings.retention
+        options |= {"retention": settings.retention, "queue_seconds": settings.serve.queue_seconds}
     # Until the server has frozen what it loaded, collections find nothing and take a tenth of the start.
     gc.disable()
     try:
@@ -128,6 +128,7 @@ def _run(
         import asyncio
         import logging
 
+        from plugbay.process.limits import raise_open_files
         from plugbay.server import logs
         from plugbay.server.domain.settings import GatewaySettings, protected
         from plugbay.server.server import ServeSettings, serve
@@ -137,6 +138,7 @@ def _run(
         text = f"plugbay serve needs {error.name}, which is not installed"
         raise refusal(text, "pip install 'plugbay[serve]'") from None
     logs.configure(as_json=True if as_json else None)
+    raise_open_files()
     log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
     host, port, names, database = where
     settings = ServeSettings(

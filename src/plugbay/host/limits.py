@@ -7,21 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 
+from plugbay.host.admission import MIN_RETRY_SECONDS, RECENT_TURNS, expected_wait, retry_after
 from plugbay.model.errors import Code, Failure
+
+QUEUE_SECONDS = "queue_seconds"
+"""Detail of a call that was refused because it would wait, or has waited, longer than its caller allows."""
+
+
+def queue_failure(busy: str, patience: float, again: float) -> Failure:
+    """The refusal of a call that may wait no longer than `patience`; `again` is when to call again, in seconds."""
+    text = f"{busy}, so the call would not get its turn soon enough; nothing was started"
+    hint = f"call again in {again:.1f} s, call less at once, or let the plugin do more at once"
+    detail = {"hint": hint, QUEUE_SECONDS: patience}
+    return Failure(Code.OVERLOADED, text, detail=detail, retryable=True, retry_after_ms=round(again * 1000))
 
 
 class ConcurrencyLimit:
-    """A fair, bounded number of concurrent calls of one plugin. Further calls queue until their own deadlines."""
+    """A fair, bounded number of concurrent calls of one plugin. Further calls queue until their own deadlines, or are
+    refused as soon as they would wait longer than their caller allows."""
 
-    __slots__ = ("_waiters", "in_use", "limit")
+    __slots__ = ("_turns", "_waiters", "in_use", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_use = 0
         """Slots taken by running calls."""
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._turns: deque[float] = deque(maxlen=RECENT_TURNS)
+        """When the last slots were handed on, since the queue was empty."""
 
     def try_acquire(self) -> bool:
         """Take a slot if one is free and no call is queued for it."""
@@ -30,10 +46,39 @@ class ConcurrencyLimit:
         self.in_use += 1
         return True
 
-    async def acquire(self, seconds: float | None) -> Failure | None:
-        """Take a slot as soon as one is free; return a `Failure` if none is free within `seconds`."""
+    def queue_refusal(self, patience: float) -> Failure | None:
+        """Why a call that may wait for `patience` seconds gets no slot; None: it gets one at once, or may wait."""
+        if self.in_use < self.limit and not self._waiters:
+            return None
+        again = retry_after(len(self._waiters), self._turns, time.monotonic(), patience)
+        return None if again is None else self._queue_failure(patience, again)
+
+    async def acquire(self, seconds: float | None, patience: float | None = None) -> Failure | None:
+        """Take a slot as soon as one is free; return a `Failure` if none is free within `seconds`.
+
+        With `patience`, a call that would wait longer is refused at once, and one that has waited so long as well.
+        """
         if self.try_acquire():
             return None
+        if patience is not None and (seconds is None or patience < seconds):
+            return self.queue_refusal(patience) or await self._wait_patiently(patience)
+        if await self._wait(seconds):
+            return None
+        text = f"{self.limit} calls of this plugin run already, and none ended in time"
+        hint = "raise concurrency in plugbay.toml, or ask less at once"
+        return Failure(Code.OVERLOADED, text, detail={"hint": hint}, retryable=True)
+
+    async def _wait_patiently(self, patience: float) -> Failure | None:
+        if await self._wait(patience):
+            return None
+        wait = expected_wait(len(self._waiters), self._turns, time.monotonic())
+        return self._queue_failure(patience, max(patience, wait or 0.0, MIN_RETRY_SECONDS))
+
+    def _queue_failure(self, patience: float, again: float) -> Failure:
+        return queue_failure(f"{self.limit} calls of it run and {len(self._waiters)} wait already", patience, again)
+
+    async def _wait(self, seconds: float | None) -> bool:
+        """Queue for a slot; False if there was none in time."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -42,11 +87,9 @@ class ConcurrencyLimit:
             self._withdraw(waiter)
             raise
         if waiter.done():
-            return None
+            return True
         self._withdraw(waiter)
-        text = f"{self.limit} calls of this plugin run already, and none ended in time"
-        hint = "raise concurrency in plugbay.toml, or ask less at once"
-        return Failure(Code.OVERLOADED, text, detail={"hint": hint}, retryable=True)
+        return False
 
     def release(self) -> None:
         """End a call: its slot goes to the call that has waited longest."""
@@ -54,7 +97,9 @@ class ConcurrencyLimit:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                self._turns.append(time.monotonic())
                 return
+        self._turns.clear()
         self.in_use -= 1
 
     async def drain(self) -> None:

@@ -105,6 +105,9 @@ class CallRequest(msgspec.Struct, frozen=True):
     Must not raise."""
     stays: bool = False
     """Whether a cancelled caller waits until the cancelled execution has ended, instead of returning at once."""
+    queue_seconds: float | None = None
+    """Seconds that it may wait for its turn: it is refused as `overloaded` if it would wait longer. None: until its
+    timeout."""
 
 
 def with_ids_of_context(request: CallRequest) -> CallRequest | Failure:

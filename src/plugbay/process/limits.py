@@ -18,6 +18,9 @@ MIB = 1024 * 1024
 OPEN_FILES = 4096
 """Enough for a Node server that watches a large tree; stops a plugin that leaks before it hurts the machine."""
 
+HOST_OPEN_FILES = 65_536
+"""Of a host: enough for 16,000 plugins."""
+
 FILE_SIZE = 256 * MIB
 """The size of a plugin's state folder: no single file has a reason to be larger."""
 
@@ -64,6 +67,18 @@ def most_open_files() -> int | None:
     """The most open files that any child can have: the host's own hard limit; None: there is no limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return None if hard == resource.RLIM_INFINITY else hard
+
+
+def raise_open_files() -> None:
+    """Raise this process's soft limit of open files as far as its hard one allows.
+
+    For programs that are a host: each plugin takes four descriptors, so the usual soft limit of 1,024, meant for
+    programs that use `select`, ends at 240 plugins. Children get limits of their own.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _lower(HOST_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _wanted(limits: Rlimits) -> Iterator[tuple[int, int, int]]:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from plugbay import CallFailed, Host
+from plugbay.host.limits import QUEUE_SECONDS
 from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallRequest, ExportBinding, Policy
 from plugbay.model.errors import Code, Failure
@@ -61,6 +62,45 @@ def test_the_plugin_is_told_who_asks_what_it_may_do_and_until_when(run: Run, tmp
         assert Path(context["scratch_dir"]).name == record.invocation_id
         assert context["gateway"] == {"base_url": None, "delegation_token": None, "scopes": []}
         assert context["permissions"] == {"network": "none", "filesystem": "scratch"}
+
+    with_host(run, raw_host_of(root), main)
+
+
+WAITS = """
+def tool(body, m):
+    while not os.path.exists(body["input"]["go"]):
+        time.sleep(0.005)
+    succeed(m, output({}))
+"""
+"""A handler that runs until its test lets it go."""
+
+
+def test_an_invocation_that_would_queue_for_too_long_is_refused_and_a_patient_one_waits(
+    run: Run, tmp_path: Path
+) -> None:
+    root = write_vai_plugin(tmp_path, WAITS, [export(execution_class="worker", max_concurrency=1)])
+    first, rest = {"go": str(tmp_path / "first")}, {"go": str(tmp_path / "rest")}
+
+    async def main(host: Host) -> None:
+        running = asyncio.ensure_future(host.invoke("t", first))
+        queued = [asyncio.ensure_future(host.invoke("t", rest)) for _ in range(3)]
+        await until(lambda: len(records(host)) == 4)
+        waited = await host.invoke("t", rest, queue_seconds=0.01)
+        assert waited.failure is not None and QUEUE_SECONDS in waited.failure.detail
+        assert (waited.failure.code, waited.status) == (Code.OVERLOADED, "retryable_failure")
+        assert len(waited.invocations) == 1, "the pace of the queue was unknown, so it waited; it was not tried again"
+
+        (tmp_path / "first").touch()
+        assert (await running).status == "succeeded"
+        refused = await host.invoke("t", rest, queue_seconds=1e-9)
+        assert refused.failure is not None and QUEUE_SECONDS in refused.failure.detail
+        assert refused.failure.plugin == "acme/p" and refused.failure.retry_after_ms
+        assert refused.invocations == () and len(records(host)) == 5, "refused at once, without a record"
+
+        patient = asyncio.ensure_future(host.invoke("t", rest, queue_seconds=600))
+        await until(lambda: len(records(host)) == 6)
+        (tmp_path / "rest").touch()
+        assert {result.status for result in await asyncio.gather(patient, *queued)} == {"succeeded"}
 
     with_host(run, raw_host_of(root), main)
 

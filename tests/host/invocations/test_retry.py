@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugbay.host.invocations import retry
+from plugbay.host.limits import queue_failure
 from plugbay.model.errors import Code, Failure, Origin, Outcome
 from tests.support.requirements import requirement
 
@@ -34,6 +35,13 @@ def test_the_effect_class_of_a_tool_decides_whatever_the_plugin_says(
     counts = retry.classify(failure, "tool", may)
     assert retry.should_retry("tool", may, counts, is_retryable=False, attempts=1) is again
     assert retry.should_retry("tool", may, None, is_retryable=True, attempts=1) is again
+
+
+def test_a_call_whose_caller_does_not_want_to_queue_is_not_tried_again() -> None:
+    busy = Failure(Code.OVERLOADED, "busy", retryable=True)
+    assert retry.should_retry("tool", True, busy, is_retryable=False, attempts=1), "a plugin may say so of itself"
+    refused = queue_failure("busy", 1.0, 2.0)
+    assert not retry.should_retry("tool", True, refused, is_retryable=False, attempts=1)
 
 
 def test_nothing_is_tried_more_than_three_times() -> None:

@@ -186,7 +186,7 @@ class Calls:
             return self._call_with_lease(request, entry, op, supervisor, Deadline(min(seconds, nested.left())), nested)
         lease = supervisor.try_lease()
         if lease is None:
-            return self._call_with_lease(request, entry, op, supervisor, Deadline(seconds))
+            return self._call_with_lease(request, entry, op, supervisor, Deadline(seconds, request.queue_seconds))
         return lease.link.call(op, seconds, request.on_progress, over=lease.release)
 
     async def _call_with_lease(

@@ -31,6 +31,9 @@
     [mcp.files]
     command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
 
+    [serve]
+    queue_seconds = 1.0
+
     [retention]
     invocations = "90 days"
 
@@ -78,6 +81,7 @@ from plugbay.host.config.sections import (
     RegistryConfig,
     RetentionConfig,
     SandboxConfig,
+    ServeConfig,
     ServerConfig,
     names_problem,
     registry_problem,
@@ -303,6 +307,7 @@ class Config(BaseModel):
     memory: MemoryConfig | None = None
     llm: LlmConfig = LlmConfig()
     mcp: dict[str, ServerConfig] = {}
+    serve: ServeConfig = ServeConfig()
     retention: RetentionConfig = RetentionConfig()
     registries: dict[str, RegistryConfig] = {}
     plugins: dict[str, PluginConfig] = {}

@@ -382,6 +382,19 @@ class RetentionConfig(BaseModel):
     """The audit log: its age limit depends on the operator's obligations."""
 
 
+QUEUE_SECONDS = 1.0
+"""Together with the call itself, the answer then comes within two seconds."""
+
+
+class ServeConfig(BaseModel):
+    """`[serve]`: how `plugbay serve` answers requests."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] = QUEUE_SECONDS
+    """How long a call or invocation may wait for a plugin that is busy. One that would wait longer is refused."""
+
+
 SCHEMES = ("nats", "tls")
 
 OWN_TOPICS = ("plugin.lifecycle.>", "plugin.resource.changed")

@@ -18,7 +18,7 @@ from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
 from plugbay.host.invocations.context import Delegation, Terms
 from plugbay.host.invocations.kinds import Execution
-from plugbay.host.invocations.resources import Resources, release_turns
+from plugbay.host.invocations.resources import Limit, Resources, release_turns
 from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import ExportBinding
 from plugbay.host.supervision.instance import Deadline
@@ -125,7 +125,14 @@ class Attempt:
         return started
 
     async def run(self, supervisor: Supervisor) -> CallFinished | Failure:
-        """Run the attempt; a failure is a value here."""
+        """Run the attempt; a failure is a value here.
+
+        One that would queue for too long has no record: under a load that is too high, refusals must be cheap.
+        """
+        patience = self._deadline.patience()
+        refusal = None if patience is None else self._resources.queue_refusal(self._limits(), patience)
+        if refusal is not None:
+            return refusal.with_detail(self.record.package_id)
         try:
             await self._resources.log.opened(self.record)
         except Exception as error:  # its text is for the operator, not for the caller
@@ -188,7 +195,7 @@ class Attempt:
             if self._folder is not None or (self._lease is not None and not self._lease.shared):
                 await self._schedule_clean_up()
 
-    def _limits(self) -> tuple[tuple[tuple[str, ...], int | None], ...]:
+    def _limits(self) -> tuple[Limit, ...]:
         """Concurrency limits by key: of the binding, and of the export for an org.
 
         The binding's limit first: a waiter there must not hold a turn that the org's other bindings could use. An

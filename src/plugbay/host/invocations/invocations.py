@@ -188,7 +188,7 @@ class Invocations:
         if wanted.org_id is None:
             wanted = msgspec.structs.replace(wanted, org_id=binding.org_id)
         terms = self._terms_of(plan, binding.policy, wanted.scopes)
-        deadline = Deadline(terms.allowed_seconds(wanted.timeout))
+        deadline = Deadline(terms.allowed_seconds(wanted.timeout), wanted.queue_seconds)
         pending, execution = PendingRequest(), kind(entry, op, wanted, self._resources)
         await execution.load()
         running = self._run_attempts(pending, execution, binding, terms, deadline, find, attempts)
@@ -251,6 +251,7 @@ class Invocations:
             if attempt.record.status is not None:
                 attempts.append(attempt.record)
             tried += 1
+            deadline.wait_longer()
             failure = outcome if isinstance(outcome, Failure) else None
             retryable = failure is None and execution.is_retryable(attempt.result)
             if failure is None and not retryable:

@@ -16,7 +16,7 @@ from plugbay.host.catalog.catalog import MAX_LISTED
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.journal import Journal
-from plugbay.host.limits import ConcurrencyLimit
+from plugbay.host.limits import QUEUE_SECONDS, ConcurrencyLimit
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.host.recording.org_logs import OrgLogs
 from plugbay.host.recording.redaction import SHORTEST
@@ -28,6 +28,9 @@ from plugbay.wire.fast_json import MsgspecCodec
 
 MAX_KEPT_LIMITS = 1_024
 """Limits kept in memory; beyond that, those without a running or waiting invocation are dropped."""
+
+Limit = tuple[tuple[str, ...], int | None]
+"""A key, and how many invocations of it may run at once; None: any number."""
 
 
 @dataclass(slots=True)
@@ -65,9 +68,7 @@ class Resources:
         task.add_done_callback(self.tasks.discard)
         return task
 
-    async def acquire_turns(
-        self, limits: Iterable[tuple[tuple[str, ...], int | None]], deadline: Deadline
-    ) -> list[ConcurrencyLimit] | Failure:
+    async def acquire_turns(self, limits: Iterable[Limit], deadline: Deadline) -> list[ConcurrencyLimit] | Failure:
         """A turn for each of these keys, or none at all; a key whose limit is None needs no turn."""
         taken: list[ConcurrencyLimit] = []
         done = False
@@ -76,7 +77,10 @@ class Resources:
                 if most is None:
                     continue
                 limit = self._limit(key, most)
-                if not limit.try_acquire() and await limit.acquire(deadline.left()) is not None:
+                refusal = await limit.acquire(deadline.left(), deadline.patience())
+                if refusal is not None and QUEUE_SECONDS in refusal.detail:
+                    return refusal
+                if refusal is not None:
                     text = f"{limit.limit} invocations of it run already, which is its limit, and none ended in time"
                     return Failure(Code.OVERLOADED, text, retryable=True)
                 taken.append(limit)
@@ -85,6 +89,12 @@ class Resources:
             if not done:
                 release_turns(taken)
         return taken
+
+    def queue_refusal(self, limits: Iterable[Limit], patience: float) -> Failure | None:
+        """Why a further invocation would get no turn for one of these keys within `patience` seconds."""
+        known = ((self._limits.get(key), most) for key, most in limits)
+        refusals = (limit.queue_refusal(patience) for limit, most in known if limit is not None and most is not None)
+        return next(filter(None, refusals), None)
 
     def _limit(self, key: tuple[str, ...], most: int) -> ConcurrencyLimit:
         """The concurrency limit of a key. While it is in use, it does not change."""

@@ -6,6 +6,7 @@ it may always be repeated; a harness only resumes from a checkpoint; a hook is d
 
 from __future__ import annotations
 
+from plugbay.host.limits import QUEUE_SECONDS
 from plugbay.model.errors import Code, Failure, Origin
 
 MAX_RETRIES = 2
@@ -49,6 +50,8 @@ def should_retry(kind: str, may_repeat: bool, failure: Failure | None, *, is_ret
     """Whether to try again after `attempts` attempts. `is_retryable`: the tool's own result says so."""
     if not may_repeat or attempts > MAX_RETRIES or kind == "hook":
         return False
+    if failure is not None and QUEUE_SECONDS in failure.detail:
+        return False  # the caller does not want to queue, and a further attempt would
     return is_retryable if failure is None else failure.retryable
 
 

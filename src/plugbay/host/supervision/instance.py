@@ -18,6 +18,7 @@ from typing import Any
 
 from plugbay.contracts.contract import HostSide
 from plugbay.contracts.registry import CONTRACTS
+from plugbay.host.admission import MIN_RETRY_SECONDS
 from plugbay.host.config.references import resolve_references
 from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import Confinement, proxy_variables, sandbox_environ
@@ -25,7 +26,7 @@ from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
 from plugbay.host.disk import release, tree
 from plugbay.host.inbound.handler import InboundHandler, Services
-from plugbay.host.limits import StartLimit
+from plugbay.host.limits import StartLimit, queue_failure
 from plugbay.host.nesting import CAUSE, Cause
 from plugbay.host.ports import Trace
 from plugbay.host.recording.redaction import Redactor
@@ -150,16 +151,27 @@ class Binding:
 
 
 class Deadline:
-    """A moment on the loop's clock, shared by all steps of a call."""
+    """A moment on the loop's clock, shared by all steps of a call; and an earlier one for its turn, if the caller does
+    not want to queue for long."""
 
-    __slots__ = ("_loop", "at")
+    __slots__ = ("_loop", "_turn_at", "at")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, queue_seconds: float | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.at = self._loop.time() + seconds
+        now = self._loop.time()
+        self.at = now + seconds
+        self._turn_at = None if queue_seconds is None else now + queue_seconds
 
     def left(self) -> float:
         return max(0.0, self.at - self._loop.time())
+
+    def patience(self) -> float | None:
+        """Seconds that the call may still queue; None: until its deadline."""
+        return None if self._turn_at is None else max(0.0, self._turn_at - self._loop.time())
+
+    def wait_longer(self) -> None:
+        """Let the call queue until its deadline from now on: it has begun, and its work must not be thrown away."""
+        self._turn_at = None
 
 
 class Instance:
@@ -322,11 +334,16 @@ async def open_instance(binding: Binding, runtime: Runtime, deadline: Deadline |
 
     Without a deadline the timeouts of its contract apply, counted from the moment that it gets a start slot.
     """
+    patience = None if deadline is None else deadline.patience()
+    bounds = [] if deadline is None else [deadline.left(), deadline.left() if patience is None else patience]
     try:
-        async with asyncio.timeout(None if deadline is None else deadline.left()):
+        async with asyncio.timeout(min(bounds, default=None)):
             slot = await runtime.start_limit.acquire()
     except TimeoutError:
-        return _start_timeout(binding.spec)
+        if patience is None or patience > bounds[0]:
+            return _start_timeout(binding.spec)
+        text = "other plugins are being started"
+        return queue_failure(text, patience, max(patience, MIN_RETRY_SECONDS)).with_detail(binding.spec.id)
     timeouts = binding.spec.timeouts
     starting = CAUSE.set(None)  # callbacks of the new process keep the context, and outlive the call that needs it
     try:

@@ -138,7 +138,7 @@ class PerCallSupervisor:
     async def lease(self, deadline: Deadline) -> PerCallLease | Failure:
         """A ready instance for this call only; a `Failure` says why there is none."""
         self.step("supervisor.lease")
-        refusal = await self._concurrency.acquire(deadline.left())
+        refusal = await self._concurrency.acquire(deadline.left(), deadline.patience())
         if refusal is not None:
             return refusal.with_detail(self.binding.spec.id)
         try:

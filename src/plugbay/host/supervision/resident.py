@@ -139,7 +139,7 @@ class ResidentSupervisor:
 
     async def lease(self, deadline: Deadline) -> ResidentLease | Failure:
         self._runtime.step("supervisor.lease")
-        refusal = await self._concurrency.acquire(deadline.left())
+        refusal = await self._concurrency.acquire(deadline.left(), deadline.patience())
         if refusal is not None:
             return refusal.with_detail(self._spec.id)
         try:

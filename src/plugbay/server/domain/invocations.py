@@ -21,6 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from plugbay.host.invocations.attempt import USER
+from plugbay.host.limits import QUEUE_SECONDS
 from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure
@@ -33,6 +34,7 @@ from plugbay.server.domain.errors import (
     not_found,
     stored_failure,
     too_large,
+    too_many,
     unavailable,
     unprocessable,
 )
@@ -490,6 +492,16 @@ def allowed_references(bound: ResolvedBinding) -> dict[str, str]:
     """The secret references of a binding in the slots that its policies leave."""
     allowed, secrets = bound.policy.secret_slots, bound.row.secrets
     return {slot: ref for slot, ref in secrets.items() if allowed is None or slot in allowed}
+
+
+def check_queue(result: CallResult, meters: Meters) -> None:
+    """Raise if a call was refused because it queued for too long, or would have: its client is to come back later."""
+    failure = result.failure
+    if failure is None or QUEUE_SECONDS not in failure.detail:
+        return
+    meters.count("queue_refusals")
+    again, hint = (failure.retry_after_ms or 0) / 1000, failure.detail["hint"]
+    raise too_many(failure.message, retry_after=again, code="quota.queue_full", hint=hint)
 
 
 def refusal_error(result: CallResult) -> GatewayError:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import httpx2
+import pytest
 
 from plugbay.host.config.sections import days
 from plugbay.host.host import Host
@@ -19,7 +23,8 @@ from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
-from tests.support.plugins import write_plugin
+from tests.support.patience import PATIENCE, until
+from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
 from tests.support.vai import FAILS, LEFT, write_vai_plugin
 
@@ -89,6 +94,43 @@ def test_a_server_is_approved_as_it_was_last_seen(sqlite_url: str, tmp_path: Pat
             plain = await client.post("/api/v1/plugins/p:look")
             assert (plain.status_code, code(plain)) == (422, "plugin.no_approval")
             assert (await client.post("/api/v1/plugins/nobody:look")).status_code == 404
+
+    run(main)
+
+
+@requirement("host:queue-bounded")
+@pytest.mark.parametrize(("queue_seconds", "status"), [(0.02, 429), (600.0, 200)])
+def test_a_call_that_would_queue_for_too_long_is_answered_with_429_and_others_wait(
+    sqlite_url: str, tmp_path: Path, run: Run, queue_seconds: float, status: int
+) -> None:
+    go = tmp_path / "go"
+    write_plugin(tmp_path / "plugins", "p", script=f"until [ -e '{go}' ]; do sleep 0.01; done\n{ECHO_SH}")
+    config = tmp_path / "plugbay.toml"
+    times = "{ launch = 60, handshake = 60, call = 60, teardown = 60 }"
+    config.write_text(f"[plugins.p]\nconcurrency = 1\ntimeouts = {times}")
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins", config=config, unconfined=True)
+        settings = GatewaySettings(tmp_path, queue_seconds=queue_seconds)
+        async with (
+            gateway_at(sqlite_url, tmp_path, host=host, settings=settings) as gateway,
+            client_of(gateway) as client,
+        ):
+
+            def post() -> asyncio.Future[httpx2.Response]:
+                return asyncio.ensure_future(client.post("/api/v1/calls", json={"export": "p/t", "input": {"a": 1}}))
+
+            running = post()
+            await until(lambda: host.plugins()[0].state == "spawning")
+            further = post()
+            await asyncio.wait({further}, timeout=PATIENCE if status == 429 else 0.05)
+            assert further.done() is (status == 429)
+            go.touch()
+            answers = await asyncio.gather(running, further)
+            assert [answer.status_code for answer in answers] == [200, status], answers[1].text
+            assert answers[0].json()["output"] == {"a": 1}
+            if status == 429:
+                assert code(answers[1]) == "quota.queue_full" and int(answers[1].headers["retry-after"]) >= 1
 
     run(main)
 

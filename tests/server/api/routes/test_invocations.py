@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from fastapi import Request
 
+from plugbay.host.admission import MIN_RETRY_SECONDS
 from plugbay.server.api.routes.invocations import OutcomeOut, invoke
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR
@@ -112,6 +113,55 @@ def test_a_failure_has_the_exit_code_the_cause_and_the_stderr_of_the_plugin(
             detail = done["failure"]["detail"]
             assert (done["failure"]["code"], detail["exit_code"], detail["stderr_tail"]) == ("crashed", 7, ["boom"])
             assert detail["cause"] == "the plugin ended early (exit code 7): boom"
+
+    run(main)
+
+
+WAITS = """
+def tool(body, m):
+    while not os.path.exists(body["input"]["go"]):
+        time.sleep(0.005)
+    succeed(m, output({}))
+"""
+
+
+@requirement("host:queue-bounded")
+@pytest.mark.parametrize(("queue_seconds", "status"), [(0.02, 429), (600.0, 200)])
+def test_a_request_that_would_queue_for_too_long_is_answered_with_429_and_others_wait(
+    sqlite_url: str, tmp_path: Path, run: Run, queue_seconds: float, status: int
+) -> None:
+    settings = GatewaySettings(tmp_path, unconfined=True, queue_seconds=queue_seconds)
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            exports = [export("t", execution_class="worker", max_concurrency=1)]
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, WAITS, exports))
+            body: dict[str, Any] = {"binding_id": binding.id, "input": {"go": str(tmp_path / "go")}}
+
+            def post(**more: Any) -> asyncio.Future[httpx2.Response]:
+                return asyncio.ensure_future(client.post(INVOKE, json={**body, **more}))
+
+            async def count() -> int:
+                return len((await client.get(INVOKE)).json()["items"])
+
+            running = post()
+            await settled(count, lambda now: now == 1)
+            background = await post(wait=False)
+            assert background.status_code == 202, "its caller does not wait, so it may queue"
+            further = post()
+            await asyncio.wait({further}) if status == 429 else await settled(count, lambda now: now == 3)
+            (tmp_path / "go").touch()
+            assert [response.status_code for response in await asyncio.gather(running, further)] == [200, status]
+            answer, metrics = await further, (await client.get("/metrics")).text
+            if status == 429:
+                error = answer.json()["error"]
+                assert (error["type"], error["code"]) == ("rate_limit_error", "quota.queue_full")
+                assert error["retryable"] and error["retry_after"] >= MIN_RETRY_SECONDS
+                assert int(answer.headers["retry-after"]) >= error["retry_after"]
+                assert "plugbay_queue_refusals_total 1.0" in metrics
+            else:
+                assert answer.json()["status"] == "succeeded" and "queue_refusals" not in metrics
 
     run(main)
 

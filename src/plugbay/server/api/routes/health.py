@@ -37,6 +37,7 @@ _HELP = {
     "http_request_seconds": "Duration of answered requests.",
     "invocations": "Finished invocations.",
     "invocation_seconds": "Duration of finished invocations.",
+    "queue_refusals": "Calls and invocations refused because they would queue for too long.",
     "deliveries": "Attempts to deliver an event to a hook.",
     "records_removed": "Records removed after their retention time.",
     "record_removals_failed": "Failed attempts to remove old records; they are retried.",

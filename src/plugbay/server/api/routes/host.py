@@ -18,7 +18,7 @@ from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.ports import CallRecord
 from plugbay.host.providers.agents import PRIMARY
-from plugbay.host.request import CallResult
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.host.services.memory import MAX_CONTENT, MAX_LIMIT, MAX_NAME, MAX_QUERY, MAX_TAGS
 from plugbay.model.errors import CallFailed
 from plugbay.model.topics import MAX_SUBJECT, pattern_problem
@@ -30,6 +30,7 @@ from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid, unprocessable
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.invocations import check_queue
 from plugbay.server.domain.principal import HOST
 from plugbay.store.calls import StoredCall
 
@@ -383,14 +384,22 @@ async def call_host_export(
     """Call an export. The answer contains the outcome, also when the plugin failed."""
     if stream:
         return event_stream(request, _call_events(gateway, body))
-    return _call_out(await _call(gateway, body))
+    result = await _call(gateway, body)
+    check_queue(result, gateway.meters)
+    return _call_out(result)
 
 
 async def _call(gateway: Gateway, body: CallIn, on_progress: Any = None) -> CallResult:
     timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
-    return await gateway.host.attempt(
-        body.export, body.input, timeout=timeout, context=body.context, on_progress=on_progress
+    request = CallRequest(
+        body.export,
+        body.input,
+        timeout=timeout,
+        on_progress=on_progress,
+        context=body.context or {},
+        queue_seconds=gateway.settings.queue_seconds,
     )
+    return await gateway.host.run(request)
 
 
 async def _call_events(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:

@@ -32,7 +32,7 @@ from plugbay.server.domain.errors import conflict, denied, failure_json, invalid
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import ExecutionWatch
 from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
-from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, refusal_error
+from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, check_queue, refusal_error
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runs import ConversationIds
 from plugbay.store.failures import StoreUnavailable
@@ -170,7 +170,10 @@ async def invoke(
             return await _invoke_given_tool(body, caller, gateway)
         request, kind = await _request_of(body, caller, gateway, trace_id)
         if kind != "harness" and body.wait:
-            return _result_response(await gateway.invocations.invoke(request))
+            request = msgspec.structs.replace(request, queue_seconds=gateway.settings.queue_seconds)
+            result = await gateway.invocations.invoke(request)
+            check_queue(result, gateway.meters)
+            return _result_response(result)
         if kind != "harness":
             begun = await gateway.invocations.begin(request)
             return _outcome_response(begun, 202, attempts=[begun.invocation_id])

@@ -1,0 +1,1 @@
+"""Load on a real server and a real host, with figures: `python -m tests.load`."""
