@@ -13,7 +13,7 @@ from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.records import MemoryCallLog
 from plugbay.host.request import CallRequest
-from plugbay.model.errors import Code, Failure
+from plugbay.model.errors import Code, Failure, Origin
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
@@ -312,6 +312,22 @@ def test_a_bug_of_ours_is_an_internal_failure_and_recorded_as_one(run: Run, tmp_
             assert result.failure is not None
             assert result.failure.code == Code.INTERNAL
             assert "nobody thought of this" in result.failure.message
+            assert log.records[0].status == "failed"
+
+    run(main)
+
+
+def test_a_call_for_which_there_is_no_memory_is_overloaded_and_recorded(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    log = MemoryCallLog()
+
+    def ask(entry: Entry) -> Failure:
+        raise MemoryError
+
+    async def main() -> None:
+        async with Host.load(tmp_path, call_log=log) as host:
+            failure = (await host.calls.run(CallRequest("t", make_operation=ask))).failure
+            assert failure is not None and (failure.code, failure.origin) == (Code.OVERLOADED, Origin.SYSTEM)
             assert log.records[0].status == "failed"
 
     run(main)

@@ -354,6 +354,38 @@ def test_a_bug_in_a_machine_fails_its_own_link_and_nothing_else(run: Run) -> Non
     run(main)
 
 
+class Starved(EchoMachine):
+    """There is no memory for a message, nor for the rest of one."""
+
+    __slots__ = ()
+
+    def receive(self, data: bytes) -> list[Event]:
+        raise MemoryError
+
+    def receive_eof(self) -> list[Event]:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("how", ["message", "end"])
+def test_a_message_for_which_there_is_no_memory_ends_its_own_link_and_is_no_bug(run: Run, how: str) -> None:
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        pair, other = await Pair(plugin_hooks=Hooks(handler=never)).open(), await Pair().open()
+        pair.host.machine.__class__ = Starved
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        if how == "message":
+            pair.plugin_end.write(b"{}\n")
+        else:
+            pair.plugin_end.close()
+        assert await call == (Code.OVERLOADED if how == "message" else Code.CRASHED)
+        assert await other.ask("fine") == "fine"
+        assert reported == []
+
+    run(main)
+
+
 class Buggy(EchoMachine):
     __slots__ = ()
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import pytest
 
-from plugbay.process import pidfd
+from plugbay.process import pidfd, usage
 from plugbay.process.child import THREADS, Child, Exit, Logs, Outcome, Spawner, Starts
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.launch import StartedProcess
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Policy
-from plugbay.process.status import ExitStatus
+from plugbay.process.status import ExitStatus, OutOfMemory
 from plugbay.process.stderr import LOG_BURST, LOG_RATE, StderrDrain
 from plugbay.process.warden import Warden
 from tests.process.churn import SCRIPTS, churn, end_child
@@ -135,6 +135,39 @@ def test_the_exit_says_how_it_ended(run: Run, script: str, words: str) -> None:
             assert status.describe() == words
             assert child.exit == status
             assert child.pid not in spawner.children
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("counts", "killed_by_host", "oom"),
+    [
+        ((4, 4), False, OutOfMemory.NO),
+        ((4, 5), False, OutOfMemory.LIKELY),
+        ((4, 5), True, OutOfMemory.NO),
+        ((None, 5), False, OutOfMemory.NO),
+        ((4, None), False, OutOfMemory.NO),
+    ],
+)
+def test_a_process_that_was_killed_while_the_kernel_lacked_memory_was_probably_killed_for_it(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: tuple[int | None, int | None],
+    killed_by_host: bool,
+    oom: OutOfMemory,
+) -> None:
+    told = iter(counts)
+    monkeypatch.setattr(usage, "oom_kills", lambda: next(told))
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            if killed_by_host:
+                child.kill()
+            else:
+                os.kill(child.pid, signal.SIGKILL)
+            assert await child.wait(PATIENCE) == ExitStatus(signal=signal.SIGKILL)
+            assert child.oom is oom and bool(child.oom) is (oom is OutOfMemory.LIKELY)
 
     run(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,14 @@ def test_a_host_raises_its_own_limit_of_open_files_and_never_lowers_it(
     monkeypatch.setattr(resource, "setrlimit", lambda which, both: set_to.append(both))
     limits.raise_open_files()
     assert set_to == ([] if raised in (None, soft) else [(raised, hard)])
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, limits.OOM_SCORE), (limits.OOM_SCORE + 100, limits.OOM_SCORE + 100)])
+def test_the_kernel_is_told_to_kill_a_plugin_first_unless_it_would_anyway(
+    process: subprocess.Popen[bytes], before: int, after: int
+) -> None:
+    path = Path(f"/proc/{process.pid}/oom_score_adj")
+    path.write_text(str(before))
+    limits.prefer_for_oom(process.pid)
+    assert int(path.read_text()) == after
+    limits.prefer_for_oom(2**30)

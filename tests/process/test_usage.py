@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.process.usage import FEW_SOCKETS, SOCKET_BYTES, memory_of_sockets, memory_of_tree, unlinked
+from plugbay.process import usage
+from plugbay.process.usage import (
+    FEW_SOCKETS,
+    SOCKET_BYTES,
+    memory_limit,
+    memory_of_sockets,
+    memory_of_tree,
+    oom_kills,
+    unlinked,
+)
 from tests.process.sandbox.drivers import AS_ROOT, ENVIRONMENT, IDENTITIES
 from tests.process.sandbox.drivers import PYTHON as ANYBODYS_PYTHON
 from tests.support.patience import PATIENCE
@@ -225,3 +234,38 @@ def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
     with running(OPEN, tmp_path / "big") as pid:
         pass
     assert unlinked(pid, tmp_path).bytes == 0
+
+
+def test_kills_for_lack_of_memory_are_counted_where_the_kernel_tells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert oom_kills() is not None
+    monkeypatch.setattr(usage, "OOM_KILLS", tmp_path / "vmstat")
+    assert oom_kills() is None
+    (tmp_path / "vmstat").write_text("nr_free_pages 7\noom_kill 3\ncompact_stall 1\n")
+    assert oom_kills() == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "limit"),
+    [
+        ("0::/a/b", {}, None),
+        ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": "300", "memory.max": "max"}, 300),
+        ("0::/a/b", {"a/b/memory.max": "200", "a/memory.max": "300"}, 200),
+        ("0::/../b", {"memory.max": "100"}, 100),
+        ("4:memory:/c\n0::/a", {"memory/c/memory.limit_in_bytes": "500"}, 500),
+        ("4:cpu,memory:/c", {"memory/c/memory.limit_in_bytes": "500", "memory/memory.limit_in_bytes": "400"}, 400),
+        ("4:memory:/c", {"memory/c/memory.limit_in_bytes": str((1 << 63) - 4096)}, None),
+        ("4:cpu:/c", {"memory/c/memory.limit_in_bytes": "500"}, None),
+    ],
+)
+def test_the_memory_of_a_process_is_limited_by_the_least_of_its_control_groups(
+    tmp_path: Path, own: str, files: dict[str, str], limit: int | None
+) -> None:
+    (tmp_path / "own").write_text(f"{own}\n")
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    assert memory_limit(tmp_path / "own", tmp_path / "groups") == limit
+    assert memory_limit(tmp_path / "none", tmp_path / "groups") is None

@@ -42,6 +42,17 @@ if TYPE_CHECKING:
     Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
     """(operation, send progress) → value or Failure."""
 
+NO_MEMORY = Failure(
+    Code.OVERLOADED,
+    "the host had no memory left for a message of the plugin, and ended the conversation",
+    origin=Origin.SYSTEM,
+    detail={
+        "hint": "give the host more memory, or let the plugin answer with less; large results belong into files",
+        "execution_outcome": "unknown",
+    },
+)
+"""The answer is lost, so the work may have been done."""
+
 
 class Hooks:
     """Callbacks in the link's loop; they must not block."""
@@ -330,10 +341,16 @@ class Link:
     def _end_of_output(self) -> None:
         if self._eof_timer is not None:
             self._eof_timer.cancel()
-        self._take(self.machine.receive_eof())
+        try:
+            events = self.machine.receive_eof()
+        except MemoryError:  # an unfinished message is lost; its call fails below
+            events = []
+        self._take(events)
         self.fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
 
     def _broken(self, error: Exception) -> list[Event]:
+        if isinstance(error, MemoryError):
+            return [Fault(NO_MEMORY)]
         self._loop.call_exception_handler({"message": "protocol machine raised", "exception": error})
         return [Fault(Failure(Code.INTERNAL, f"a bug in the {self.machine.CONTRACT} machine: {error!r}"))]
 

@@ -25,13 +25,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugbay.process import diagnose, pidfd
+from plugbay.process import diagnose, pidfd, usage
 from plugbay.process.command import Launch
 from plugbay.process.diagnose import LaunchFailed
 from plugbay.process.launch import Popen, StartedProcess, destroy, start
 from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
-from plugbay.process.status import ExitStatus
+from plugbay.process.status import ExitStatus, OutOfMemory
 from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
 
@@ -190,7 +190,9 @@ class Child:
         "__weakref__",
         "_exit",
         "_gone",
+        "_killed",
         "_loop",
+        "_oom_kills",
         "_pipes",
         "_watch",
         "argv",
@@ -220,8 +222,11 @@ class Child:
         self.started = loop.time()
         self.jail: Jail | None = process.jail
         """Its confinement; None: unconfined."""
-        self.oom = False
+        self.oom = OutOfMemory.NO
         """After its end: whether the kernel killed a process of it for lack of memory."""
+        self._oom_kills = process.oom_kills
+        self._killed = False
+        """Whether the host has killed it."""
         self._loop = loop
         self._gone = gone
         self._exit = Exit(loop, launch.label)
@@ -319,7 +324,14 @@ class Child:
     def _signal(self, number: int) -> None:
         # Until the status is collected, by us or by a waitpid(-1) of the application, the number is this child's.
         if self.exit is None and self._watch.holds_pid():
+            self._killed = self._killed or number == signal.SIGKILL
             pidfd.signal_group(self.pid, number)
+
+    def _likely_oom(self) -> OutOfMemory:
+        """Of a process that neither the host nor its own control group has killed."""
+        now = usage.oom_kills()
+        known = now is not None and self._oom_kills is not None and now > self._oom_kills
+        return OutOfMemory.LIKELY if known else OutOfMemory.NO
 
     def _ended(self) -> None:
         """Dead and not yet collected: the group is killed first, while its number cannot be reused."""
@@ -330,6 +342,8 @@ class Child:
             status = self.jail.translate(status)
             self.oom = self.jail.out_of_memory()
             self.jail.close_network()
+        if not self.oom and status.signal == signal.SIGKILL and not self._killed:
+            self.oom = self._likely_oom()
         if os.getpid() == 1:  # the dead of its group are ours to collect, once SIGKILL has reached them
             self._loop.call_later(ORPHANS_SECONDS, pidfd.reap_group, self.pid)
         self.stderr.drain_now()

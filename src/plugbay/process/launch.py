@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 
-from plugbay.process import diagnose, limits, pidfd
+from plugbay.process import diagnose, limits, pidfd, usage
 from plugbay.process.command import Launch
 from plugbay.process.diagnose import LaunchFailed, SandboxUnavailable
 from plugbay.process.sandbox.jail import Jail
@@ -26,7 +26,7 @@ Popen = Callable[..., "subprocess.Popen[bytes]"]
 class StartedProcess:
     """A running process without a watch: its pid, and the host's non-blocking ends of its pipes."""
 
-    __slots__ = ("jail", "pid", "pidfd", "stderr", "stdin", "stdout")
+    __slots__ = ("jail", "oom_kills", "pid", "pidfd", "stderr", "stdin", "stdout")
 
     def __init__(
         self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, jail: Jail | None = None
@@ -38,6 +38,8 @@ class StartedProcess:
         self.stdin = stdin
         self.stdout = stdout
         self.stderr = stderr
+        self.oom_kills = usage.oom_kills()
+        """Kills for lack of memory before it ran, on the whole machine."""
 
     def release_stderr(self) -> int:
         """Hand over the reading end of stderr; it is the receiver's to close, whatever happens next."""
@@ -143,6 +145,7 @@ def close_all(fds: list[int]) -> None:
 
 
 def _limit(pid: int, launch: Launch) -> None:
+    limits.prefer_for_oom(pid)
     try:
         limits.apply(pid, launch.limits)
     except PermissionError as error:

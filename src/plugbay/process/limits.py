@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
@@ -20,6 +21,10 @@ OPEN_FILES = 4096
 
 HOST_OPEN_FILES = 65_536
 """Of a host: enough for 16,000 plugins."""
+
+OOM_SCORE = 500
+"""A plugin counts as if it used half of the memory more than it does: a host must have grown far beyond its plugins
+before the kernel kills it first."""
 
 FILE_SIZE = 256 * MIB
 """The size of a plugin's state folder: no single file has a reason to be larger."""
@@ -61,6 +66,21 @@ def apply(pid: int, limits: Rlimits) -> None:
             prlimit(pid, which, (_lower(soft, allowed), _lower(hard, allowed)))
     except ProcessLookupError:
         return
+
+
+def prefer_for_oom(pid: int) -> None:
+    """Have the kernel kill this process and its later children before the host, if memory runs out.
+
+    Of all plugins it takes the largest. Without this, a host with much in flight may be the largest process of its
+    control group. A program that has a higher score already keeps it.
+    """
+    path = f"/proc/{pid}/oom_score_adj"
+    with suppress(OSError, ValueError):  # it has ended, or this is not Linux; the limits hold without it
+        with open(path) as file:
+            score = int(file.read())
+        if score < OOM_SCORE:
+            with open(path, "w") as file:
+                file.write(str(OOM_SCORE))
 
 
 def most_open_files() -> int | None:

@@ -5,6 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class OutOfMemory(StrEnum):
+    """Whether the kernel killed a process for lack of memory. Only `NO` is false."""
+
+    NO = ""
+    OWN_LIMIT = "own limit"
+    """It reached the limit of its own control group."""
+    AROUND = "around"
+    """A control group around it, or the machine, ran out of memory."""
+    LIKELY = "likely"
+    """It was killed, and the kernel killed processes for lack of memory while it ran; it has no group of its own."""
 
 
 @dataclass(frozen=True, slots=True)

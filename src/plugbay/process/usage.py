@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 BLOCK = 512
@@ -23,6 +23,48 @@ MAX_PROCESSES = 4096
 _DELETED = " (deleted)"
 _IN_FLIGHT = "scm_fds:"
 """The line of a unix socket's fdinfo with the number of descriptors that wait in it (Linux 5.6)."""
+
+
+OOM_KILLS = Path("/proc/vmstat")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed for lack of memory, on the whole machine; None: it does not tell."""
+    with suppress(OSError, ValueError):
+        words = OOM_KILLS.read_text().split()
+        return int(words[words.index("oom_kill") + 1])
+    return None
+
+
+def memory_limit(own: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> int | None:
+    """The least limit of memory of the control groups that this process is in; None: no group limits it."""
+    limits: list[int] = []
+    with suppress(OSError):
+        for _, controllers, place in (line.split(":", 2) for line in own.read_text().splitlines()):
+            v2 = not controllers
+            if not v2 and "memory" not in controllers.split(","):
+                continue
+            tops = [groups, groups / "unified"] if v2 else [groups / "memory"]
+            name = "memory.max" if v2 else "memory.limit_in_bytes"
+            paths = [Path(top, *parts[1:]) for top in tops for parts in _ancestors(place)]
+            limits += [limit for path in paths if (limit := _number(path / name)) is not None]
+    return min((limit for limit in limits if limit < NO_LIMIT), default=None)
+
+
+def _ancestors(place: str) -> list[tuple[str, ...]]:
+    """The parts of a path and of all paths above it."""
+    return [path.parts for path in (PurePosixPath(place), *PurePosixPath(place).parents)]
+
+
+def _number(path: Path) -> int | None:
+    with suppress(OSError, ValueError):  # not mounted, or `max`
+        return int(path.read_text())
+    return None
+
+
+NO_LIMIT = 1 << 60
+"""Version 1 of control groups has a number for `no limit`, near 2**63."""
 
 
 class Unlinked(NamedTuple):

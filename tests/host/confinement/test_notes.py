@@ -13,7 +13,7 @@ from plugbay.host.confinement import notes as module
 from plugbay.host.confinement.notes import describe_oom, describe_state_excess, egress_listener
 from plugbay.host.journal import Journal
 from plugbay.process.sandbox.egress.decision import Decision
-from plugbay.process.status import ExitStatus
+from plugbay.process.status import ExitStatus, OutOfMemory
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, run_on
 from tests.support.patience import until
@@ -166,9 +166,28 @@ def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
     ("status", "who"), [(ExitStatus(signal=9), "it was killed"), (ExitStatus(code=1), "a process of it was killed")]
 )
 def test_an_out_of_memory_kill_names_the_limit(status: ExitStatus, who: str) -> None:
-    said, advice = describe_oom(status, 256 << 20)
+    said, advice = describe_oom(status, OutOfMemory.OWN_LIMIT, 256 << 20, 1 << 30)
     assert said == f"{who} because it used more than its 256 MiB of memory"
     assert "limits = { memory" in advice
+
+
+@pytest.mark.parametrize("memory", [None, 256 << 20])
+@pytest.mark.parametrize(
+    ("oom", "around", "text"),
+    [
+        (OutOfMemory.AROUND, None, "it was killed because the machine ran out of memory"),
+        (
+            OutOfMemory.LIKELY,
+            300 << 20,
+            "it was probably killed because the host's control group, which has 300 MiB, ran out of memory",
+        ),
+    ],
+)
+def test_an_out_of_memory_kill_around_a_plugin_does_not_blame_its_own_limit(
+    oom: OutOfMemory, around: int | None, text: str, memory: int | None
+) -> None:
+    said, advice = describe_oom(ExitStatus(signal=9), oom, memory, around)
+    assert said == text and advice.startswith("give the host more memory")
 
 
 def test_a_kill_for_too_much_state_names_the_folder_and_a_remedy() -> None:

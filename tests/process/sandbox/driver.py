@@ -79,7 +79,7 @@ class Yard:
     async def ended(self, script: str, policy: Policy | None) -> dict[str, Any]:
         _, child = await self.say("/bin/sh", "-c", script, policy=policy)
         assert child.exit is not None
-        return {"code": child.exit.code, "signal": child.exit.signal, "oom": child.oom}
+        return {"code": child.exit.code, "signal": child.exit.signal, "oom": bool(child.oom)}
 
     def written_owner(self) -> int:
         """As whom a confined program writes."""

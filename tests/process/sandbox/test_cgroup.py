@@ -125,9 +125,9 @@ def test_a_process_that_uses_too_much_memory_is_killed_and_counted_in_its_own_gr
     with opened(Limits(memory=64 * MIB)) as group, opened(Limits(memory=64 * MIB)) as other:
         with run_in(script, group) as greedy:
             assert greedy.wait(PATIENCE) == -signal.SIGKILL
-        assert group.oom_kills() >= 1
-        assert other.oom_kills() == 0
-    assert group.oom_kills() >= 1, "still known when the group is gone"
+        assert group.oom_kills() >= 1 and group.reached_limit()
+        assert other.oom_kills() == 0 and not other.reached_limit()
+    assert group.oom_kills() >= 1 and group.reached_limit(), "still known when the group is gone"
 
 
 @pytest.mark.parametrize("script", [GREEDY, SHARED], ids=["memory", "files in memory"])
@@ -342,10 +342,13 @@ def test_on_version_2_a_group_is_made_limited_joined_killed_and_removed_in_this_
 def test_on_version_2_a_kill_for_want_of_memory_is_counted(machine: Machine) -> None:
     group = cgroups(machine).create("p")
     assert group.oom_kills() == 0
-    (machine.own / group.name / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n")
-    assert group.oom_kills() == 3
+    events = machine.own / group.name / "memory.events"
+    events.write_text("low 0\nhigh 0\nmax 9\noom 0\noom_kill 1\n")
+    assert group.oom_kills() == 1 and not group.reached_limit(), "a group around it ran out of memory"
+    events.write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n")
+    assert group.oom_kills() == 3 and group.reached_limit()
     group.close()
-    assert group.oom_kills() == 3
+    assert group.oom_kills() == 3 and group.reached_limit()
 
 
 def test_looking_at_the_machine_leaves_nothing_but_the_leaf_and_happens_once(machine: Machine) -> None:

@@ -23,6 +23,7 @@ from tests.support.requirements import requirement
         (HTTPException(405), 405, "route.method_not_allowed"),
         (HTTPException(400, "odd"), 400, "request.invalid"),
         (RequestValidationError([]), 400, "request.invalid"),
+        (MemoryError(), 503, "gateway.out_of_memory"),
         (LookupError("hunter2"), 500, "api.internal"),
     ],
 )

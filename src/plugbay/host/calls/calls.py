@@ -28,7 +28,7 @@ from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
 from plugbay.host.request import CallRequest, CallResult, new_id
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
-from plugbay.model.errors import Code, Failure
+from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.ids import CALL_ID_BYTES, call_ids
 from plugbay.model.operations import Chat
@@ -117,6 +117,8 @@ class Calls:
                 output, failure = finished.value, finished.failure
             if failure is not None and RESULT in failure.detail:
                 output = msgspec.Raw(self._codec.encode(failure.detail[RESULT]))
+        except MemoryError:
+            failure = Failure(Code.OVERLOADED, "the host has no memory left for this call", origin=Origin.SYSTEM)
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
         except BaseException:

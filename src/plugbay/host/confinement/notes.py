@@ -14,7 +14,8 @@ from plugbay.host.journal import Journal
 from plugbay.process.diagnose import Words
 from plugbay.process.limits import most_open_files
 from plugbay.process.sandbox.cgroup import DEGRADED
-from plugbay.process.status import ExitStatus, signal_name
+from plugbay.process.status import ExitStatus, OutOfMemory, signal_name
+from plugbay.process.usage import memory_limit
 
 if TYPE_CHECKING:
     from plugbay.process.child import Child
@@ -32,6 +33,11 @@ UNCOVERED = "uncovered"
 FEWER_OPEN_FILES = "fewer_open_files"
 
 MORE_MEMORY = 'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml'
+
+LESS_MEMORY = (
+    "give the host more memory, run fewer plugins at once, or give this one a limit below that: "
+    'limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml'
+)
 
 
 def note_start(
@@ -58,13 +64,15 @@ def note_start(
         journal.note(plugin_id, NOT_LIMITED, text)
     for text in confinement.notes:
         journal.note(plugin_id, NOT_SHOWN, text)
-    if confinement.policy is not None:
-        child.on_exit(lambda _: _note_exit(journal, plugin_id, child))
+    memory = None if confinement.policy is None else confinement.policy.limits.memory
+    child.on_exit(lambda status: _note_exit(journal, plugin_id, child, status, memory))
 
 
-def _note_exit(journal: Journal, plugin_id: str, child: Child) -> None:
+def _note_exit(journal: Journal, plugin_id: str, child: Child, status: ExitStatus, memory: int | None) -> None:
     if child.oom:
-        journal.note(plugin_id, OUT_OF_MEMORY, "it was killed because it used more memory than it may", level="error")
+        journal.note(
+            plugin_id, OUT_OF_MEMORY, describe_oom(status, child.oom, memory, memory_limit())[0], level="error"
+        )
 
 
 def note_kill(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
@@ -72,13 +80,21 @@ def note_kill(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
     journal.note(plugin_id, kind, why, level="error")
 
 
-def describe_oom(status: ExitStatus, memory: int) -> Words:
-    """Cause and hint: the kernel killed it at its memory limit."""
+def describe_oom(status: ExitStatus, oom: OutOfMemory, memory: int | None, around: int | None = None) -> Words:
+    """Cause and hint: the kernel killed it for lack of memory.
+
+    `memory` is its own limit, `around` that of the host's control group; None: there is none.
+    """
     who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
-    return (
-        f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
-        MORE_MEMORY,
-    )
+    if oom is OutOfMemory.OWN_LIMIT and memory is not None:
+        return f"{who} killed because it used more than its {_mib(memory)} of memory", MORE_MEMORY
+    place = "the machine" if around is None else f"the host's control group, which has {_mib(around)},"
+    sure = "" if oom is OutOfMemory.AROUND else "probably "
+    return f"{who} {sure}killed because {place} ran out of memory", LESS_MEMORY
+
+
+def _mib(number: int) -> str:
+    return f"{number / 2**20:g} MiB"
 
 
 def describe_memory_excess(why: str) -> Words:

@@ -42,6 +42,7 @@ from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
 from plugbay.process.limits import Rlimits
+from plugbay.process.usage import memory_limit
 from plugbay.wire.fast_json import MsgspecCodec
 
 NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -322,8 +323,9 @@ class Instance:
         if status is not None and failure.code == Code.CRASHED:
             known = self._killed_for
             policy = self.binding.confinement.policy
-            if known is None and policy is not None and self.child.oom:
-                known = notes.describe_oom(status, policy.limits.memory)
+            if known is None and self.child.oom:
+                memory = None if policy is None else policy.limits.memory
+                known = notes.describe_oom(status, self.child.oom, memory, memory_limit())
             more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail, known=known)
             more |= {"hint": hint} if hint else {}
         return self.redactor.redact_failure(failure.with_detail(self.binding.spec.id, **more))

@@ -436,7 +436,11 @@ def _descends_from_us(pid: int) -> bool:
 
 
 V1_STATE = "full (v1)"
+V1_MEMORY = "memory.limit_in_bytes"
 SOCKETS = "memory.kmem.tcp.limit_in_bytes"
+LARGEST_PAGE = 4 << 20
+"""Bytes below its limit at which a group may fail to get more: the kernel takes memory in pages of up to 2 MiB, and in
+batches for each processor."""
 V1_ADVICE = "run the host as root, or boot with version 2 (systemd.unified_cgroup_hierarchy=1) and delegate a group"
 
 
@@ -464,7 +468,7 @@ def find_killer(places: Places) -> Branch | None:
 
 def _memory(limits: Limits) -> tuple[Setting, ...]:
     return (
-        Setting("memory.limit_in_bytes", str(limits.memory)),
+        Setting(V1_MEMORY, str(limits.memory)),
         # Memory and swap together, so no swap. Must come second; the file is missing where swap is not counted.
         Setting("memory.memsw.limit_in_bytes", str(limits.memory), needed=False),
         # Buffers of TCP and UDP sockets, which the limit above does not count. Holds for sockets that are made later.
@@ -505,7 +509,7 @@ _ABSENT = (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP)
 class Cgroup:
     """One process tree's group. Without folders, on a machine without limits, every method does nothing."""
 
-    __slots__ = ("_branches", "_files", "_folders", "_left", "_oom_kills", "name")
+    __slots__ = ("_branches", "_files", "_folders", "_left", "_oom_kills", "_reached_limit", "name")
 
     def __init__(self, name: str, branches: Sequence[Branch], files: Files, left: list[Cgroup]) -> None:
         self.name = name
@@ -514,6 +518,7 @@ class Cgroup:
         self._files = files
         self._left = left
         self._oom_kills = 0
+        self._reached_limit = False
 
     def limit(self, limits: Limits) -> None:
         """Set the limits of all processes in it together. Raises OSError."""
@@ -560,9 +565,25 @@ class Cgroup:
                 self._oom_kills = int(words[words.index("oom_kill") + 1])
         return self._oom_kills
 
+    def reached_limit(self) -> bool:
+        """Whether it has used all the memory that it may. If not, and its processes were killed, a group around it or
+        the machine had no memory left. Still known after `close`."""
+        for folder in (folder for branch, folder in self._places() if branch.oom_file):
+            with suppress(OSError, ValueError):
+                self._reached_limit = self._reached_limit or self._used_up(folder)
+        return self._reached_limit
+
+    def _used_up(self, folder: Path) -> bool:
+        with suppress(FileNotFoundError):
+            words = self._files.read(folder / "memory.events").split()
+            return int(words[words.index("oom") + 1]) > 0
+        most, limit = (int(self._files.read(folder / name)) for name in ("memory.max_usage_in_bytes", V1_MEMORY))
+        return most > limit - LARGEST_PAGE
+
     def close(self) -> None:
         """Kill and remove it, within `CLOSE_SECONDS`. `Cgroups.sweep` removes the rest."""
         self.oom_kills()
+        self.reached_limit()
         if not destroy_group(self._files, self._folders, time.monotonic() + CLOSE_SECONDS):
             self._left.append(self)
 

@@ -40,7 +40,7 @@ from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
 from plugbay.process.sandbox.user_limits import UserLimits
 from plugbay.process.sandbox.users import as_user
-from plugbay.process.status import ExitStatus
+from plugbay.process.status import ExitStatus, OutOfMemory
 
 if TYPE_CHECKING:
     import asyncio
@@ -359,6 +359,7 @@ class Jail:
         group.hold(monitor, first)
         with as_user(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, _combined(self._limits, self.policy, self.limits_state))
+        limits.prefer_for_oom(first)
         if self.policy.network.proxied:
             self._sockets = open_inside(first, forwarding(DIRECT_PORT, self.policy.network.loopback))
             self.not_forwarded = self._sockets.why
@@ -402,9 +403,11 @@ class Jail:
             self.proxy.close()
             self.proxy = None
 
-    def out_of_memory(self) -> bool:
-        """Whether the kernel killed a process inside for lack of memory."""
-        return self._group is not None and self._group.oom_kills() > 0
+    def out_of_memory(self) -> OutOfMemory:
+        """Whether the kernel killed a process inside for lack of memory, and whose memory that was."""
+        if self._group is None or not self._group.oom_kills():
+            return OutOfMemory.NO
+        return OutOfMemory.OWN_LIMIT if self._group.reached_limit() else OutOfMemory.AROUND
 
     def close(self) -> None:
         """Kill all processes inside and release all resources."""

@@ -56,6 +56,9 @@ def error_schemas() -> dict[str, Any]:
 FULL_DISK_SECONDS = 30.0
 """After which a request that found the disk full may be sent again."""
 
+NO_MEMORY_SECONDS = 5.0
+"""The same for a request for which there was no memory."""
+
 MAX_PROBLEMS = 20
 """Validation problems reported at once."""
 
@@ -77,6 +80,9 @@ def as_gateway_error(error: Exception) -> GatewayError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         text = "the disk of the server is full, and nothing was stored; free some space and send the request again"
         return unavailable("disk.full", text, retry_after=FULL_DISK_SECONDS)
+    if isinstance(error, MemoryError):
+        text = "the server has no memory left for this request; send it again later, or send less"
+        return unavailable("gateway.out_of_memory", text, retry_after=NO_MEMORY_SECONDS)
     if isinstance(error, RequestValidationError):
         return _from_validation(error)
     if isinstance(error, HTTPException):
