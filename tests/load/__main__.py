@@ -16,6 +16,7 @@ from typing import Any
 from tests.load.figures import Figures
 from tests.load.fleet import fleet
 from tests.load.rest import rest
+from tests.load.restart import restart
 
 KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], str]] = {
     "rest": (
@@ -24,6 +25,7 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], str]] = {
         "REST clients that invoke isolated and worker tools",
     ),
     "fleet": (fleet, {"plugins": 400}, "confined plugins in one host: start, call, stop"),
+    "restart": (restart, {"times": 5}, "a killed server until it is ready again, beside the imports of its libraries"),
 }
 """By name: the load, its options with their defaults, and its help."""
 

@@ -52,3 +52,9 @@ def test_a_host_of_many_confined_plugins_needs_no_raised_limit_and_leaves_nothin
     rows = load("fleet", "--plugins", "60", open_files=128)
     assert rows["start"]["processes"] >= 60
     assert (rows["stop"]["processes_left"], rows["stop"]["descriptors_left"]) == (0, 0)
+
+
+@pytest.mark.exhaustive
+def test_a_killed_server_is_ready_again() -> None:
+    rows = load("restart", "--times", "1")
+    assert rows["restart"]["seconds"] and rows["imports"]["seconds"]

@@ -16,7 +16,7 @@ FOLDER = Path(rendering.__file__).parent
 
 
 def written(source: str, **values: object) -> str:
-    return rendering._ENVIRONMENT.from_string(source).render(values)
+    return rendering._environment().from_string(source).render(values)
 
 
 def test_whatever_a_template_writes_is_escaped_and_visible() -> None:

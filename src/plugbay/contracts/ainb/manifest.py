@@ -34,7 +34,7 @@ Count = Annotated[int, Field(ge=0, le=(1 << 32) - 1)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)  # built by the first manifest, not by each start
 
 
 class Plugin(_Section):

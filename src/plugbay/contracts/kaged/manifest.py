@@ -29,7 +29,6 @@ from plugbay.contracts.kaged.messages import API_VERSION, HEALTH_CHECK, MAX_NOTI
 from plugbay.contracts.kaged.sections import Manifest, Tool
 from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.validation import validate
-from plugbay.contracts.yaml_document import parse_yaml
 from plugbay.model.errors import Problem
 from plugbay.model.spec import (
     Access,
@@ -73,6 +72,8 @@ def parse(text: str, root: Path, environ: Mapping[str, str] | None = None) -> tu
 
     kaged gives no variable of the host a meaning, so `environ` is not looked at.
     """
+    from plugbay.contracts.yaml_document import parse_yaml  # the only format that needs a YAML parser
+
     document = parse_yaml(text)
     if isinstance(document, Problem):
         return None, [document]

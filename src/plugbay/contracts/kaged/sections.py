@@ -44,7 +44,7 @@ Scalar = Annotated[Any, BeforeValidator(_scalar)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)  # built by the first manifest, not by each start
 
 
 class Tool(_Section):

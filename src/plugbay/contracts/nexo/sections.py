@@ -25,7 +25,7 @@ Milliseconds = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # built by the first manifest, not by each start
 
 
 class Requires(_Section):

@@ -19,7 +19,7 @@ Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # built by the first manifest, not by each start
 
 
 class Runtime(_Section):

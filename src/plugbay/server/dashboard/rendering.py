@@ -5,16 +5,19 @@ Everything a template writes is escaped, and invisible characters are shown as e
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from plugbay.server.dashboard import text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 HERE = Path(__file__).parent
 
@@ -41,7 +44,11 @@ def _finalize(value: Any) -> Any:
     return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@functools.cache
 def _environment() -> Environment:
+    """Made by the first page: Jinja takes a fiftieth of a server's start."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -90,14 +97,11 @@ def asset(name: str) -> Response | None:
     return Response(found.body, media_type=found.kind, headers=HEADERS | kept)
 
 
-_ENVIRONMENT = _environment()
-
-
 def fragment(template: str, **values: Any) -> str:
     """A piece of a page."""
-    return _ENVIRONMENT.get_template(template).render(values).strip()
+    return _environment().get_template(template).render(values).strip()
 
 
 def page(template: str, status: int = 200, **values: Any) -> Response:
     """A whole page."""
-    return HTMLResponse(_ENVIRONMENT.get_template(template).render(values), status, HEADERS)
+    return HTMLResponse(_environment().get_template(template).render(values), status, HEADERS)

@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-from tomlkit.items import Table
-
 from plugbay.host.admin import operating
 from plugbay.host.admin.operating import Applied, Inspection
 from plugbay.host.config import config as configuration
@@ -51,6 +48,8 @@ def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[l
 
     `journal` is for `durable.rewrite`.
     """
+    import tomlkit
+
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     configuration.parse(text, str(path))  # raises before anything is written
     document = tomlkit.parse(text)
@@ -64,6 +63,9 @@ def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[l
 
 def _table(parent: Any, name: str) -> Any:
     """The table of this name, created if missing; `plugins` itself gets no header."""
+    import tomlkit
+    from tomlkit.items import Table
+
     if name not in parent:
         parent[name] = tomlkit.table(is_super_table=not isinstance(parent, Table))
     return parent[name]
