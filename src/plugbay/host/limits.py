@@ -21,7 +21,7 @@ def queue_failure(busy: str, patience: float, again: float) -> Failure:
     """The refusal of a call that may wait no longer than `patience`; `again` is when to call again, in seconds."""
     text = f"{busy}, so the call would not get its turn soon enough; nothing was started"
     hint = f"call again in {again:.1f} s, call less at once, or let the plugin do more at once"
-    detail = {"hint": hint, QUEUE_SECONDS: patience}
+    detail = {"hint": hint, QUEUE_SECONDS: round(patience, 3)}
     return Failure(Code.OVERLOADED, text, detail=detail, retryable=True, retry_after_ms=round(again * 1000))
 
 
