@@ -12,6 +12,7 @@ from plugbay.host.admin import operating
 from plugbay.host.config.config import load, parse
 from plugbay.host.config.sections import (
     MAX_TOPIC_BYTES,
+    QUEUE_SECONDS,
     BrokerConfig,
     PluginSandbox,
     ProviderConfig,
@@ -432,3 +433,14 @@ def test_a_missing_key_is_reported_at_once_and_never_shown(environ: dict[str, st
     assert problem.path == "llm.providers.example.api_key_env"
     assert words in problem.message
     assert KEY not in str(caught.value)
+
+
+def test_the_queue_of_a_server_is_a_second_unless_the_operator_says_otherwise() -> None:
+    assert parse("").serve.queue_seconds == QUEUE_SECONDS == 1.0
+    assert parse("[serve]\nqueue_seconds = 30").serve.queue_seconds == 30
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "601", "nan", '"long"'])
+def test_a_queue_without_end_or_without_time_is_refused(value: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"serve\.queue_seconds"):
+        parse(f"[serve]\nqueue_seconds = {value}")
