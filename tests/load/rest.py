@@ -128,6 +128,7 @@ async def _ask_once(client: Client, body: bytes, answers: Answers) -> float:
 
 def rest(folder: Path, *, clients: int = 50, seconds: float = 60.0, concurrency: int = 1) -> Figures:
     """The load for this long on a server that is started for it, and ended in order afterwards."""
+    (folder / "plugbay.toml").write_text("[serve]\nqueue_seconds = 1\n")
     with served(folder) as server:
         answers, cpu = asyncio.run(_load(server, folder, clients, seconds, concurrency))
         ended = server.end()

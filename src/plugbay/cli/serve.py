@@ -92,7 +92,9 @@ def serve(
         "folders": tuple(filter(Path.is_dir, served)),
     }
     if settings is not None:
-        options |= {"retention": settings.retention, "queue_seconds": settings.serve.queue_seconds}
+        options["retention"] = settings.retention
+        if settings.serve.queue_seconds is not None:
+            options["queue_seconds"] = settings.serve.queue_seconds
     # Until the server has frozen what it loaded, collections find nothing and take a tenth of the start.
     gc.disable()
     try:

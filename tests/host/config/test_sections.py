@@ -436,7 +436,7 @@ def test_a_missing_key_is_reported_at_once_and_never_shown(environ: dict[str, st
 
 
 def test_the_queue_of_a_server_is_a_second_unless_the_operator_says_otherwise() -> None:
-    assert parse("").serve.queue_seconds == QUEUE_SECONDS == 1.0
+    assert parse("").serve.queue_seconds is None and QUEUE_SECONDS == 1.0
     assert parse("[serve]\nqueue_seconds = 30").serve.queue_seconds == 30
 
 

@@ -391,8 +391,9 @@ class ServeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] = QUEUE_SECONDS
-    """How long a call or invocation may wait for a plugin that is busy. One that would wait longer is refused."""
+    queue_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] | None = None
+    """How long a call or invocation may wait for a plugin that is busy; `QUEUE_SECONDS` by default. One that would wait
+    longer is refused."""
 
 
 SCHEMES = ("nats", "tls")

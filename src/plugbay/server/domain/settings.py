@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plugbay.host.config.config import time_factor
 from plugbay.host.config.sections import QUEUE_SECONDS, RetentionConfig
 from plugbay.host.confinement.protection import database
 from plugbay.model.protected import SETTINGS, Entry
@@ -26,7 +27,7 @@ class GatewaySettings:
     requests_per_second: float = 100.0
     request_burst: float = 200.0
     """Of each caller."""
-    queue_seconds: float = QUEUE_SECONDS
+    queue_seconds: float = field(default_factory=lambda: QUEUE_SECONDS * time_factor())
     """How long a request that waits for its result may queue for a plugin; it is refused if it would take longer."""
     require_signature: bool = True
     """Only signed packages of trusted keys are usable; others are quarantined."""
