@@ -137,3 +137,10 @@ def test_a_key_that_would_take_minutes_to_read_is_not_read_at_all() -> None:
 def test_tables_as_deep_as_anybody_writes_are_read() -> None:
     document = parse_toml("a." * 60 + "b = 1")
     assert not isinstance(document, Problem)
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "0b1" + "0" * 64, "18446744073709551616"])
+def test_an_integer_beyond_64_bits_is_a_problem_of_its_file(number: str) -> None:
+    problem = parse_toml(f"[a]\nb = [1, {{ c = {number} }}]")
+    assert isinstance(problem, Problem) and "more than 64 bits" in problem.message
+    assert isinstance(parse_toml("a = 0xffff_ffff_ffff_ffff"), Document)

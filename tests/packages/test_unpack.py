@@ -230,6 +230,7 @@ ONE, TWO = longer(b"x", b"12 path=one\n"), longer(b"L", b"two\0")
         [ONE, TWO, A_FILE],
         [TWO, ONE, A_FILE],
         [longer(b"x", b"12 path=one\n12 path=two\n"), A_FILE],
+        [longer(b"x", b"13 path=one\n"), A_FILE],
         [A_FILE, ONE],
     ],
 )

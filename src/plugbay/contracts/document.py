@@ -126,6 +126,8 @@ def parse_toml(text: str) -> Document | Problem:
         value = tomllib.loads(text)
         if _is_deep(value):
             return Problem("parse_error", "", f"not usable TOML: nested deeper than {MAX_DEPTH} levels")
+        if _has_wide_integer(value):
+            return Problem("parse_error", "", "not usable TOML: an integer needs more than 64 bits")
         return Document(value, _toml_lines(text))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
@@ -143,6 +145,15 @@ def _is_deep(value: Any) -> bool:
         if not level:
             return False
     return True
+
+
+def _has_wide_integer(value: Any) -> bool:
+    """Whether an integer is beyond TOML's range. Python writes none of more than 4,300 digits, so no problem could show
+    one; in hexadecimal it reads any number of them.
+    """
+    if isinstance(value, dict | list):
+        return any(map(_has_wide_integer, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and value.bit_length() > 64
 
 
 _TOML_KEY = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|\'[^\']*\')'

@@ -261,7 +261,7 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
         size = int(length) if length.isdigit() and len(length) < 6 else 0
         record, data = data[:size], data[size:]
         key, equals, value = record[len(length) + 1 :].partition(b"=")
-        if not (space and equals and record.endswith(b"\n")):
+        if not (space and equals and len(record) == size and record.endswith(b"\n")):
             _broken("a header has a record that cannot be read")
         yield _text(key), _text(value[:-1])
 

@@ -242,6 +242,7 @@ def test_an_address_is_filled_in(template: str, address: str) -> None:
         ("a:{}", []),
         ("a:{ x , y }", ["x", "y"]),
         ("a:{unclosed", []),
+        (f"a:{{x:{'9' * 5000}}}", ["x"]),
     ],
 )
 def test_the_names_in_a_template_are_known(template: str, names: list[str]) -> None:

@@ -180,6 +180,8 @@ def test_a_body_that_is_too_large_is_refused_before_all_of_it_was_taken(headers:
         announced, taken = sending([b""])
         with pytest.raises(GatewayError):
             await read_body(Headers({**headers, "content-length": "1001"}), announced, SETTINGS)
+        with pytest.raises(GatewayError):
+            await read_body(Headers({**headers, "content-length": "9" * 5000}), announced, SETTINGS)
         assert taken == []
 
     run(main)

@@ -154,6 +154,9 @@ def _usable(chosen: str, key: str, entry: dict[str, Any], preview: Preview, warn
 
 # URI templates (RFC 6570).
 
+MAX_LENGTH_DIGITS = 4
+"""Digits of the length in `{name:30}`, as the standard has it. Python refuses to read very many."""
+
 
 def list_variables(template: str) -> list[str]:
     """The names in a template, in order, each once."""
@@ -172,7 +175,8 @@ def _split_variables(names: str) -> list[tuple[str, bool, int | None]]:
     for part in names.split(","):
         name, _, most = part.strip().rstrip("*").partition(":")
         if name:
-            found.append((name, part.strip().endswith("*"), int(most) if most.isdecimal() else None))
+            is_length = most.isdecimal() and len(most) <= MAX_LENGTH_DIGITS
+            found.append((name, part.strip().endswith("*"), int(most) if is_length else None))
     return found
 
 
