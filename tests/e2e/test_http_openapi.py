@@ -1,11 +1,10 @@
 """The OpenAPI document is true: whatever it allows is asked of a real server, and every answer is as it says.
 
-`PLUGBAY_FUZZ` is how many requests are made of each operation; the few that are made without it are always the same.
+The few requests of each operation that `make test` makes are always the same; `make prove` makes forty times as many.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,12 +19,13 @@ from schemathesis.specs.openapi import checks as conformance
 
 from plugbay.server.api.sse import MEDIA_TYPE
 from plugbay.server.app import ROUTERS
+from tests.support.effort import EFFORT
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import few
 from tests.support.worlds import World, world_at
 
-EXAMPLES = int(os.environ.get("PLUGBAY_FUZZ", "6"))
+EXAMPLES = 6 * EFFORT
 
 WHO = ("admin", "viewer", "delegate", "bootstrap")
 
