@@ -31,7 +31,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench examples scripts)
 
-.PHONY: help run tour test test-all prove soak check bench dist setup clean bubblewrap test-packages
+.PHONY: help run tour test test-all prove mutation soak check bench dist setup clean bubblewrap test-packages
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
@@ -63,12 +63,15 @@ test: setup ## run the tests of all behaviour (PYTEST_ARGS="-k name" narrows)
 test-all: test ## then the second event loop, codec and architecture, more examples of each property, and every row of every contract
 	$(call RUN_TESTS,(exhaustive or hypothesis),long)
 
-prove: ## run all of that on each Python of PYTHONS, with forty times as many random examples
+prove: mutation ## run all of that on each Python of PYTHONS, with forty times as many random examples; and all mutants
 	@for python in $(PYTHONS); do \
 	    name=$$($$python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
 	    echo "prove: Python $$name"; \
-	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=100 PLUGBAY_KILLS=30 $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
+	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=40 PLUGBAY_KILLS=30 $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
 	done
+
+mutation: setup ## change each decision of the modules that decide: their tests must notice
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutation
 
 soak: setup ## run a server under mixed load for MINUTES, 120 by default: nothing grows, nothing is lost
 	@$(BIN)/python -m tests.soak $(MINUTES)
@@ -97,7 +100,7 @@ dist: $(BIN)/python ## build the wheels plugbay and plugbay-sdk in dist/
 setup: test-packages $(VENV)/.tests-compiled $(PEERS)/.installed ## install what the tests need
 
 clean: ## remove environments, caches and build output
-	@rm -rf $(VENV) .venv-* $(PEERS) build dist .coverage htmlcov .hypothesis .import_linter_cache .mypy_cache \
+	@rm -rf $(VENV) .venv-* $(PEERS) build dist .coverage htmlcov .fuzz .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -30,9 +30,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PLUGBAY_TIME_FACTOR", "20")
 
 # How long an example takes says how busy the machine is, and so does how long it takes to think of one.
-for profile, examples in {"short": 10, "long": 100, "prove": 1000}.items():
+# Whether a mutant survives must not depend on chance.
+for profile, examples in {"short": 10, "long": 100, "prove": 1000, "mutation": 10}.items():
     settings.register_profile(
-        profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples
+        profile,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=examples,
+        derandomize=profile == "mutation",
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -26,9 +26,18 @@ from plugbay.model.gate import (
     access,
     capability_for_path,
     covers_topic,
+    grant,
+    is_readable,
     may_spawn,
+    path_problem,
+    refuse_call,
     refuse_capability,
+    refuse_event_size,
+    refuse_network,
+    refuse_snapshot_size,
     refuse_storage,
+    renounced,
+    requested_capabilities,
 )
 from plugbay.model.operations import (
     AskUser,
@@ -49,7 +58,7 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     WriteLog,
 )
-from plugbay.model.spec import Access, PluginSpec
+from plugbay.model.spec import Access, Export, PluginSpec
 from plugbay.model.topics import MAX_SUBJECT, MAX_TOPIC
 from plugbay.sdk.testing.services import HostServices
 from tests.support.requirements import requirement
@@ -311,3 +320,99 @@ def test_a_refusal_is_a_matter_of_policy_and_names_its_capability() -> None:
     failure = refuse_capability("event_bus", "no")
     assert (failure.code, failure.origin, failure.message) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "no")
     assert failure.detail == {"capability": "event_bus"}
+
+
+READS, WRITES = (GetStored("k"), ListStored("")), (SetStored("k", 1), DeleteStored("k"))
+
+
+@pytest.mark.parametrize(("granted", "allowed"), [("r", READS), ("w", WRITES)], ids=["reading", "writing"])
+def test_a_grant_to_read_is_none_to_write_and_the_other_way_round(granted: str, allowed: tuple[Any, ...]) -> None:
+    gate = Gate(FULL, (granted,))
+    assert [op for op in (*READS, *WRITES) if gate.refuse(op) is None] == list(allowed)
+
+
+WANTING = replace(SPEC, capabilities=("network=a", "network=b", "x"), optional_capabilities=("y", "x"))
+
+
+@pytest.mark.parametrize(
+    ("names", "granted"),
+    [
+        (None, ("network=a", "network=b", "x", "y")),
+        ((), ()),
+        (("x",), ("x",)),
+        (("network=b",), ("network=b",)),
+        (("network",), ("network=a", "network=b")),
+        (("network=c", "z"), ()),
+    ],
+    ids=["everything", "nothing", "one", "one host", "all its hosts", "what it did not request"],
+)
+def test_a_plugin_has_what_it_requests_and_is_granted(names: tuple[str, ...] | None, granted: tuple[str, ...]) -> None:
+    assert grant(WANTING, names) == granted
+
+
+def test_a_plugin_that_requests_in_its_handshake_has_every_grant() -> None:
+    assert grant(replace(WANTING, requests_at_run_time=True), ("z", "x", "a")) == ("x", "a", "z")
+
+
+def test_what_a_plugin_renounces_needs_no_grant() -> None:
+    modest = replace(
+        SPEC,
+        capabilities=("net:[]", "r"),
+        access=(Access("no_network", capability="net:[]"), Access("run", capability="r")),
+    )
+    assert renounced(modest) == {"net:[]"} and grant(modest, ()) == ("net:[]",)
+
+
+def test_a_capability_is_requested_by_every_name_that_grants_it() -> None:
+    assert requested_capabilities([WANTING]) == {"network=a", "network=b", "network", "x", "y"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "granted", "missing"),
+    [(("x",), ("x",), ""), (("x",), (), "x"), (("x", "y"), ("y",), "x"), (("unrequested",), (), ""), ((), (), "")],
+)
+def test_an_export_that_needs_more_than_is_granted_is_refused(
+    needs: tuple[str, ...], granted: tuple[str, ...], missing: str
+) -> None:
+    refusal = refuse_call(replace(SPEC, capabilities=("x", "y")), Export("tool", "t", capabilities=needs), granted)
+    if not missing:
+        assert refusal is None
+        return
+    assert refusal is not None
+    assert (refusal.code, refusal.origin, refusal.plugin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "p")
+    assert refusal.message == f"t needs {missing}, which is not granted"
+    assert refusal.detail["hint"].startswith(f"grant it for this run with --grant {missing}, or for good")
+
+
+def test_sizes_are_allowed_up_to_their_limits() -> None:
+    assert refuse_event_size(MAX_EVENT) is None and refuse_event_size(MAX_EVENT + 1) is not None
+    assert refuse_snapshot_size(5, 5) is None
+    large = refuse_snapshot_size(6, 5)
+    assert large is not None and large.detail == {"limit": "entry"}
+    assert refuse_storage(3, 4, max_keys=3, max_total=4) is None
+    full = refuse_storage(3, 5, max_keys=3, max_total=4)
+    assert full is not None and full.detail == {"quota": "bytes", "limit": 4}
+    assert path_problem("/" + "a" * (MAX_PATH - 1)) is None and path_problem("/" + "a" * MAX_PATH) is not None
+
+
+@pytest.mark.parametrize("path", ["a", "~/a", "/a\0b", "/\ud800"])
+def test_a_path_is_absolute_and_of_text(path: str) -> None:
+    assert path_problem(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "readable"),
+    [("/", True), ("/home/a", True), ("/proc/1/mem", False), ("/sys/power", False), ("/dev/mem", False)],
+)
+def test_folders_of_the_kernel_are_never_readable(path: str, readable: bool) -> None:
+    assert is_readable(PurePosixPath(path), [PurePosixPath("/")]) is readable
+    assert is_readable(PurePosixPath(path), []) is False
+
+
+def test_refusals_name_what_is_missing() -> None:
+    network = refuse_network((), "shop.example", 443)
+    assert network is not None and network.detail == {"capability": "network"}
+    event = Gate(SPEC, ()).refuse(Publish("plugin.q.x", {}))
+    assert event is not None and "topics (nothing)" in event.message
+    unknown = Gate(FULL, GRANTS).refuse(object())
+    assert unknown is not None and (unknown.code, unknown.detail) == (Code.NOT_FOUND, {"absent": True})

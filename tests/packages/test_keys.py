@@ -25,6 +25,7 @@ def test_a_pair_is_made_closed_and_reads_back(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "k.key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "k.pub").stat().st_mode & 0o777 == 0o644
     assert keys.public_of(keys.load_private(tmp_path / "k.key")) == public
     assert keys.load_public(tmp_path / "k.pub") == public
     assert len(keys.key_id(public)) == 16
@@ -335,3 +336,9 @@ def test_signatures_that_keep_the_rules_are_accepted() -> None:
         assert keys.public_of(made).hex() == public
         assert keys.verify(bytes.fromhex(public), bytes.fromhex(signature), bytes.fromhex(data))
         assert not keys.verify(bytes.fromhex(public), bytes.fromhex(signature), bytes.fromhex(data) + b"\0")
+
+
+def test_a_pipe_is_no_key_file_and_nothing_waits_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "k.pub")
+    with pytest.raises(PackageRefused, match="is no Ed25519 public key"):
+        keys.load_public(tmp_path / "k.pub")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from plugbay.packages import keys, signature
 from plugbay.packages.errors import PackageRefused, Reason
@@ -194,3 +195,42 @@ def test_every_flipped_bit_of_a_signature_file_is_refused_or_says_the_same(packa
         except PackageRefused:
             continue
         assert read == signed, f"byte {position}"
+
+
+@pytest.mark.parametrize("change", ["{}\n", "{}=", "\n{}", "{}AAAA"])
+def test_a_signature_has_one_spelling(package: Package, change: str) -> None:
+    signed = signature.sign(package, KEY, NOW)
+    spelled = signed.model_copy(update={"signature": change.format(signed.signature)})
+    assert reason_of(spelled, package) is Reason.SIGNATURE_INVALID
+
+
+@pytest.mark.parametrize(("version", "is_good"), [("", False), ("1", True), ("1" * 500, True), ("1" * 501, False)])
+def test_a_text_has_1_to_500_characters(package: Package, version: str, is_good: bool) -> None:
+    document = json.loads(signature.sign(package, KEY, NOW).to_bytes()) | {"version": version}
+    if is_good:
+        assert signature.read(json.dumps(document).encode()).version == version
+    else:
+        with pytest.raises(PackageRefused, match="version"):
+            signature.read(json.dumps(document).encode())
+
+
+def test_a_refusal_shows_three_problems_and_lists_all() -> None:
+    with pytest.raises(PackageRefused) as caught:
+        signature.read(b"{}")
+    assert caught.value.message.count("; ") == 2 and len(caught.value.detail["problems"]) > 3
+
+
+def test_the_first_odd_file_is_named_and_the_others_are_counted(package: Package) -> None:
+    signed = signature.sign(package, KEY, NOW)
+    for more, words in (
+        ({"a": "0"}, "'a' is no part of what was signed"),
+        ({"a": "0", "b": "0"}, "signed (and 1 more)"),
+    ):
+        with pytest.raises(PackageRefused) as caught:
+            signature.check(signed, PUBLIC, replace(package, files={**package.files, **more}))
+        assert caught.value.message.endswith(words)
+
+
+def test_a_document_that_was_read_cannot_be_changed(package: Package) -> None:
+    with pytest.raises(ValidationError):
+        signature.sign(package, KEY, NOW).version = "2"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import ConfigInvalid
-from plugbay.packages import keys
+from plugbay.packages import documents, keys
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.trust import TrustedKey, TrustStore
 from tests.packages.builders import NOW, key
@@ -148,6 +148,7 @@ def entry(**changes: Any) -> str:
         (entry(key_id="0" * 16), "the id of a key is"),
         (entry(public_key="AAAA"), "32 bytes"),
         (entry(public_key="?"), "32 bytes"),
+        (entry(public_key=f"{ACME.to_json()['public_key']}\n"), "32 bytes"),
         (entry(publisher=""), "publisher"),
         (entry(packages="x"), "packages"),
         (entry(not_after="2027-01-01"), "not_after"),
@@ -155,8 +156,9 @@ def entry(**changes: Any) -> str:
         (entry(revoked="no"), "revoked"),
         (entry(trusted=True), "trusted"),
         (entry(publisher="acme/devkit"), "is no name"),
-        (entry(packages=["a\nb"]), "is no name"),
+        (entry(packages=["a\nb"]), "package 'a.*b' is no name"),
         (json.dumps([ACME.to_json(), ACME.to_json() | {"revoked": True}]), "twice"),
+        (f"[{' ' * documents.MAX_BYTES}]", "has more than"),
     ],
 )
 def test_a_file_of_no_use_is_an_error_and_never_an_empty_store(tmp_path: Path, text: str, words: str) -> None:
@@ -194,3 +196,27 @@ def test_keys_that_are_added_at_the_same_time_are_all_there(store: TrustStore) -
         list(pool.map(lambda item: TrustStore(store.path).add(item, "keep"), added))
     found = store.keys()
     assert sorted(item.key_id for item in found) == sorted(item.key_id for item in (ACME, EVIL, *added))
+
+
+@pytest.mark.parametrize("publisher", ["a", "~acme~", "a" * 500])
+def test_any_printable_name_is_a_publisher(publisher: str) -> None:
+    assert replace(ACME, publisher=publisher).covers(f"{publisher}/devkit")
+
+
+def test_a_key_in_a_file_counts_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    shortest = {name: ACME.to_json()[name] for name in ("key_id", "public_key", "publisher")}
+    (tmp_path / "trust.json").write_text(json.dumps([shortest]))
+    assert TrustStore(tmp_path / "trust.json").keys() == [ACME]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
+def test_others_may_read_a_trust_store(store: TrustStore, mode: int) -> None:
+    store.path.chmod(mode)
+    assert store.keys() == [ACME, EVIL]
+
+
+def test_a_problem_has_a_code(store: TrustStore) -> None:
+    store.path.write_text(entry(key_id="0" * 16))
+    with pytest.raises(ConfigInvalid) as caught:
+        store.keys()
+    assert [problem.code for problem in caught.value.problems] == ["invalid_value"]

@@ -14,6 +14,8 @@ from plugbay.host.authorization.policy import (
     admit,
     authorize,
     effective,
+    is_pending,
+    missing,
 )
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
@@ -134,3 +136,22 @@ def test_a_plugin_whose_handshake_requests_has_its_own_grants_and_none_of_others
     assert effective(plugin, Decision(grants=granted)) == ("a", "memory.recall", "net")
     assert effective(plugin, Decision(grants=granted, for_others=frozenset({"a", "memory.recall"}))) == ("a", "net")
     assert effective(plugin, Decision(grant_all=True)) == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "decision", "pending", "wanted"),
+    [
+        (spec(), Decision(), False, ()),
+        (spec("a"), Decision(), True, ("a",)),
+        (spec("a"), Decision(grants=frozenset()), False, ()),
+        (spec("a"), Decision(grant_all=True), False, ()),
+        (spec(), Decision(approved=False), True, ()),
+        (spec("a"), Decision(enabled=False), False, ("a",)),
+    ],
+    ids=["asks for nothing", "undecided", "decided", "all granted", "not approved", "disabled"],
+)
+def test_a_plugin_is_pending_while_it_waits_for_the_operator(
+    plugin: PluginSpec, decision: Decision, pending: bool, wanted: tuple[str, ...]
+) -> None:
+    assert is_pending(plugin, decision) is pending
+    assert missing(plugin, decision) == wanted

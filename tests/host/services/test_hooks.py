@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.services.hooks import MAX_EVENT, MAX_HANDLERS, HookOutcome, apply, fire
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.host.services.hooks import MAX_EVENT, MAX_HANDLERS, MAX_INJECTION, HookOutcome, apply, fire
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -255,3 +256,62 @@ def test_a_hook_without_handlers_changes_nothing(run: Run) -> None:
 def test_cancelling_is_not_a_failure_of_a_plugin(run: Run) -> None:
     with pytest.raises(asyncio.CancelledError):
         fired(run, {"a": asyncio.CancelledError()})
+
+
+def test_the_public_shape_has_every_part() -> None:
+    assert HookOutcome(EVENT).to_json() == {
+        "event": EVENT,
+        "blocked": False,
+        "blocked_by": None,
+        "reason": None,
+        "decision": None,
+        "transformed_body": None,
+        "do_not_reply_again": False,
+        "injections": [],
+        "skipped": [],
+    }
+    failure = Failure(Code.TIMEOUT, "no answer", plugin="q")
+    outcome = HookOutcome(
+        EVENT,
+        blocked=True,
+        blocked_by="p",
+        reason="no",
+        decision="block",
+        transformed_body="x",
+        do_not_reply_again=True,
+        skipped=(("q", failure),),
+        injections=(("p", "text"),),
+    )
+    assert outcome.to_json() == {
+        "event": EVENT,
+        "blocked": True,
+        "blocked_by": "p",
+        "reason": "no",
+        "decision": "block",
+        "transformed_body": "x",
+        "do_not_reply_again": True,
+        "injections": [{"plugin": "p", "text": "text"}],
+        "skipped": [{"plugin": "q", "failure": failure.to_json()}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("response", "field", "reason"),
+    [
+        ({"abort": True, "reason": "no"}, "abort", " (its reason: no)"),
+        ({"decision": "block"}, "decision", ""),
+        ({"abort": True, "decision": "block"}, "abort", ""),
+    ],
+)
+def test_a_block_of_the_past_is_reported_with_its_reason(response: dict[str, Any], field: str, reason: str) -> None:
+    ((plugin_id, failure),) = after_one(response, AFTER).skipped
+    text = f"after_message cannot be blocked, it is about the past: {field} is ignored{reason}"
+    assert (plugin_id, failure.code, failure.message) == ("p", Code.MALFORMED_RESPONSE, text)
+    assert (failure.detail, failure.origin) == ({"fields": [field]}, Origin.PLUGIN)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_an_event_and_a_text_have_their_limits_to_the_byte(over: int) -> None:
+    size = MAX_EVENT - len(MsgspecCodec().encode({**EVENT, "pad": ""}))
+    assert bool(after_one({"override": {"pad": "x" * (size + over)}}).skipped) == bool(over)
+    assert bool(after_one({"inject": "x" * (MAX_INJECTION + over)}).skipped) == bool(over)

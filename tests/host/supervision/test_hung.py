@@ -54,6 +54,8 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
         (PROBED, Facts(45, 9, probes=(20, 40)), "2 probes in a row were not answered, the first in 25 s"),
         (PROBED, Facts(45, 9, probes=(20, 40), working_since=41), "2 probes in a row"),
         (UNPROBED, Facts(20, 19, unread_since=10, owed=32), "read none of the answers to its own requests for 10 s"),
+        (PROBED, Facts(45, 20, probes=(20, 40)), "2 probes in a row were not answered, the first in 25 s"),
+        (PROBED, Facts(140, 110, timed_out=(FIRST,), probes=(110,)), "a probe after that not within 30 s"),
     ],
     ids=[
         "stopped",
@@ -68,6 +70,8 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
         "idle, and two probes",
         "newer calls than the probes change nothing",
         "it asks and reads no answers",
+        "a byte in the moment of the first probe is no answer to it",
+        "a byte in the moment of the timeout is no answer to the call",
     ],
 )
 def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
@@ -99,6 +103,9 @@ def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
         (PROBED, Facts(45, 9, probes=(20, 40), asked=40, working_since=15), CheckAgain(50)),
         (replace(PROBED, interval=1), Facts(22, 9, probes=(20,), asked=20), CheckAgain(25)),
         (UNPROBED, Facts(18, 9, unread_since=10, owed=32), CheckAgain(20)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), working_since=102), CheckAgain(120)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), working_since=105), CheckAgain(120)),
+        (PROBED, Facts(140, 99, timed_out=(FIRST,), probes=(105,)), CheckAgain(145, probe=True)),
     ],
     ids=[
         "idle, and nobody has asked it anything",
@@ -122,6 +129,9 @@ def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
         "the probes are behind a call within its timeout",
         "no second probe while the first has time",
         "it asks and reads no answers, for less than the limit",
+        "the newer of the calls is behind one within its timeout",
+        "the newer of the calls came with one within its timeout",
+        "a probe before the timeout is none after it",
     ],
 )
 def test_a_plugin_is_not_hung_and_looked_at_again(rule: Rule, facts: Facts, look: CheckAgain) -> None:
@@ -208,3 +218,10 @@ def test_silence_after_a_timeout_ends_in_a_verdict(rule: Rule, facts: Facts) -> 
 def test_the_limit_for_unread_answers_is_that_of_the_deadlock() -> None:
     assert isinstance(assess(UNPROBED, Facts(UNREAD_SECONDS, 0, unread_since=0)), Hung)
     assert isinstance(assess(UNPROBED, Facts(UNREAD_SECONDS - 1, 0, unread_since=0)), CheckAgain)
+
+
+def test_without_a_word_of_the_operator_a_plugin_has_half_a_minute_and_is_not_probed() -> None:
+    rule = Rule(has_probe=True)
+    assert (rule.patience, rule.call, rule.answer, rule.interval) == (30, 30, 5, None)
+    assert CheckAgain(1).probe is False
+    assert Facts(1, 1).asked == 0

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.supervision.restart import Quarantine, Restart, next_action, recent_failures
+from plugbay.host.supervision.restart import Quarantine, Restart, is_shortage, next_action, recent_failures
+from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import RestartPolicy
 from tests.support.requirements import requirement
 
@@ -82,3 +83,22 @@ def test_one_second_then_four_then_quarantine(failures: list[float], action: Res
 @pytest.mark.parametrize(("lived", "kept"), [(0.0, [95.0]), (59.9, [95.0]), (60.0, [])])
 def test_only_a_run_of_a_minute_begins_the_ladder_again(lived: float, kept: list[float]) -> None:
     assert recent_failures([95.0], last_start=100.0 - lived, now=100.0, policy=AINB) == kept
+
+
+def test_a_failure_counts_until_the_window_is_over() -> None:
+    assert recent_failures([40.0, 39.9], last_start=99.0, now=100.0, policy=AINB) == [40.0]
+
+
+@pytest.mark.parametrize(
+    ("origin", "detail", "shortage"),
+    [
+        (Origin.SYSTEM, {"errno": "EMFILE"}, True),
+        (Origin.SYSTEM, {"errno": "ENOENT"}, False),
+        (Origin.SYSTEM, {}, False),
+        (Origin.PLUGIN, {"errno": "EMFILE"}, False),
+    ],
+    ids=["no descriptors are left", "no program is there", "another cause", "a plugin says so"],
+)
+def test_only_a_shortage_of_the_machine_does_not_count(origin: str, detail: dict[str, str], shortage: bool) -> None:
+    failure = Failure(Code.LAUNCH_FAILED, "no", origin=origin, detail=detail)
+    assert is_shortage(failure) is shortage

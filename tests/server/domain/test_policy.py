@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.vai.permissions import SCOPES
-from plugbay.host.invocations.context import CLASSES, FILESYSTEMS
+from plugbay.host.invocations.context import CLASSES, FILESYSTEMS, LONGEST
 from plugbay.model.spec import Export
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.policy import (
     Policy,
+    Reach,
     effective_limits,
     effective_permissions,
     find_widened,
@@ -157,3 +158,97 @@ def test_what_no_policy_says_is_refused(said: dict[str, Any]) -> None:
 def test_hosts_are_compared_in_their_usual_form_and_what_is_unknown_narrows_nothing() -> None:
     assert validate_policy({"egress_domains": ["API.Example"], "network": None}) == {"egress_domains": ["api.example"]}
     assert parse_policy({"of_tomorrow": 1}) == Policy() == intersect_policies()
+
+
+@requirement("vai:control-policy-narrows")
+@pytest.mark.parametrize(
+    ("asked", "said", "network", "scopes"),
+    [
+        ("egress", None, "egress", ("runs:read", "chains:read")),
+        ("egress", "egress", "egress", ("runs:read", "chains:read")),
+        ("egress", "none", "none", ()),
+        ("none", None, "none", ()),
+        ("none", "egress", "none", ()),
+    ],
+)
+def test_the_network_is_there_if_manifest_and_policy_agree(
+    asked: str, said: str | None, network: str, scopes: tuple[str, ...]
+) -> None:
+    got = effective_permissions(tool(asked), Policy(network=said))
+    assert (got.network, got.gateway_api_scopes) == (network, scopes)
+
+
+@pytest.mark.parametrize(
+    ("slots", "got"), [(None, ("key",)), (frozenset({"other"}), ()), (frozenset({"key"}), ("key",))]
+)
+def test_a_secret_reaches_only_a_slot_that_the_policy_leaves(
+    slots: frozenset[str] | None, got: tuple[str, ...]
+) -> None:
+    assert effective_permissions(tool(), Policy(secret_slots=slots)).secret_slots == got
+
+
+@pytest.mark.parametrize(
+    ("said", "together"),
+    [
+        ([None, None], None),
+        ([None, "egress"], "egress"),
+        (["egress", None], "egress"),
+        (["egress", "none"], "none"),
+        (["none", "egress"], "none"),
+        (["none", None], "none"),
+    ],
+)
+def test_one_policy_without_the_network_is_enough(said: list[str | None], together: str | None) -> None:
+    assert intersect_policies(*(Policy(network=network) for network in said)).network == together
+
+
+def test_of_several_policies_the_one_with_the_least_files_counts() -> None:
+    files = ["scratch", None, "none", "assets_ro"]
+    assert intersect_policies(*(Policy(filesystem=each) for each in files)).filesystem == "none"
+    assert intersect_policies(Policy(filesystem="scratch"), Policy(filesystem="assets_ro")).filesystem == "assets_ro"
+
+
+@pytest.mark.parametrize(
+    ("policy", "reach"),
+    [
+        (Policy(), Reach(None, True)),
+        (Policy(network="none"), Reach((), True)),
+        (Policy(network="none", egress_domains=frozenset({"a.example"})), Reach((), True)),
+        (
+            Policy(network="egress", egress_domains=frozenset({"b.example", "a.example"})),
+            Reach(("a.example", "b.example")),
+        ),
+        (Policy(filesystem="assets_ro"), Reach(None, False)),
+    ],
+    ids=["all", "no network", "no network, whatever is named", "two hosts", "no scratch directory"],
+)
+def test_a_policy_leaves_the_sandbox_this(policy: Policy, reach: Reach) -> None:
+    assert policy.reach() == reach
+
+
+def test_a_policy_that_says_the_same_as_the_manifest_widens_nothing() -> None:
+    same = Policy(network="egress", execution_class="worker", timeout_ms=20_000, filesystem="scratch")
+    assert find_widened(same, tool()) == []
+    assert [name for name, _ in find_widened(same, tool(permissions={}))] == ["network", "filesystem"]
+
+
+def test_a_timeout_is_the_shortest_that_manifest_and_policy_allow() -> None:
+    assert effective_limits(tool(), Policy())["timeout_ms"] == 20_000
+    assert effective_limits(tool(timeout_ms=None), Policy())["timeout_ms"] == LONGEST
+
+
+def test_lists_of_a_stored_policy_are_sets() -> None:
+    stored = {"egress_domains": ["a.example"], "gateway_api_scopes": ["runs:read"], "secret_slots": ["key"]}
+    assert parse_policy(stored) == Policy(
+        egress_domains=frozenset({"a.example"}),
+        gateway_api_scopes=frozenset({"runs:read"}),
+        secret_slots=frozenset({"key"}),
+    )
+
+
+def test_a_problem_in_a_list_is_named_by_its_place() -> None:
+    with pytest.raises(GatewayError) as caught:
+        validate_policy({"secret_slots": ["key", "Not A Slot"]})
+    assert caught.value.details["problems"] == [
+        {"path": "secret_slots.1", "problem": "String should match pattern '^[a-z][a-z0-9_]{0,63}$'"}
+    ]
