@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.fuzz.fuzzing import CORPUS, ROOT, fuzz, is_available
+from tests.fuzz.fuzzing import CORPUS, ROOT, fuzz, has_atheris
 from tests.fuzz.targets import TARGETS
 
 
@@ -18,9 +18,8 @@ def main() -> int:
     parser.add_argument("target", choices=(*TARGETS, "all"))
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target (60)")
     options = parser.parse_args()
-    if not is_available():
-        print("fuzz: atheris is not installed; CONTRIBUTING.md says how to get it", file=sys.stderr)
-        return 2
+    if not has_atheris():
+        print("fuzz: atheris is not installed, so our own search runs, which is slower", file=sys.stderr)
     passed = True
     for target in TARGETS if options.target == "all" else (options.target,):
         report = fuzz(target, options.seconds, ROOT / ".fuzz" / target, CORPUS / target)

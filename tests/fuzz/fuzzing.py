@@ -1,4 +1,4 @@
-"""Runs a target under atheris for some time and reports it; replays the corpus without atheris."""
+"""Searches for inputs that break the promises of a target, for some time, and reports the search."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Report(NamedTuple):
         return f"{self.target}: {self.executions:,} executions, {self.edges} edges, {self.features} features, {found}"
 
 
-def is_available() -> bool:
+def has_atheris() -> bool:
     return importlib.util.find_spec("atheris") is not None
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.fuzzing import fuzz, is_available
+from tests.fuzz.fuzzing import CORPUS, fuzz, has_atheris
+from tests.fuzz.search import search
 from tests.fuzz.targets import TARGETS, load
 from tests.support.effort import EFFORT
 from tests.support.tiers import exhaustive
@@ -16,15 +17,14 @@ from tests.support.tiers import exhaustive
 SECONDS = 60 / len(TARGETS)
 
 HAS_WHEEL = sys.platform == "linux" and os.uname().machine == "x86_64" and sys.version_info < (3, 14)
-"""Whether `make setup` installs atheris, as pyproject.toml says; elsewhere it is built from source, or not there."""
+"""Whether `make setup` installs atheris, as pyproject.toml says. Elsewhere our own search takes its place."""
 
-needs_atheris = pytest.mark.skipif(
-    not is_available() and not HAS_WHEEL, reason="atheris has no wheel for this Python and machine"
-)
+
+def test_atheris_is_there_where_it_can_be() -> None:
+    assert has_atheris() or not HAS_WHEEL
 
 
 @exhaustive
-@needs_atheris
 @pytest.mark.parametrize("target", TARGETS)
 def test_fuzzing_finds_no_broken_promise(target: str, tmp_path: Path) -> None:
     report = fuzz(target, SECONDS * EFFORT, tmp_path / "work", tmp_path / "findings")
@@ -34,10 +34,22 @@ def test_fuzzing_finds_no_broken_promise(target: str, tmp_path: Path) -> None:
 
 
 @exhaustive
-@needs_atheris
 def test_a_broken_promise_is_found(tmp_path: Path) -> None:
     report = fuzz("control", 60 * EFFORT, tmp_path / "work", tmp_path / "findings", corpus="framing")
     (found,) = report.findings
     assert not report.passed
+    with pytest.raises(AssertionError):
+        load("control")(found.read_bytes())
+
+
+@exhaustive
+def test_our_own_search_finds_it_too(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "dict").write_bytes(b'"Content-Length"\n')
+    flags = {"max_total_time": 60 * EFFORT, "timeout": 60, "max_len": 4096, "dict": tmp_path / "dict"}
+    words = [f"-{name}={value}" for name, value in {**flags, "artifact_prefix": f"{tmp_path}/"}.items()]
+    with pytest.raises(SystemExit):
+        search(load("control"), [*words, str(tmp_path / "work"), str(CORPUS / "framing")])
+    (found,) = tmp_path.glob("crash-*")
     with pytest.raises(AssertionError):
         load("control")(found.read_bytes())
