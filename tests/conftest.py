@@ -26,6 +26,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Images of containers set this one as well. Programs of ordinary users buffer their output, and so do those of tests.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # On a machine that others keep busy, a start takes many seconds: more than the two that one contract gives it.
 os.environ.setdefault("PLUGBAY_TIME_FACTOR", "20")
 

@@ -477,10 +477,12 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakeP
     assert said == b""
 
 
-def test_a_full_disk_is_reported(make_plugin: MakePlugin, cwd: Path) -> None:
+@pytest.mark.parametrize("words", [("call", "plugins/echo", "echo"), ("--version",)], ids=["call", "version"])
+def test_a_full_disk_is_reported(make_plugin: MakePlugin, cwd: Path, words: tuple[str, ...]) -> None:
+    make_plugin()
     with open("/dev/full", "wb") as full:
         done = subprocess.run(  # how the interpreter ends is a part of it
-            command("call", make_plugin(), "echo"),
+            command(*words),
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=cwd,

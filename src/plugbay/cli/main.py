@@ -430,12 +430,25 @@ def main() -> None:
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else "")
         status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)
         if os.environ.get(DEBUG_VARIABLE) and not expected:
             raise
         status = report(error, as_json)
+        _drop_unwritten()
     sys.exit(status)
+
+
+def _drop_unwritten() -> None:
+    """Forget output that cannot be written: at its end the interpreter would try again, and exit with 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 def vai_plugin_sign() -> None:

@@ -145,23 +145,25 @@ def _fence_note(spec: PluginSpec, policy: Policy, words: list[str]) -> str:
 async def _run_confined(bindings: Bindings, launch: Launch) -> int:
     """Start and wait on this one thread: the sandbox dies with the thread that created it."""
     import asyncio
+    from contextlib import closing
 
     from plugbay.process.sandbox.launcher import Program, Sandbox
 
     assert launch.policy is not None
     program = Program(launch.argv, launch.cwd, launch.env, launch.label)
-    cell = Sandbox(bindings.sandbox).prepare(program, launch.policy, launch.limits, {})
-    process: subprocess.Popen[bytes] | None = None
-    try:
-        process = _start(cell)
-        cell.serve(asyncio.get_running_loop(), _show_refusal)
-        status = await asyncio.to_thread(process.wait)
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
-        cell.close_network()
-        cell.close()
+    with closing(Sandbox(bindings.sandbox)) as sandbox:
+        cell = sandbox.prepare(program, launch.policy, launch.limits, {})
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            process = _start(cell)
+            cell.serve(asyncio.get_running_loop(), _show_refusal)
+            status = await asyncio.to_thread(process.wait)
+        finally:
+            if process is not None:
+                process.kill()
+                process.wait()
+            cell.close_network()
+            cell.close()
     return status if status >= 0 else exit_codes.for_signal(-status)
 
 

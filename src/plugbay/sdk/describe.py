@@ -158,6 +158,7 @@ def main(source: str) -> None:
     answer = os.dup(1)
     os.set_inheritable(answer, False)
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # a buffer of its own would come after the traceback, or be lost
     plugin, served = load(source)
     words = json.dumps(describe_plugin(plugin, os.path.basename(source), served))
     with os.fdopen(answer, "w", encoding="utf-8") as stream:

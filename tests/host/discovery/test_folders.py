@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +38,29 @@ def test_a_folder_of_plugins_and_a_plugin_folder_both_work(tmp_path: Path) -> No
     (one,) = discover([tmp_path / "a"])
     assert one.spec is not None
     assert one.contract == "rune"
+
+
+LOOKS_AT_SIBLINGS = """
+import os, sys
+from pathlib import Path
+from plugbay.host.discovery.folders import sibling_plugins
+if os.geteuid() == 0:  # for whom nothing is closed
+    os.setgid(65534)
+    os.setuid(65534)
+print(*(folder.name for folder in sibling_plugins(Path(sys.argv[1]))))
+"""
+
+
+def test_a_closed_folder_beside_a_plugin_is_no_plugin_and_no_error() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        for name in ("closed", "mine", "open"):
+            write_plugin(Path(folder), name)
+        (Path(folder) / "closed").chmod(0)
+        command = [sys.executable, "-c", LOOKS_AT_SIBLINGS, f"{folder}/mine"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        (Path(folder) / "closed").chmod(0o755)
+    assert (done.stdout, done.stderr) == ("open\n", "")
 
 
 def test_one_broken_manifest_is_reported_beside_the_good_ones(tmp_path: Path) -> None:

@@ -393,12 +393,13 @@ def _needs_linux() -> Check:
 def _facts(settings: SandboxSettings) -> list[Fact]:
     """Run the preflight on its own thread: a thread that starts a confined process unshares its mount namespace."""
     from concurrent.futures import ThreadPoolExecutor
+    from contextlib import closing
 
     from plugbay.process.sandbox.facts import preflight
     from plugbay.process.sandbox.launcher import Sandbox
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(preflight, Sandbox(settings)).result()
+    with ThreadPoolExecutor(1) as thread, closing(Sandbox(settings)) as sandbox:
+        return thread.submit(preflight, sandbox).result()
 
 
 def check_egress(settings: SandboxSettings) -> Check:

@@ -119,10 +119,15 @@ def sibling_plugins(root: Path) -> list[Path]:
 
 def _is_plugin(folder: Path) -> bool:
     named = [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files]
-    # A manifest that declares several plugins belongs to a project; its folder is no plugin.
-    there = [
-        (contract, name) for contract, name in named if name not in MULTI_PLUGIN_MANIFESTS and (folder / name).is_file()
-    ]
+    try:
+        # A manifest that declares several plugins belongs to a project; its folder is no plugin.
+        there = [
+            (contract, name)
+            for contract, name in named
+            if name not in MULTI_PLUGIN_MANIFESTS and (folder / name).is_file()
+        ]
+    except OSError:  # a folder that is closed to this user
+        return False
     return any(_is_manifest(folder / name, contract) for contract, name in there)
 
 
