@@ -18,11 +18,13 @@ import plugbay as package
 from plugbay.cli import operate as module
 from plugbay.cli.operate import _age, show
 from plugbay.cli.render import output
+from plugbay.process.sandbox.cgroup import DEGRADED
 from tests.cli.conftest import MakePlugin, Run, wait_until
 from tests.packages.builders import key, pack, sign, trust
 from tests.server.test_server import served
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
+from tests.support.machine import confined_counters, limits_state
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
@@ -218,7 +220,8 @@ def test_every_plugin_has_its_line_and_eager_ones_run(run: Run, cwd: Path, make_
     assert by_id["example.echo"][1:5] == ["rune", "idle", "1.0.0", "unconfined:"]
     assert by_id["panel"][1:5] == ["ainb", "idle", "1.0.0", "confined"]
     assert by_id["notes"][1:3] == ["kaged", "running"]
-    assert " ".join(by_id["notes"][5:]) == "confined · keeps state · network none · granted nothing"
+    confined = "confined, limits degraded" if limits_state() == DEGRADED else "confined"
+    assert " ".join(by_id["notes"][5:]) == f"{confined} · keeps state · network none · granted nothing"
 
 
 def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
@@ -246,7 +249,7 @@ def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
         "missing": [],
         "disabled": [],
         "commands": [],
-        "counters": {},
+        "counters": confined_counters(),
     }
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.sandboxed_crowd import PLUGINS
 from tests.process.helpers import ROOT, exists
-from tests.process.sandbox.drivers import needs_cgroups
+from tests.support.machine import needs_cgroups
 from tests.support.patience import until_blocking
 from tests.support.tiers import first_alone
 

@@ -12,6 +12,7 @@ from plugbay.host.status import plugin_status
 from plugbay.model.spec import PluginSpec
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
+from tests.support.machine import limits_state
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -35,7 +36,7 @@ def test_a_running_plugin_shows_its_process_and_how_often_it_was_started(run: Ru
             await host.screens.render("panel", 10, 3)
             (after,) = host.plugins()
             assert (after.state, after.ready, after.generation) == ("running", 1, 1)
-            assert (str(after.confinement), after.limits) == ("confined", "full (v1)")
+            assert (str(after.confinement), after.limits) == ("confined", limits_state())
             assert after.pid is not None
 
     run(look)

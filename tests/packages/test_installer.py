@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,6 +29,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.commands import Piped, python
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.packaged import remove_release
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
@@ -348,7 +348,7 @@ def test_installing_an_installed_release_restores_missing_files_and_reports_chan
     one = bench.release("1.0.0")
     bench.install(one)
     release = (bench.store.plugins / PLUGIN).resolve()
-    shutil.rmtree(release)
+    remove_release(release)
     assert bench.install(one) == "1.0.0"
     assert version_called(bench) == "1.0.0"
     release.chmod(0o755)
@@ -392,7 +392,7 @@ def test_a_rollback_to_missing_files_is_refused(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     old = (bench.store.plugins / PLUGIN).resolve()
     bench.install(bench.release("2.0.0"))
-    shutil.rmtree(old)
+    remove_release(old)
     with pytest.raises(PackageRefused) as caught:
         bench.installer.rollback(PLUGIN)
     assert caught.value.reason is Reason.MISSING_FILE

@@ -22,8 +22,9 @@ from plugbay.process.usage import (
     oom_kills,
     unlinked,
 )
-from tests.process.sandbox.drivers import AS_ROOT, ENVIRONMENT, IDENTITIES
+from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES
 from tests.process.sandbox.drivers import PYTHON as ANYBODYS_PYTHON
+from tests.support.machine import AS_ROOT, needs_root
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
@@ -215,7 +216,7 @@ def test_an_unlinked_file_that_cannot_be_measured_is_noticed(
 
 
 @requirement("host:state-hidden")
-@pytest.mark.skipif(not AS_ROOT, reason="the other tests run without root then")
+@needs_root
 def test_without_root_a_mapped_page_of_an_unlinked_file_is_noticed() -> None:
     with tempfile.TemporaryDirectory(prefix="plugbay-") as folder:
         os.chmod(folder, 0o777)

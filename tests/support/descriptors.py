@@ -1,4 +1,4 @@
-"""A process that has no free file descriptor."""
+"""A process with no free file descriptor, or with many."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pytest
 
 
 @contextmanager
@@ -25,3 +27,16 @@ def no_free_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
         for fd in taken:
             os.close(fd)
+
+
+@contextmanager
+def many_descriptors(wanted: int) -> Iterator[None]:
+    """Let this process and its children open so many: an ordinary user begins with 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"needs {wanted} descriptors, this machine allows {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -14,7 +14,9 @@ import datetime
 import hashlib
 import ipaddress
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -32,6 +34,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.patience import PATIENCE
 
 PR_SET_PDEATHSIG = 1
+
+PROGRAM = shutil.which("nats-server", path=f"{os.environ['PATH']}:/usr/sbin") or "nats-server"
+"""Debian keeps it among the programs of root, which are not in the PATH of other users."""
 
 
 class NatsServer:
@@ -55,7 +60,7 @@ class NatsServer:
         self._config.write_text(json.dumps({"host": "127.0.0.1", "port": self.port, **self._settings}))
         with open(self._log, "wb") as file:
             self._process = subprocess.Popen(
-                ["nats-server", "-c", str(self._config)],
+                [PROGRAM, "-c", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -8,6 +8,8 @@ binding = await bind(gateway, package, "t")
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +29,13 @@ from plugbay.store.packages import PackageRow
 from tests.support.vai import write_vai_plugin
 
 SIGNED_AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+def remove_release(folder: Path) -> None:
+    """Remove the files of an installed package, whose folders are closed to writes."""
+    for place, _, _ in os.walk(folder):
+        os.chmod(place, 0o755)
+    shutil.rmtree(folder)
 
 
 class Publisher:

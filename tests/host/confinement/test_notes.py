@@ -16,6 +16,7 @@ from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.status import ExitStatus, OutOfMemory
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, run_on
+from tests.support.machine import needs_cgroups
 from tests.support.patience import until
 
 EATS = """
@@ -70,6 +71,7 @@ def test_an_unconfined_plugin_is_noted_counted_and_logged(
     run(main)
 
 
+@needs_cgroups
 def test_an_end_for_want_of_memory_is_the_plugins_and_has_its_name(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path, body=EATS)
 

@@ -36,6 +36,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.invoking import host_of, raw_host_of, with_host
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
+from tests.support.machine import needs_root
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
 
@@ -395,6 +396,7 @@ def test_an_instance_that_serves_one_org_sees_no_scratch_folder_of_another(
 # What a start needs.
 
 
+@needs_root
 def test_folders_are_made_for_the_plugins_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     make_own_folder(folder, 2_000_000_001)
@@ -468,6 +470,7 @@ def test_only_plugins_with_a_scratch_grant_get_scratch_folders(kinds: tuple[str,
 # What a plugin may have put into its own folders, and what belongs to the host.
 
 
+@needs_root
 def test_no_link_in_a_plugins_own_folder_makes_the_host_give_something_away(tmp_path: Path) -> None:
     victim, own = tmp_path / "victim", tmp_path / "own"
     (victim / "inner").mkdir(parents=True)
@@ -482,6 +485,7 @@ def test_no_link_in_a_plugins_own_folder_makes_the_host_give_something_away(tmp_
     assert sorted(os.listdir(victim)) == ["inner", "new"]
 
 
+@needs_root
 def test_folders_within_a_plugins_own_are_its_users_on_the_whole_way(tmp_path: Path) -> None:
     for _ in range(2):
         make_own_folder(tmp_path / "own", 2_000_000_001, ("a", "b"))
@@ -580,6 +584,7 @@ def test_a_missing_path_is_left_out_with_a_note(home: Path) -> None:
     assert paths.notes == [f"it may read {home}/gone, and there is no such path"]
 
 
+@needs_root
 @pytest.mark.parametrize(
     ("mode", "owner", "is_shown"),
     [

@@ -15,6 +15,7 @@ from plugbay.model.errors import Code, Failure
 from tests.support.commands import python
 from tests.support.descriptors import no_free_descriptors
 from tests.support.loops import Run
+from tests.support.machine import needs_root
 from tests.support.patience import until
 from tests.support.requirements import requirement
 
@@ -57,6 +58,7 @@ def test_a_scratch_folder_is_private_empty_and_named_after_its_invocation(run: R
     run(main)
 
 
+@needs_root
 def test_an_instance_folder_and_its_scratch_folders_belong_to_the_plugins_user(run: Run, tmp_path: Path) -> None:
     users = {"acme/p": 2_000_000_001, "acme/q": 2_000_000_002}
 

@@ -19,6 +19,7 @@ from plugbay.process.sandbox import cgroup, launcher
 from plugbay.process.sandbox.cgroup import Cgroups
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, run_on
+from tests.support.machine import limits_state
 from tests.support.patience import until
 from tests.support.requirements import requirement
 
@@ -277,7 +278,7 @@ def test_without_control_groups_one_process_cannot_map_much_more_than_it_may_use
 IN_SOCKETS = {"how": "sockets", "mib": 24}
 
 
-@pytest.mark.skipif(Cgroups().state != cgroup.V1_STATE, reason="needs control groups of version 1")
+@pytest.mark.skipif(limits_state() != cgroup.V1_STATE, reason="needs control groups of version 1")
 @pytest.mark.parametrize(
     ("memory", "seconds", "killed"),
     [("64 MiB", 0.05, True), ("64 MiB", 3600.0, False), ("1 GiB", 0.05, False)],

@@ -18,6 +18,7 @@ import pytest
 
 from plugbay import Host, __version__
 from plugbay.contracts.mcp.spec import resident
+from plugbay.host.confinement.notes import LIMITS_DEGRADED
 from plugbay.host.events.snapshots import Snapshot, Snapshots
 from plugbay.host.inbound.handler import (
     LINE_BURST,
@@ -44,6 +45,7 @@ from plugbay.model.spec import Access, PluginSpec
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
+from tests.support.machine import confined_counters
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -448,7 +450,7 @@ def test_notifications_are_events_and_those_that_come_too_fast_are_dropped_and_c
         async with Host.load(tmp_path) as host, host.subscribe("plugin.p.>", depth=1000) as events:
             assert await host.call("echo", {"count": 3}) == "said"
             assert [(await anext(events)).payload for _ in range(3)] == [{"n": 0}, {"n": 1}, {"n": 2}]
-            assert host.plugins()[0].counters == {"noise": 1}
+            assert host.plugins()[0].counters == confined_counters(noise=1)
             assert await host.call("echo", {"count": 300}) == "said"
             counters = host.plugins()[0].counters
             assert counters["publish_dropped"] > 100
@@ -642,7 +644,7 @@ def test_a_publish_too_large_to_be_delivered_is_dropped_without_other_effects(ru
     async def main() -> None:
         async with Host.load(tmp_path, grant_all=True) as host:
             pid = (await host.run_cli("p", ["publish", "12500001"])).stdout
-            assert (host.snapshots.get("t"), host.plugins()[0].counters) == (None, {"publish_refused": 1})
+            assert (host.snapshots.get("t"), host.plugins()[0].counters) == (None, confined_counters(publish_refused=1))
             assert (await host.run_cli("p", ["publish", "12500000"])).stdout == pid
             kept = host.snapshots.get("t")
             assert kept is not None and len(kept.data) == 12_500_000
@@ -966,7 +968,10 @@ def test_lines_of_a_plugin_are_kept_from_its_level_on(run: Run, tmp_path: Path) 
             for name in ("p", "q"):
                 for level in ("trace", "debug", "info", "warn", "error"):
                     await tells(host, name, "log", level=level, message=f"a {level}", fields={"n": 1})
-            lines = {name: [(note.level, note.text) for note in host.journal.recent(name)] for name in ("p", "q")}
+            lines = {
+                name: [(note.level, note.text) for note in host.journal.recent(name) if note.kind != LIMITS_DEGRADED]
+                for name in ("p", "q")
+            }
             assert lines["p"] == [("warn", 'a warn {"n":1}'), ("error", 'a error {"n":1}')]
             assert [level for level, _ in lines["q"]] == ["trace", "debug", "info", "warn", "error"]
 

@@ -11,6 +11,7 @@ import pytest
 
 from plugbay.host.invocations import artifacts
 from plugbay.host.invocations.artifacts import Artifacts, BadArtifact
+from tests.support.machine import needs_root
 from tests.support.requirements import requirement
 
 
@@ -111,6 +112,7 @@ def test_a_file_for_the_plugin_is_private_and_new(room: Path) -> None:
         artifacts.write(room, "projection.json", b"{}", "application/json")
 
 
+@needs_root
 def test_a_file_in_the_room_of_another_user_is_that_users(room: Path) -> None:
     os.chown(room, 2_000_000_001, 2_000_000_001)
     artifacts.write(room, "projection.json", b"{}", "application/json")

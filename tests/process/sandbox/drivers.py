@@ -9,10 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from plugbay.process.sandbox import cgroup
-from plugbay.process.sandbox.cgroup import Cgroups
+from tests.support.machine import AS_ROOT
 from tests.support.patience import PATIENCE
 
 HERE = Path(__file__).parent
@@ -22,18 +19,12 @@ PYTHON = "/usr/bin/python3"
 SOMEBODY = 31_337
 """A user without a name, a home or a right."""
 
-AS_ROOT = os.geteuid() == 0
-
 IDENTITIES: dict[str, tuple[str, ...]] = (
     {"root": (), "rootless": ("setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups", "--")}
     if AS_ROOT
     else {"rootless": ()}
 )
 """How the host is run: in both ways where root runs the tests, otherwise as the user who does."""
-
-needs_cgroups = pytest.mark.skipif(
-    not AS_ROOT and Cgroups().state == cgroup.DEGRADED, reason="this user has no control groups; root has"
-)
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": str(SOURCES), "CANARY": "of the host"}
 

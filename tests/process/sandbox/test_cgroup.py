@@ -21,7 +21,7 @@ from plugbay.process.sandbox import cgroup
 from plugbay.process.sandbox.cgroup import UNIFIED, Cgroup, Cgroups, Files, Layout, Places, Setting, cpu_quota
 from plugbay.process.sandbox.policy import MIB, Limits
 from tests.process.helpers import exists, state
-from tests.process.sandbox.drivers import needs_cgroups
+from tests.support.machine import needs_cgroups, needs_root
 from tests.support.patience import PATIENCE, until_blocking
 
 GREEDY = "import sys; sys.stdin.readline(); data = b'x' * (200 << 20); print('had it', flush=True)"
@@ -114,12 +114,14 @@ def hosts() -> Iterator[list[subprocess.Popen[str]]]:
     Cgroups().sweep()
 
 
+@needs_cgroups
 def test_this_machine_has_limits() -> None:
     machine = Cgroups()
     assert machine.state in ("full", "full (v1)"), machine.why
     assert machine.why == ""
 
 
+@needs_cgroups
 @pytest.mark.parametrize("script", [GREEDY, SHARED], ids=["memory", "files in memory"])
 def test_a_process_that_uses_too_much_memory_is_killed_and_counted_in_its_own_group(script: str) -> None:
     with opened(Limits(memory=64 * MIB)) as group, opened(Limits(memory=64 * MIB)) as other:
@@ -130,6 +132,7 @@ def test_a_process_that_uses_too_much_memory_is_killed_and_counted_in_its_own_gr
     assert group.oom_kills() >= 1 and group.reached_limit(), "still known when the group is gone"
 
 
+@needs_cgroups
 @pytest.mark.parametrize("script", [GREEDY, SHARED], ids=["memory", "files in memory"])
 def test_the_same_process_lives_where_it_may_use_that_much(script: str) -> None:
     with opened(Limits(memory=512 * MIB)) as group:
@@ -139,6 +142,7 @@ def test_the_same_process_lives_where_it_may_use_that_much(script: str) -> None:
         assert group.oom_kills() == 0
 
 
+@needs_cgroups
 def test_there_is_no_swap_to_escape_to() -> None:
     with opened(Limits(memory=64 * MIB)) as group:
         names = {file.name for each in folders_of(group.name) for file in each.iterdir()}
@@ -148,6 +152,7 @@ def test_there_is_no_swap_to_escape_to() -> None:
             assert "memory.swap.max" not in names or value_of(group, "memory.swap.max").strip() == "0"
 
 
+@needs_cgroups
 def test_a_fork_bomb_stops_at_the_limit() -> None:
     with opened(Limits(processes=10)) as group, run_in(FORKING, group) as bomb:
         assert int(line_of(bomb)) == 9
@@ -155,6 +160,7 @@ def test_a_fork_bomb_stops_at_the_limit() -> None:
         assert bomb.wait(PATIENCE) == -signal.SIGKILL
 
 
+@needs_cgroups
 def test_without_that_limit_it_goes_on() -> None:
     with opened(Limits(processes=1000)) as group, run_in(FORKING, group) as bomb:
         assert int(line_of(bomb)) == 39
@@ -162,6 +168,7 @@ def test_without_that_limit_it_goes_on() -> None:
         assert bomb.wait(PATIENCE) == -signal.SIGKILL
 
 
+@needs_cgroups
 @pytest.mark.parametrize(("cores", "held_back"), [(0.2, True), (64, False)])
 def test_a_busy_process_is_held_back_to_its_share(cores: float, held_back: bool) -> None:
     with opened(Limits(cpu=cores)) as group:
@@ -175,6 +182,7 @@ def test_a_busy_process_is_held_back_to_its_share(cores: float, held_back: bool)
         assert (int(words[words.index("nr_throttled") + 1]) > 0) is held_back
 
 
+@needs_cgroups
 def test_a_group_is_below_our_own_position_in_every_hierarchy() -> None:
     own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
     with opened(Limits()) as group, start("import sys; sys.stdin.readline()") as child:
@@ -192,6 +200,7 @@ def positions(pid: int | str) -> dict[str, str]:
     return {names: path for _, names, path in (line.split(":", 2) for line in lines)}
 
 
+@needs_cgroups
 def test_what_a_thread_starts_from_within_is_in_from_its_first_moment_and_the_thread_comes_back() -> None:
     with opened(Limits()) as group:
 
@@ -214,6 +223,7 @@ def test_what_a_thread_starts_from_within_is_in_from_its_first_moment_and_the_th
             go(child)
 
 
+@needs_cgroups
 def test_a_process_without_a_number_is_not_taken_for_the_host() -> None:
     """The kernel takes 0 for whoever writes it."""
     with opened(Limits()) as group:
@@ -223,6 +233,7 @@ def test_a_process_without_a_number_is_not_taken_for_the_host() -> None:
         assert all(group.name not in path for path in positions("self").values())
 
 
+@needs_cgroups
 def test_kill_ends_a_stopped_double_forked_tree_in_another_session() -> None:
     with opened(Limits()) as group:
         process, away = escaped(*folders_of(group.name))
@@ -233,6 +244,7 @@ def test_kill_ends_a_stopped_double_forked_tree_in_another_session() -> None:
         group.kill()
 
 
+@needs_cgroups
 def test_a_process_that_is_gone_cannot_join() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait(PATIENCE)
@@ -240,6 +252,7 @@ def test_a_process_that_is_gone_cannot_join() -> None:
         group.join(process.pid)
 
 
+@needs_cgroups
 def test_a_closed_group_can_be_closed_again() -> None:
     with opened(Limits()) as group:
         group.close()
@@ -254,6 +267,7 @@ def test_a_group_has_one_folder_in_each_of_the_bases(tmp_path: Path) -> None:
     assert Cgroups(tmp_path / "none").bases == ()
 
 
+@needs_cgroups
 def test_twenty_groups_of_one_name_are_made_at_once_and_each_has_its_own_limit() -> None:
     machine = Cgroups()
     with ThreadPoolExecutor(20) as pool, ExitStack() as stack:
@@ -265,6 +279,7 @@ def test_twenty_groups_of_one_name_are_made_at_once_and_each_has_its_own_limit()
     assert [found for group in groups for found in folders_of(group.name)] == []
 
 
+@needs_cgroups
 @pytest.mark.parametrize(
     "label", ["../../etc", "/", "", "..", "a\nb", "a\0b", "x" * 5000, "cgroup.procs", "é\udcff", "a b;$(reboot)"]
 )
@@ -493,6 +508,7 @@ def test_a_hierarchy_that_is_not_ours_to_use_makes_the_machine_degraded(tmp_path
     assert hierarchies(tmp_path, "plugbay-*") == []
 
 
+@needs_root
 def test_a_user_to_whom_nothing_is_delegated_has_a_degraded_machine_and_no_error() -> None:
     with start(WITHOUT_RIGHTS, flags=()) as process:
         state, swept, why = line_of(process).split(" ", 2)
@@ -1032,6 +1048,7 @@ def escaped(*folders: Path) -> tuple[subprocess.Popen[str], int]:
     return process, away
 
 
+@needs_root
 def test_a_stopped_double_forked_tree_in_another_session_dies(unified: Path) -> None:
     process, away = escaped(unified)
     with process:
@@ -1042,6 +1059,7 @@ def test_a_stopped_double_forked_tree_in_another_session_dies(unified: Path) -> 
     assert not cgroup.kill_group(Files(), [unified])
 
 
+@needs_root
 def test_a_signal_to_the_process_group_does_not_reach_that_tree(unified: Path) -> None:
     process, away = escaped(unified)
     with process:
@@ -1050,6 +1068,7 @@ def test_a_signal_to_the_process_group_does_not_reach_that_tree(unified: Path) -
         assert exists(away)
 
 
+@needs_root
 def test_a_frozen_group_dies_too(unified: Path) -> None:
     process, away = escaped(unified)
     with process:
@@ -1060,6 +1079,7 @@ def test_a_frozen_group_dies_too(unified: Path) -> None:
         process.wait(PATIENCE)
 
 
+@needs_root
 def test_where_the_kernel_cannot_kill_a_group_each_process_is_killed(pids: Path) -> None:
     process, away = escaped(pids)
     with process:
@@ -1068,6 +1088,7 @@ def test_where_the_kernel_cannot_kill_a_group_each_process_is_killed(pids: Path)
         process.wait(PATIENCE)
 
 
+@needs_root
 def test_processes_that_fork_faster_than_they_are_listed_may_fork_no_more_and_die(pids: Path) -> None:
     (pids / "pids.max").write_text("64")
     with start(RESPAWNING, pids) as process:
@@ -1079,6 +1100,7 @@ def test_processes_that_fork_faster_than_they_are_listed_may_fork_no_more_and_di
     assert not pids.exists()
 
 
+@needs_root
 def test_a_process_that_joined_only_some_hierarchies_dies(unified: Path, pids: Path) -> None:
     process, away = escaped(pids)
     with process:
@@ -1088,6 +1110,7 @@ def test_a_process_that_joined_only_some_hierarchies_dies(unified: Path, pids: P
     assert not unified.exists()
 
 
+@needs_root
 def test_groups_below_the_group_go_with_it(unified: Path) -> None:
     below = unified / "a" / "b"
     below.mkdir(parents=True)

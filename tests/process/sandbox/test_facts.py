@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,12 +14,13 @@ from plugbay.process.sandbox import facts, seccomp
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.facts import Fact, preflight
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
+from tests.support.machine import needs_root
 
 T = TypeVar("T")
 
 
 def asked(sandbox: Sandbox) -> dict[str, Fact]:
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, closing(sandbox):
         found = pool.submit(preflight, sandbox).result()
     assert all(fact.fix for fact in found if not fact.ok), found
     return {fact.name: fact for fact in found}
@@ -44,6 +46,7 @@ def test_a_bubblewrap_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, 
     assert "does not know --bind-fd" in asked(Sandbox())["bubblewrap"].text
 
 
+@needs_root
 def test_a_range_of_users_that_is_not_here_is_an_error() -> None:
     assert not asked(Sandbox(SandboxSettings(uids=(2**32 - 2, 2**32 - 1))))["user"].ok
 

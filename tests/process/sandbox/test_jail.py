@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until, state
-from tests.process.sandbox.drivers import needs_cgroups, running
+from tests.process.sandbox.drivers import running
+from tests.support.machine import needs_cgroups, needs_root
 from tests.support.patience import PATIENCE, until, until_blocking
 from tests.support.tiers import first_alone
 
@@ -101,6 +102,7 @@ def groups_of(pid: int) -> set[str]:
     return {line for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.endswith("-cell")}
 
 
+@needs_cgroups
 def test_bubblewrap_and_the_program_are_in_every_control_group_and_no_thread_of_the_host_is(
     run: Run, tmp_path: Path
 ) -> None:
@@ -255,6 +257,7 @@ def test_each_program_has_a_network_of_its_own_and_no_thread_of_the_host_is_in_o
     run(main())
 
 
+@needs_root
 def test_a_program_that_would_be_in_the_network_of_the_host_is_not_run(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,7 +360,8 @@ def attempt(package: Path) -> LaunchFailed:
     marks = dict([MARK.split("=")])
 
     def work() -> None:
-        start(confined(package, "/bin/cat"), marks, subprocess.Popen, Sandbox())
+        with closing(Sandbox()) as sandbox:
+            start(confined(package, "/bin/cat"), marks, subprocess.Popen, sandbox)
 
     with ThreadPoolExecutor(1) as pool:
         before = open_fds()

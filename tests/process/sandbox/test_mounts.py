@@ -14,6 +14,7 @@ import pytest
 from plugbay.process.sandbox import mounts
 from plugbay.process.sandbox.sources import open_source
 from tests.process.sandbox.drivers import IDENTITIES, report
+from tests.support.machine import needs_root
 
 BOTH = pytest.mark.parametrize("identity", list(IDENTITIES))
 HOW = pytest.mark.parametrize("how", ["read", "write", "package"])
@@ -99,6 +100,7 @@ def namespace() -> str:
     return os.readlink(f"/proc/self/task/{threading.get_native_id()}/ns/mnt")
 
 
+@needs_root
 def test_sources_are_laid_out_by_descriptor_for_this_thread_alone(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "inner").mkdir(parents=True)
@@ -126,6 +128,7 @@ def test_sources_are_laid_out_by_descriptor_for_this_thread_alone(tmp_path: Path
     assert not os.path.ismount("/tmp/0")
 
 
+@needs_root
 def test_what_the_host_mounts_later_is_seen_and_nothing_comes_back(tmp_path: Path) -> None:
     def work() -> str:
         mounts.enter()
@@ -139,6 +142,7 @@ def test_what_the_host_mounts_later_is_seen_and_nothing_comes_back(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_root
 def test_mounts_where_no_plugin_may_look_are_not_in_the_view_unless_they_are_kept() -> None:
     """A thread begins with the view of the one that starts it."""
     covered = Path("/sys/fs/cgroup")
@@ -174,6 +178,7 @@ def test_a_view_has_every_mount_on_the_way_to_a_kept_path() -> None:
     assert list(mounts.needless(points, kept)) == ["/sys/fs/cgroup/memory/a", "/sys/fs/cgroup/cpuset"]
 
 
+@needs_root
 def test_a_layout_that_fails_leaves_no_stage(tmp_path: Path) -> None:
     def work() -> None:
         mounts.enter()

@@ -12,6 +12,7 @@ from plugbay.process.sandbox import network
 from plugbay.process.sandbox.network import Networks
 from tests.process.helpers import open_fds
 from tests.process.sandbox.test_mounts import on_a_thread
+from tests.support.machine import needs_root
 from tests.support.patience import PATIENCE
 
 
@@ -20,6 +21,7 @@ def here() -> int:
     return os.stat("/proc/thread-self/ns/net").st_ino
 
 
+@needs_root
 def test_a_thread_is_in_a_network_of_its_own_and_then_where_it_was() -> None:
     host = here()
 
@@ -32,6 +34,7 @@ def test_a_thread_is_in_a_network_of_its_own_and_then_where_it_was() -> None:
     on_a_thread(work)
 
 
+@needs_root
 def test_what_is_started_there_stays_there_and_no_network_is_used_twice() -> None:
     networks = Networks()
 
@@ -50,6 +53,7 @@ def test_what_is_started_there_stays_there_and_no_network_is_used_twice() -> Non
     on_a_thread(work)
 
 
+@needs_root
 def test_a_prepared_network_is_used_by_the_next_program_and_only_once() -> None:
     networks = Networks()
     host = here()
@@ -66,6 +70,7 @@ def test_a_prepared_network_is_used_by_the_next_program_and_only_once() -> None:
     assert here() == host != waiting
 
 
+@needs_root
 def test_a_failure_inside_brings_the_thread_back_and_uses_the_network_up() -> None:
     networks = Networks()
     host = here()
@@ -80,6 +85,7 @@ def test_a_failure_inside_brings_the_thread_back_and_uses_the_network_up() -> No
     on_a_thread(work)
 
 
+@needs_root
 def test_there_is_loopback_and_nothing_else() -> None:
     def work() -> None:
         with Networks().enter_new():
@@ -92,6 +98,7 @@ def test_there_is_loopback_and_nothing_else() -> None:
     on_a_thread(work)
 
 
+@needs_root
 def test_nothing_stays_open_but_the_one_that_waits_until_it_is_closed() -> None:
     networks = Networks()
     before = open_fds()

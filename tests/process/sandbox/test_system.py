@@ -15,6 +15,7 @@ from plugbay.process.sandbox import system
 from plugbay.process.sandbox.system import PLUGBAY, fence, is_system, needed
 from plugbay.process.sandbox.users import as_user
 from tests.process.sandbox.drivers import IDENTITIES, report
+from tests.support.machine import needs_root
 from tests.support.requirements import requirement
 
 
@@ -28,6 +29,7 @@ def test_existing_programs_and_libraries_are_shown_read_only() -> None:
     assert not names & {"/etc", "/etc/passwd", "/etc/shadow", "/etc/resolv.conf", "/run", "/sys"}
 
 
+@needs_root
 def test_files_that_the_user_may_read_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(user: int | None) -> list[str]:
         with as_user(user):
@@ -217,15 +219,15 @@ def test_nothing_comes_before_a_folder_that_holds_it() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "#!/usr/bin/env -S -u {0} python3",
-        "#!/usr/bin/env -S --unset {0} python3",
-        "#!/usr/bin/env -S --argv0 {0} python3",
-        "#!/usr/bin/env -S -C {0} python3",
-        "#!/usr/bin/env -S -u\t{0} python3",
-        "#!/usr/bin/env -S -uA\u00a0{0} python3",
-        "#!/usr/bin/env -S 'A=b {0}' python3",
-        "#!/usr/bin/env python3 {0}",
-        "#!/usr/bin/python3\t/any/env {0}",
+        "#!/usr/bin/env -S -u {0} perl",
+        "#!/usr/bin/env -S --unset {0} perl",
+        "#!/usr/bin/env -S --argv0 {0} perl",
+        "#!/usr/bin/env -S -C {0} perl",
+        "#!/usr/bin/env -S -u\t{0} perl",
+        "#!/usr/bin/env -S -uA\u00a0{0} perl",
+        "#!/usr/bin/env -S 'A=b {0}' perl",
+        "#!/usr/bin/env perl {0}",
+        "#!/usr/bin/perl\t/any/env {0}",
     ],
 )
 def test_no_word_of_a_first_line_shows_anything_but_the_program_that_is_run(tmp_path: Path, line: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import as_user, check_mapped, drop_privileges, may, uid_of
+from tests.support.machine import needs_root
 
 SETTINGS = SandboxSettings()
 USER = 2_000_000_123
@@ -28,6 +29,7 @@ def on_a_thread(work: Callable[[], T]) -> T:
         return pool.submit(work).result()
 
 
+@needs_root
 def test_each_label_has_its_own_number_of_the_range() -> None:
     labels = [f"plugin-{number}" for number in range(1000)] + ["", "é", "\udc80"]
     found = [uid_of(label, SETTINGS) for label in labels]
@@ -36,6 +38,7 @@ def test_each_label_has_its_own_number_of_the_range() -> None:
     assert found == [uid_of(label, SETTINGS) for label in labels]
 
 
+@needs_root
 def test_the_range_is_the_operators_both_ends_included() -> None:
     narrow = SandboxSettings(uids=(5000, 5001))
     assert {uid_of(f"{number}", narrow) for number in range(50)} == {5000, 5001}
@@ -68,6 +71,7 @@ def credentials() -> list[str]:
     return [line for line in lines if line.startswith(("Uid", "Gid", "Cap"))]
 
 
+@needs_root
 def test_a_thread_gets_its_user_back_and_other_threads_keep_theirs() -> None:
     others = credentials()
 
@@ -87,6 +91,7 @@ def test_a_thread_gets_its_user_back_and_other_threads_keep_theirs() -> None:
     assert credentials() == others
 
 
+@needs_root
 def test_rights_are_asked_as_whom_the_thread_poses(tmp_path: Path) -> None:
     fds = {}
     for mode in (0o700, 0o755, 0o777):
@@ -128,6 +133,7 @@ NOTHING = {
 }
 
 
+@needs_root
 def test_a_program_that_it_starts_is_that_user_and_has_and_gains_nothing() -> None:
     others = credentials()
     said = started(renounced=True)
@@ -139,6 +145,7 @@ def test_a_program_that_it_starts_is_that_user_and_has_and_gains_nothing() -> No
     assert (before["CapBnd"], before["NoNewPrivs"]) != (said["CapBnd"], said["NoNewPrivs"])
 
 
+@needs_root
 def test_a_set_uid_program_lends_it_nothing() -> None:
     def run(program: str, *, renounced: bool) -> str:
         def work() -> str:
@@ -157,6 +164,7 @@ def test_a_set_uid_program_lends_it_nothing() -> None:
         assert run(program, renounced=True) == str(USER)
 
 
+@needs_root
 def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them() -> None:
     def work() -> None:
         own = [line for line in credentials() if line.startswith(("Uid", "CapPrm", "CapEff"))]
@@ -170,6 +178,7 @@ def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them(
     on_a_thread(work)
 
 
+@needs_root
 def test_a_refusal_of_the_kernel_prevents_the_start_and_has_a_hint() -> None:
     def work() -> None:
         with (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from plugbay.server.domain.runner import IDLE_SECONDS, _host_config, _narrow_acc
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
-from tests.support.packaged import Publisher
+from tests.support.packaged import Publisher, remove_release
 from tests.support.vai import export, write_vai_plugin
 
 
@@ -144,7 +143,7 @@ def test_hosts_that_were_used_at_the_same_moment_go_and_failed_starts_leave_noth
                 async with runner.host(package, reach):
                     pass
             assert await runner.reap_now(frozenset()) == 2 and runner.running == 0
-            shutil.rmtree(gateway.releases.folder(package.digest, package.package_id))
+            remove_release(gateway.releases.folder(package.digest, package.package_id))
             with pytest.raises(GatewayError, match="are gone"):
                 async with runner.host(package, Reach()):
                     raise AssertionError("there is nothing to start")

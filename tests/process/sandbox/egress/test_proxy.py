@@ -44,6 +44,8 @@ from tests.process.sandbox.egress.helpers import (
     way_out,
 )
 from tests.process.sandbox.egress.test_decision import block, message, records, server_name
+from tests.support.descriptors import many_descriptors
+from tests.support.machine import needs_low_ports
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
@@ -67,6 +69,7 @@ def at(server: Server, *hosts: str) -> dict[str, list[str]]:
 # Who gets where.
 
 
+@needs_low_ports
 def test_each_refused_request_of_the_corpus_reaches_no_server(run: Run) -> None:
     async def main() -> None:
         async with serving(80, 443) as server:
@@ -80,6 +83,7 @@ def test_each_refused_request_of_the_corpus_reaches_no_server(run: Run) -> None:
     run(main())
 
 
+@needs_low_ports
 def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run: Run) -> None:
     async def main() -> None:
         async with serving(1, 22, 80, 443, 8080, 65535) as server:
@@ -97,6 +101,7 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
     run(main())
 
 
+@needs_low_ports
 def test_a_server_sees_the_request_for_the_checked_host(run: Run) -> None:
     async def main() -> None:
         async with serving(80) as server, way_to(server, "a.test") as way:
@@ -206,6 +211,7 @@ def test_a_server_that_accepts_no_connection_is_not_waited_for(run: Run, monkeyp
 # Ordinary libraries.
 
 
+@needs_low_ports
 def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: Path) -> None:
     def by_http_client(port: int) -> bytes:
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=client_context(SITES))
@@ -267,14 +273,19 @@ async def shake(way: Way, target: str, name: str) -> str:
     return "done"
 
 
+def low(*row: object) -> Any:
+    """A row with a port below 1024."""
+    return pytest.param(*row, marks=needs_low_ports)
+
+
 @pytest.mark.parametrize(
     ("reach", "port", "name", "outcome"),
     [
-        (Reach.LISTED, 443, "secure.test", "done"),
-        (Reach.LISTED, 443, "other.test", "TLSV1_ALERT_ACCESS_DENIED"),
+        low(Reach.LISTED, 443, "secure.test", "done"),
+        low(Reach.LISTED, 443, "other.test", "TLSV1_ALERT_ACCESS_DENIED"),
         (Reach.LISTED, 8443, "secure.test", "done"),
         (Reach.LISTED, 8443, "other.test", "TLSV1_ALERT_ACCESS_DENIED"),
-        (Reach.ANY, 443, "other.test", "done"),
+        low(Reach.ANY, 443, "other.test", "done"),
     ],
 )
 def test_a_tunnel_leads_to_the_site_it_was_opened_for(
@@ -300,22 +311,22 @@ ENCRYPTED_HELLO = b"\xfe\x0d" + block(b"names another server")
 @pytest.mark.parametrize(
     ("port", "said", "passes"),
     [
-        (443, records(message(server_name(b"a.test"))), True),
-        (443, records(message(server_name(b"a.test")), 7), True),
-        (443, records(message(server_name(b"a.test")), 1), True),
-        (443, records(message(server_name(b"evil.test"))), False),
-        (443, records(message(server_name(b"evil.test")), 1), False),
-        (443, records(message(server_name(b"a.test", b"evil.test"))), False),
-        (443, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
-        (443, b"\x16\3\1\x40\0\1\xff\xff\xff" + bytes(MAX_HELLO), False),
-        (443, records(message()), False),
-        (443, records(message(server_name(b"a.test\0.evil.test"))), False),
-        (443, b"GET / HTTP/1.1\r\n\r\n", False),
-        (443, b"SSH-2.0-x\r\n", False),
-        (22, b"SSH-2.0-x\r\n", True),
-        (22, records(message(server_name(b"evil.test"))), False),
-        (22, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
-        (22, b"\x16 is not TLS", False),
+        low(443, records(message(server_name(b"a.test"))), True),
+        low(443, records(message(server_name(b"a.test")), 7), True),
+        low(443, records(message(server_name(b"a.test")), 1), True),
+        low(443, records(message(server_name(b"evil.test"))), False),
+        low(443, records(message(server_name(b"evil.test")), 1), False),
+        low(443, records(message(server_name(b"a.test", b"evil.test"))), False),
+        low(443, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
+        low(443, b"\x16\3\1\x40\0\1\xff\xff\xff" + bytes(MAX_HELLO), False),
+        low(443, records(message()), False),
+        low(443, records(message(server_name(b"a.test\0.evil.test"))), False),
+        low(443, b"GET / HTTP/1.1\r\n\r\n", False),
+        low(443, b"SSH-2.0-x\r\n", False),
+        (2222, b"SSH-2.0-x\r\n", True),
+        (2222, records(message(server_name(b"evil.test"))), False),
+        (2222, records(message(server_name(b"a.test"), ENCRYPTED_HELLO)), False),
+        (2222, b"\x16 is not TLS", False),
     ],
 )
 def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
@@ -338,6 +349,7 @@ def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
     run(main())
 
 
+@needs_low_ports
 @pytest.mark.parametrize(("name", "passes"), [(b"a.test", True), (b"evil.test", False)])
 def test_a_hello_may_come_in_as_many_segments_as_it_has_bytes(run: Run, name: bytes, passes: bool) -> None:
     hello = records(message(server_name(name)), 3)
@@ -359,6 +371,7 @@ def test_a_hello_may_come_in_as_many_segments_as_it_has_bytes(run: Run, name: by
     run(main())
 
 
+@needs_low_ports
 def test_a_hello_may_come_together_with_the_request_for_its_tunnel(run: Run) -> None:
     hello = records(message(server_name(b"a.test")))
 
@@ -378,8 +391,8 @@ def test_each_side_of_a_tunnel_may_end_before_the_other(run: Run) -> None:
         writer.write((await reader.read()).upper())
 
     async def main() -> None:
-        async with serving(25, script=answer_at_the_end) as server, way_to(server, "a.test") as way:
-            reader, writer = await way.tunnel("a.test:25")
+        async with serving(2525, script=answer_at_the_end) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:2525")
             assert await reader.readexactly(8) == b"welcome "
             writer.write(b"abc")
             writer.write_eof()
@@ -397,8 +410,8 @@ def test_a_plugin_that_ends_without_a_word_lets_the_server_end(run: Run) -> None
         writer.write(b"goodbye")
 
     async def main() -> None:
-        async with serving(25, script=say_goodbye) as server, way_to(server, "a.test") as way:
-            reader, writer = await way.tunnel("a.test:25")
+        async with serving(2525, script=say_goodbye) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:2525")
             writer.write_eof()
             assert await reader.read() == b"goodbye"
             writer.close()
@@ -485,6 +498,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(run: Run, monkey
     run(main())
 
 
+@needs_low_ports
 def test_a_tunnel_without_a_hello_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
@@ -502,12 +516,12 @@ def test_a_tunnel_without_a_hello_is_cut(run: Run, monkeypatch: pytest.MonkeyPat
 def test_what_does_not_move_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(proxy_module, "IDLE_SECONDS", 0.05)
-        async with serving(25, script=listen_only) as server, way_to(server, "a.test") as way:
-            reader, writer = await way.tunnel("a.test:25")
+        async with serving(2525, script=listen_only) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:2525")
             with pytest.raises(ConnectionResetError):
                 await reader.read()
             with pytest.raises(ConnectionResetError):
-                await way.ask(get("http://a.test:25/"))
+                await way.ask(get("http://a.test:2525/"))
             writer.close()
             await until(lambda: way.proxy.connections == 0)
 
@@ -530,7 +544,8 @@ def test_a_thousand_connections_cost_the_host_no_more_than_its_limit(
                 one.close()
             assert await way.ask(get(f"http://a.test:{server.port}/")) == OK
 
-    run(main())
+    with many_descriptors(4096):
+        run(main())
 
 
 def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
@@ -542,8 +557,8 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
             await writer.drain()
 
     async def main() -> None:
-        async with serving(25, script=flood) as server, way_to(server, "a.test") as way:
-            reader, writer = await way.tunnel("a.test:25")
+        async with serving(2525, script=flood) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:2525")
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             last = [(-1, 0)]
 
@@ -613,8 +628,8 @@ def test_no_control_character_is_ever_reported(run: Run) -> None:
 
 def test_when_the_proxy_is_closed_there_is_no_way_out(run: Run) -> None:
     async def main() -> None:
-        async with serving(25, script=listen_only) as server, way_to(server, "a.test") as way:
-            reader, _ = await way.tunnel("a.test:25")
+        async with serving(2525, script=listen_only) as server, way_to(server, "a.test") as way:
+            reader, _ = await way.tunnel("a.test:2525")
             way.proxy.close()
             way.proxy.close()
             assert await reader.read() == b""
@@ -719,6 +734,6 @@ def test_loopback_is_ours_and_an_unknown_address_is_not() -> None:
 
 def test_a_public_address_is_ours_once_the_machine_has_it() -> None:
     """In a network of its own, so that the machine keeps the addresses it has."""
-    command = ["unshare", "--net", sys.executable, "-c", OWN_ADDRESS]
+    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", OWN_ADDRESS]
     done = subprocess.run(command, cwd=ROOT / "src", capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True", "False"]
