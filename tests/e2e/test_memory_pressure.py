@@ -12,7 +12,7 @@ import pytest
 
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.policy import MIB, Limits
-from tests.process.sandbox.drivers import needs_cgroups
+from tests.support.machine import needs_cgroups
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 

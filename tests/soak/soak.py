@@ -157,7 +157,7 @@ class Soak:
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
         private = sum(int(fields[name].split()[0]) << 10 for name in ("Private_Clean", "Private_Dirty"))
         threads = len(os.listdir(f"/proc/{pid}/task"))
-        disk = sum(map(_size, Path(self.server.facts["data"]).rglob("*")))
+        disk = sum(map(_size, os.walk(self.server.facts["data"])))
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
         records = self.counts.total()
         self.hosts |= {mark for child in _children(pid) if (mark := marks(environ_of(child))[0])}
@@ -253,11 +253,13 @@ def _summary(load: Soak) -> list[str]:
     return [*(f"{number:8d} {name}" for name, number in sorted(load.counts.items())), "; ".join(changes)]
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.lstat().st_size
-    except FileNotFoundError:  # removed meanwhile, as uploads are
-        return 0
+def _size(folder: tuple[str, list[str], list[str]]) -> int:
+    """Bytes of the files of one step of `os.walk`, which passes over folders that are removed meanwhile."""
+    size = 0
+    for name in folder[2]:
+        with suppress(FileNotFoundError):  # as uploads are
+            size += os.lstat(os.path.join(folder[0], name)).st_size
+    return size
 
 
 def _children(pid: int) -> set[int]:
