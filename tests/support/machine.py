@@ -42,7 +42,9 @@ def confined_counters(**others: int) -> dict[str, int]:
 
 
 def without_limits_notes(text: str) -> str:
-    """Output without the lines that note the same."""
+    """Output without the notes that say the same, as the output of root is."""
     if limits_state() != DEGRADED:
         return text
-    return "".join(line for line in text.splitlines(keepends=True) if LIMITS_DEGRADED not in line)
+    notes = (LIMITS_DEGRADED, "no control group limits it")
+    lines = [line for line in text.splitlines(keepends=True) if not any(note in line for note in notes)]
+    return "".join(lines).replace("confined, limits degraded", "confined")

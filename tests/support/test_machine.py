@@ -35,5 +35,5 @@ def test_expectations_follow_the_machine(monkeypatch: pytest.MonkeyPatch, state:
     monkeypatch.setattr(machine, "limits_state", lambda: state)
     notes = state == "degraded"
     assert machine.confined_counters(noise=2) == ({LIMITS_DEGRADED: 1, "noise": 2} if notes else {"noise": 2})
-    text = f"one\np: {LIMITS_DEGRADED}: no limits\ntwo\n"
-    assert machine.without_limits_notes(text) == ("one\ntwo\n" if notes else text)
+    text = f"one\np: {LIMITS_DEGRADED}: no limits\np confined, limits degraded · granted\n"
+    assert machine.without_limits_notes(text) == ("one\np confined · granted\n" if notes else text)
