@@ -128,7 +128,7 @@ def read_input(words: Sequence[str]) -> Any:
     for word in words:
         key = _KEY.match(word)
         if key is None:
-            hint = "write the input as one JSON value, or as KEY=VALUE for each key"
+            hint = "write the input as one JSON value, or as KEY=VALUE for each key; see plugbay call --help"
             raise refusal(f"{word!r} is not KEY=VALUE", hint, Exit.USAGE)
         if key[0] in given:
             raise refusal(f"{key[0]} is given twice", f"write a list as {key[0]}='[1, 2]'", Exit.USAGE)
