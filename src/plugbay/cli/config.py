@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import local_host, lookup, remote
+from plugbay.cli import completion, local_host, lookup, remote
 from plugbay.cli.exit_codes import Exit, Refusal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.options import AsJson, ConfigFile, Plugins, read_json, read_secret
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 Where = Annotated[
     str,
-    typer.Argument(metavar="PATH|ID", help="The plugin's folder, its id, or an MCP server of plugbay.toml."),
+    typer.Argument(
+        metavar="PATH|ID",
+        help="The plugin's folder, its id, or an MCP server of plugbay.toml.",
+        autocompletion=completion.ids_of(completion.PLUGINS),
+    ),
 ]
 
 EXAMPLES = """\

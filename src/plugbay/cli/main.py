@@ -21,6 +21,7 @@ from plugbay.cli import exit_codes
 from plugbay.cli.agents import compact, hook
 from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
+from plugbay.cli.completion import command_word
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
 from plugbay.cli.dev.command import AttachCommand, attach, dev
@@ -428,7 +429,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _on_sigterm)
     as_json = wants_json(sys.argv[1:])
     try:
-        app = app_for(sys.argv[1] if sys.argv[1:] else "")
+        app = app_for(sys.argv[1] if sys.argv[1:] else command_word())
         status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import exit_codes, local_host, remote
+from plugbay.cli import completion, exit_codes, local_host, remote
 from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll, NoSandbox, Server, TokenFile
 from plugbay.cli.remote import ServerClient
 from plugbay.cli.render import output, policy_view
@@ -21,7 +21,17 @@ from plugbay.cli.render.call_view import HumanView, JsonView
 if TYPE_CHECKING:
     from plugbay.host.host import Host
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The plugin's id.")]
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The plugin's id.", autocompletion=completion.ids_of(completion.PLUGINS))
+]
+PluginOrPackage = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id of a plugin, or of a package.",
+        autocompletion=completion.ids_of(completion.PLUGINS, completion.PACKAGES),
+    ),
+]
 Capabilities = Annotated[list[str], typer.Argument(metavar="CAP…", help="Requested capabilities.")]
 
 
@@ -238,7 +248,7 @@ STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}
 
 
 def logs(
-    plugin: Annotated[str, typer.Argument(metavar="ID", help="The id of a plugin, or of a package.")],
+    plugin: PluginOrPackage,
     follow: Follow = False,
     tail: Tail = 100,
     org: Org = None,

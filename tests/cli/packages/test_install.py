@@ -214,3 +214,11 @@ def test_what_is_uninstalled_is_gone_and_unknown_ids_are_reported(run: Run, upgr
     assert run("uninstall", "acme.notes", *STORE, "--json").json["id"] == "acme.notes"
     assert list((cwd / "store" / "plugins").iterdir()) == []
     assert run("uninstall", "acme.notes", *STORE).code == 4
+
+
+def test_the_shell_completes_the_ids_of_installed_plugins(run: Run, releases: dict[str, str]) -> None:
+    run("install", releases["1.0.0"], "--store", "store")
+    words = ["plugbay", "pin", "--store", "store", "ac"]
+    bash = {"_PLUGBAY_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": "4"}
+    assert run(**bash).out.split() == ["acme.notes"]
+    assert run(**bash | {"COMP_WORDS": "\n".join([*words[:4], "x"])}).out.split() == []

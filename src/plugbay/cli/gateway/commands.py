@@ -18,15 +18,16 @@ from urllib.parse import quote
 
 import typer
 
-from plugbay.cli import remote
+from plugbay.cli import completion, remote
 from plugbay.cli.exit_codes import Exit, refusal
-from plugbay.cli.gateway.resources import RESOURCES
+from plugbay.cli.gateway import dry_run
+from plugbay.cli.gateway.resources import IDS, OWN_IDS, RESOURCES
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.options import AsJson, Server, TokenFile, read_json, read_secret
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
-    from plugbay.cli.gateway.resources import Resource, Verb
+    from plugbay.cli.gateway.resources import Resource, Source, Verb
     from plugbay.cli.remote import ServerClient
 
 LISTED = 50
@@ -153,8 +154,12 @@ def _command(resource: Resource, verb: Verb) -> Callable[..., None]:
     def run(**given: Any) -> None:
         Request(resource, verb, route, given).run()
 
-    words = arguments(route)
-    parameters = [_typed(each, argument=each in words) for each in route.parameters if not each.secret]
+    words, group = arguments(route), next(name for name, each in RESOURCES.items() if each is resource)
+    parameters = [
+        _typed(each, _completer(group, route, each), argument=each in words)
+        for each in route.parameters
+        if not each.secret
+    ]
     parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
     if route.paged:
         limit = typer.Option(metavar="N", min=1, help=f"Records at most; {LISTED} by default.")
@@ -183,13 +188,32 @@ def arguments(route: Route) -> list[Parameter]:
     return [*words, *plain] if len(plain) == 1 else words
 
 
-def _typed(parameter: Parameter, *, argument: bool) -> inspect.Parameter:
+def id_list(source: Source) -> completion.Ids:
+    """The list of the API that has the ids of a source."""
+    resource = RESOURCES[source.group]
+    about = source.about or resource.columns.split()[-1]
+    return completion.Ids(routes()[resource.verbs["list"].route].path, id=source.id, about=about)
+
+
+def _completer(group: str, route: Route, parameter: Parameter) -> completion.Completer | None:
+    """The completer of a parameter; None for one that is no id, and for the id of a record that is created."""
+    source = OWN_IDS.get((group, parameter.path[-1])) or IDS.get(parameter.path[-1])
+    if source is None or parameter.kind != "string":
+        return None
+    ids = id_list(source)
+    if parameter.place == "body" and ids.path == route.path:
+        return None
+    return completion.ids_of(ids, needs={name: id_list(other) for name, other in IDS.items() if name in ids.path})
+
+
+def _typed(parameter: Parameter, completer: completion.Completer | None, *, argument: bool) -> inspect.Parameter:
     kind: Any = TYPES.get(parameter.kind, list[str])
     if parameter.choices:
         kind = Literal[parameter.choices]
     metavar = parameter.name.upper()
     if argument:
-        return _keyword(parameter.name, Annotated[kind, typer.Argument(metavar=metavar, help=parameter.help)])
+        word = typer.Argument(metavar=metavar, help=parameter.help, autocompletion=completer)
+        return _keyword(parameter.name, Annotated[kind, word])
     text, metavar = parameter.help, parameter.path[-1].removesuffix("_id").upper()
     if parameter.choices:
         metavar = "|".join(parameter.choices)
@@ -205,7 +229,8 @@ def _typed(parameter: Parameter, *, argument: bool) -> inspect.Parameter:
         text = f"{text} Repeatable.".strip()
     flag = f"--{parameter.name.replace('_', '-')}"
     flags = (flag, f"--no-{flag[2:]}") if parameter.kind == "boolean" else (flag,)
-    option = typer.Option(*flags, help=text, metavar=None if parameter.kind == "boolean" else metavar)
+    shown = None if parameter.kind == "boolean" else metavar
+    option = typer.Option(*flags, help=text, metavar=shown, autocompletion=completer)
     if parameter.required:
         return _keyword(parameter.name, Annotated[kind, option])
     return _keyword(parameter.name, Annotated[kind | None, option], None)
@@ -309,6 +334,9 @@ class Request:
 
     def _show_answer(self) -> None:
         answer = self._send()
+        if isinstance(answer, dict) and answer.get("dry_run") is True:
+            dry_run.show(answer, as_json=self.as_json)
+            return
         if self.wait:
             answer = self._await_end(answer)
         if self.route.answer == "followed":

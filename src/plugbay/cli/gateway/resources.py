@@ -35,6 +35,41 @@ EXECUTION = "GET /v1/harness-executions/{execution_id}"
 DELIVERY = "GET /v1/hook-deliveries/{delivery_id}"
 INVOCATION = "GET /v1/plugin-invocations/{invocation_id}"
 
+
+class Source(NamedTuple):
+    """The records whose ids complete a parameter: those of a group, with the field of the id."""
+
+    group: str
+    id: str = "id"
+    about: str = ""
+    """The field that describes a record; the last column of the group unless given."""
+
+
+IDS = {
+    "org_id": Source("org"),
+    "project_id": Source("project"),
+    "key_id": Source("key"),
+    "package": Source("package", about="package_id"),
+    "package_id": Source("package", "package_id", "version"),
+    "binding_id": Source("binding", "binding_id"),
+    "invocation_id": Source("invocation", "invocation_id"),
+    "session_id": Source("session"),
+    "chain_id": Source("chain", about="status"),
+    "run_id": Source("runs"),
+    "parent_run_id": Source("runs"),
+    "compaction_id": Source("compaction", about="status"),
+    "execution_id": Source("harness", about="status"),
+    "delivery_id": Source("delivery", about="status"),
+    "card_id": Source("marketplace"),
+}
+"""Sources of completion by the name of a parameter."""
+
+OWN_IDS = {
+    ("publisher", "key_id"): Source("publisher", "key_id", "publisher"),
+    ("secret", "name"): Source("secret", "name"),
+}
+"""Sources of parameters that mean something else in one group."""
+
 CHAINS = "id session_id status chain_version created_at"
 RUNS = "id chain_id status created_at model"
 
@@ -138,6 +173,7 @@ plugbay export tools --org tea""",
 Examples
 plugbay binding create --package acme/devkit --package-version 1.0.0 --export search --org tea --status active
 plugbay binding update bind_1 --config units=metric --secrets token=secret://tea/token
+plugbay binding update bind_1 --package-version 1.1.0 --dry-run
 plugbay binding validate bind_1""",
     ),
     "secret": Resource(

@@ -195,10 +195,4 @@ def _show_outcome(page: output.Printer, outcome: Outcome) -> None:
         page.line(f"{problem.severity} ", (problem.code, output.CODE), f"  {at}{problem.message}", indent=8)
     if outcome.status in (DRIFTED, REFUSED):
         for plan in outcome.plans:
-            _show_difference(page, plan)
-
-
-def _show_difference(page: output.Printer, plan: Plan) -> None:
-    styles = {"+": output.GOOD_STYLE, "-": output.BAD_STYLE}
-    for line in plan.difference() if plan.drifted else ():
-        page.line((line, styles.get(line[:1], output.DIM)), indent=8)
+            page.diff(plan.difference() if plan.drifted else (), indent=8)

@@ -664,9 +664,7 @@ def show_changes(page: output.Printer, changes: Sequence[Change]) -> None:
     """Print a diff of each changed definition."""
     for change in changes:
         page.line((str(change), output.NAME))
-        for line in _difference(change):
-            style = {"+": output.GOOD_STYLE, "-": output.BAD_STYLE}.get(line[:1], output.DIM)
-            page.line((line, style), indent=2)
+        page.diff(_difference(change), indent=2)
 
 
 def _difference(change: Change) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plugbay.cli.completion import offer
 from plugbay.cli.options import AsJson
 from plugbay.cli.packages.common import (
     SHORT_DIGEST,
@@ -28,6 +29,7 @@ from plugbay.cli.packages.common import (
 )
 from plugbay.cli.packages.publish import fetch
 from plugbay.cli.render import output
+from plugbay.model.errors import PlugbayError
 from plugbay.packages.errors import PackageRefused, Reason
 
 if TYPE_CHECKING:
@@ -167,7 +169,16 @@ def _to_json(installed: Installed, candidate: Candidate) -> dict[str, Any]:
 
 # Installed plugins.
 
-PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin.")]
+
+def _complete_installed(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    try:
+        found = open_store(ctx.params.get("store")).installed()
+    except (PlugbayError, OSError):  # a message would stand in the middle of the line that is typed
+        return []
+    return offer([(item.id, item.current.version) for item in found], incomplete)
+
+
+PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin.", autocompletion=_complete_installed)]
 
 
 def list_(store: StoreDir = None, as_json: AsJson = False) -> None:

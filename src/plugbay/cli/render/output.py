@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from rich.console import Console
     from rich.text import Text
@@ -80,6 +80,11 @@ class Printer:
             first, *others = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
             lead = self._text((first, NAME if number else DIM), *((text, "" if number else DIM) for text in others))
             self._print(lead, self._text(*last))
+
+    def diff(self, lines: Iterable[str], *, indent: int = 0) -> None:
+        """Print the lines of a unified diff, coloured."""
+        for line in lines:
+            self.line((line, {"+": GOOD_STYLE, "-": BAD_STYLE}.get(line[:1], DIM)), indent=indent)
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
         """Print one line for copying: not wrapped here, so the terminal copies it as one line."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -320,6 +320,26 @@ class ResolvedBinding:
     """The access that the sandbox leaves the plugin."""
 
 
+class Proposed(NamedTuple):
+    """A binding that is not stored yet, with its package and export."""
+
+    row: BindingRow
+    package: PackageRow | None
+    export: Export | None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The result that a change of a binding would have."""
+
+    before: BindingRow | None
+    after: BindingRow | None
+    verdict: Verdict | None
+    """None for a deletion."""
+    accepted: bool
+    """A draft is accepted with errors that an active binding may not have."""
+
+
 class Bindings:
     """All bindings."""
 
@@ -353,57 +373,94 @@ class Bindings:
 
     async def create(self, caller: Principal, draft: Draft) -> BindingRow:
         """Create a binding; an active one must be valid."""
-        now, policy = self._clock.now(), validate_policy(draft.policy)
         async with self._database.transaction() as tx:
-            await self._require(tx, caller, draft.org_id, draft.project_id)
-            package = await self._packages.usable_by(tx, draft.org_id, draft.package_id, draft.package_version, "share")
-            export = await self._export(package, draft.export_id)
-            row = BindingRow(
-                id=self._ids("bind_"),
-                package_row="" if package is None else package.id,
-                package_id=draft.package_id,
-                package_version=draft.package_version,
-                export_id=draft.export_id,
-                export_kind="" if export is None else export.kind,
-                org_id=draft.org_id,
-                project_id=draft.project_id,
-                config=draft.config,
-                secrets=draft.secrets,
-                policy=policy,
-                status=draft.status,
-                traffic_percent=draft.traffic_percent,
-                revision=1,
-                created_at=now,
-                updated_at=now,
-            )
-            await self._require_valid(tx, row, package, export)
+            proposed = await self._propose_new(tx, caller, draft)
+            await self._require_valid(tx, proposed)
+            row = proposed.row
             await rows.add(tx, row)
             await self._record_audit(tx, caller, "binding.create", row, status=row.status)
         return row
 
     async def change(self, caller: Principal, id: str, changes: Mapping[str, Any]) -> BindingRow:
         """Change some of config, secrets, policy, status, traffic_percent and package_version."""
-        changed = dict(changes)
-        if "policy" in changed:
-            changed["policy"] = validate_policy(changed["policy"])
         async with self._database.transaction() as tx:
-            before = _visible(caller, id, await rows.get(tx, id))
-            await self._require(tx, caller, before.org_id, before.project_id)
-            row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
-            package = await self._package_of(tx, before, row.package_version)
-            export = await self._export(package, row.export_id)
-            if package is not None:
-                row = replace(row, package_row=package.id)
-            if export is not None and export.kind != before.export_kind:
-                text = f"in {row.package_version} {row.export_id} is a {export.kind}, not a {before.export_kind}"
-                raise unprocessable("binding.kind_changed", text, "package_version")
-            await self._require_valid(tx, row, package, export)
+            before, proposed = await self._propose_change(tx, caller, id, changes)
+            await self._require_valid(tx, proposed)
+            row = proposed.row
             if not await rows.replace(tx, row):
                 raise conflict("binding.changed_meanwhile", "another request has changed this binding", retryable=True)
-            await self._record_audit(tx, caller, "binding.update", row, fields=sorted(changed))
+            await self._record_audit(tx, caller, "binding.update", row, fields=sorted(changes))
             if before.status == ACTIVE and row.status != ACTIVE:
                 await self._end_work(tx, id)
         return row
+
+    async def _propose_new(self, tx: Tx, caller: Principal, draft: Draft) -> Proposed:
+        """A new binding, before its validation."""
+        now, policy = self._clock.now(), validate_policy(draft.policy)
+        await self._require(tx, caller, draft.org_id, draft.project_id)
+        package = await self._packages.usable_by(tx, draft.org_id, draft.package_id, draft.package_version, "share")
+        export = await self._export(package, draft.export_id)
+        row = BindingRow(
+            id=self._ids("bind_"),
+            package_row="" if package is None else package.id,
+            package_id=draft.package_id,
+            package_version=draft.package_version,
+            export_id=draft.export_id,
+            export_kind="" if export is None else export.kind,
+            org_id=draft.org_id,
+            project_id=draft.project_id,
+            config=draft.config,
+            secrets=draft.secrets,
+            policy=policy,
+            status=draft.status,
+            traffic_percent=draft.traffic_percent,
+            revision=1,
+            created_at=now,
+            updated_at=now,
+        )
+        return Proposed(row, package, export)
+
+    async def _propose_change(
+        self, tx: Tx, caller: Principal, id: str, changes: Mapping[str, Any]
+    ) -> tuple[BindingRow, Proposed]:
+        """The binding as it is, and as it would be, before its validation."""
+        changed = dict(changes)
+        if "policy" in changed:
+            changed["policy"] = validate_policy(changed["policy"])
+        before = _visible(caller, id, await rows.get(tx, id))
+        await self._require(tx, caller, before.org_id, before.project_id)
+        row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
+        package = await self._package_of(tx, before, row.package_version)
+        export = await self._export(package, row.export_id)
+        if package is not None:
+            row = replace(row, package_row=package.id)
+        if export is not None and export.kind != before.export_kind:
+            text = f"in {row.package_version} {row.export_id} is a {export.kind}, not a {before.export_kind}"
+            raise unprocessable("binding.kind_changed", text, "package_version")
+        return before, Proposed(row, package, export)
+
+    # Dry runs take the same steps up to the first write. They may not write and roll back: with an `Idempotency-Key`
+    # the transaction is the request's, and commits.
+
+    async def preview_create(self, caller: Principal, draft: Draft) -> DryRun:
+        """The result of `create`, without creating."""
+        async with self._database.transaction() as tx:
+            return await self._preview(tx, None, await self._propose_new(tx, caller, draft))
+
+    async def preview_change(self, caller: Principal, id: str, changes: Mapping[str, Any]) -> DryRun:
+        """The result of `change`, without changing."""
+        async with self._database.transaction() as tx:
+            return await self._preview(tx, *await self._propose_change(tx, caller, id, changes))
+
+    async def preview_delete(self, caller: Principal, id: str) -> DryRun:
+        """The result of `delete`, without deleting; raises with the ids of unfinished work."""
+        async with self._database.transaction() as tx:
+            return DryRun(await self._require_unused(tx, caller, id), None, None, True)
+
+    async def _preview(self, tx: Tx, before: BindingRow | None, proposed: Proposed) -> DryRun:
+        context = await self._context_of(tx, *proposed)
+        refused = _refusing_errors(proposed.row, context)
+        return DryRun(before, proposed.row, judge_binding(proposed.row, context), not refused)
 
     async def _package_of(self, tx: Tx, before: BindingRow, version: str) -> PackageRow | None:
         """The package for a changed binding: the one it has, unless its version changes or it is not available."""
@@ -416,17 +473,21 @@ class Bindings:
     async def delete(self, caller: Principal, id: str) -> BindingRow:
         """Delete a binding without running or waiting work; raises with the ids of that work."""
         async with self._database.transaction() as tx:
-            row = _visible(caller, id, await rows.get(tx, id))
-            await self._require(tx, caller, row.org_id, row.project_id)
-            work: dict[str, Any] = dict(await rows.unfinished_work(tx, id))
-            if work:
-                listed = "; ".join(f"{kind} {', '.join(ids)}" for kind, ids in work.items())
-                text = f"work of the binding {id} is not finished: {listed}"
-                hint = "wait for it, or disable the binding, which cancels it"
-                raise conflict("binding.in_use", f"{text}; {hint}", retryable=True, **work)
+            row = await self._require_unused(tx, caller, id)
             await rows.delete(tx, id)
             await self._record_audit(tx, caller, "binding.delete", row)
             await self._end_work(tx, id)  # of invocations that begin in this moment
+        return row
+
+    async def _require_unused(self, tx: Tx, caller: Principal, id: str) -> BindingRow:
+        row = _visible(caller, id, await rows.get(tx, id))
+        await self._require(tx, caller, row.org_id, row.project_id)
+        work: dict[str, Any] = dict(await rows.unfinished_work(tx, id))
+        if work:
+            listed = "; ".join(f"{kind} {', '.join(ids)}" for kind, ids in work.items())
+            text = f"work of the binding {id} is not finished: {listed}"
+            hint = "wait for it, or disable the binding, which cancels it"
+            raise conflict("binding.in_use", f"{text}; {hint}", retryable=True, **work)
         return row
 
     async def disable_all(self, tx: Tx, caller: Principal, package_row: str, reason: str) -> list[str]:
@@ -461,9 +522,8 @@ class Bindings:
         for notify in self.on_disabled:
             notify(id)
 
-    async def _require_valid(self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None) -> None:
-        context = await self._context_of(tx, row, package, export)
-        errors = judge_binding(row, context).errors if row.status == ACTIVE else tuple(check_invariants(row, context))
+    async def _require_valid(self, tx: Tx, proposed: Proposed) -> None:
+        errors = _refusing_errors(proposed.row, await self._context_of(tx, *proposed))
         if errors:
             raise _validation_error(errors)
 
@@ -605,6 +665,11 @@ def _json_size(*kept: BindingRow | PackageRow) -> int:
 
 def _same_scope(one: BindingRow, other: BindingRow) -> bool:
     return one.package_id == other.package_id and one.project_id == other.project_id
+
+
+def _refusing_errors(row: BindingRow, context: BindingContext) -> tuple[Finding, ...]:
+    """The errors for which a binding is refused: all of an active one, else those that no binding may have."""
+    return judge_binding(row, context).errors if row.status == ACTIVE else tuple(check_invariants(row, context))
 
 
 def _validation_error(errors: tuple[Finding, ...] | list[Finding]) -> GatewayError:

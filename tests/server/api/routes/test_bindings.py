@@ -94,3 +94,41 @@ def test_ids_with_a_colon_are_not_found_and_neither_are_another_tenants(
                     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "binding.not_found")
 
     run(main)
+
+
+@requirement("vai:control-binding-lifecycle", "vai:control-no-raw-secrets")
+def test_a_dry_run_judges_a_change_and_makes_none(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    pasted = "sk-live-0123456789abcdef"
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            await Publisher(tmp_path, tmp_path).bring(gateway)
+            keyed = {"Idempotency-Key": "with a key the transaction is the request's"}
+            new = await client.post("/v1/plugin-bindings?dry_run=true", json=BINDING, headers=keyed)
+            assert (new.status_code, new.json()["accepted"], new.json()["before"]) == (200, True, None)
+            assert new.json()["after"]["rollout"] == {"traffic_percent": 100} and new.json()["validation"]["valid"]
+            assert (await client.get("/v1/plugin-bindings")).json()["items"] == []
+
+            made = (await client.post("/v1/plugin-bindings", json=BINDING)).json()
+            path, audit = f"/v1/plugin-bindings/{made['binding_id']}", (await client.get("/v1/audit")).json()
+            wrong = await client.patch(f"{path}?dry_run=true", json={"config": {"cups": 2}}, headers=keyed)
+            assert (wrong.status_code, wrong.json()["accepted"]) == (200, False)
+            assert wrong.json()["validation"]["errors"][0]["code"] == "binding.invalid_config"
+            assert (wrong.json()["before"]["config"], wrong.json()["after"]["config"]) == ({}, {"cups": 2})
+            draft = await client.patch(f"{path}?dry_run=true", json={"config": {"cups": 2}, "status": "draft"})
+            assert (draft.json()["accepted"], draft.json()["validation"]["valid"]) == (True, False)
+            secret = await client.patch(f"{path}?dry_run=true", json={"secrets": {"key": pasted}})
+            assert secret.json()["accepted"] is False and pasted not in secret.text
+            gone = await client.delete(f"{path}?dry_run=true", headers=keyed)
+            assert (gone.json()["accepted"], gone.json()["after"], gone.json()["validation"]) == (True, None, None)
+            assert (await client.get(path)).json() == made
+            assert (await client.get("/v1/audit")).json() == audit
+
+            token = await make_key(gateway, "org_1", "viewer")
+            viewer = {"authorization": f"Bearer {token}"}
+            denied = await client.patch(f"{path}?dry_run=true", json={"status": "draft"}, headers=viewer)
+            assert denied.status_code == 403
+            assert (await client.patch(f"{path}?dry_run=false", json={"status": "draft"})).json()["status"] == "draft"
+
+    run(main)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
 from plugbay.server.api.models import Answer, Body, ChosenId, IdFilter, Listing, Paging, PathId, Time, example, listing
-from plugbay.server.domain.bindings import Draft, Verdict
+from plugbay.server.domain.bindings import Draft, DryRun, Verdict
+from plugbay.server.domain.secrets import parse_reference
 from plugbay.store.bindings import BindingRow
 
 router = Router(tags=["bindings"])
@@ -97,6 +98,20 @@ class BindingOut(Answer):
     updated_at: Time
 
 
+class SettingsOut(Answer):
+    """The fields of a binding that a request sets."""
+
+    package_id: str
+    package_version: str
+    export_id: str
+    scope: ScopeOut
+    config: dict[str, Any]
+    secrets: dict[str, str]
+    policy: dict[str, Any]
+    status: Status
+    rollout: RolloutOut
+
+
 class FindingOut(Answer):
     code: str
     path: str
@@ -110,8 +125,23 @@ class VerdictOut(Answer):
     effective_permissions: dict[str, Any]
 
 
-@router.post("/v1/plugin-bindings", status_code=201, **needs("operator"))
-async def create_binding(body: BindingIn, caller: Caller, gateway: TheGateway) -> BindingOut:
+class DryRunOut(Answer):
+    """The result that a request would have."""
+
+    dry_run: Literal[True] = True
+    accepted: bool = Field(description="Whether the request would be accepted without `dry_run`.")
+    before: SettingsOut | None
+    after: SettingsOut | None
+    validation: VerdictOut | None
+
+
+IsDryRun = Annotated[bool, Query(description="Only show the changes and the result of the validation; change nothing.")]
+
+
+@router.post("/v1/plugin-bindings", status_code=201, responses={200: {"model": DryRunOut}}, **needs("operator"))
+async def create_binding(
+    body: BindingIn, response: Response, caller: Caller, gateway: TheGateway, dry_run: IsDryRun = False
+) -> BindingOut | DryRunOut:
     """Attach an export to an org or a project. An active binding must be valid."""
     draft = Draft(
         body.package_id,
@@ -125,6 +155,9 @@ async def create_binding(body: BindingIn, caller: Caller, gateway: TheGateway) -
         body.status,
         body.rollout.traffic_percent,
     )
+    if dry_run:
+        response.status_code = 200  # nothing was created
+        return _dry_run_out(await gateway.bindings.preview_create(caller, draft))
     return binding_out(await gateway.bindings.create(caller, draft))
 
 
@@ -162,18 +195,26 @@ async def get_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -
 
 
 @router.patch("/v1/plugin-bindings/{binding_id}", **needs("operator"))
-async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway) -> BindingOut:
+async def change_binding(
+    binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway, dry_run: IsDryRun = False
+) -> BindingOut | DryRunOut:
     """Change config, secrets, policy, rollout, status or version; the version may go back."""
     changes = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
     rollout = changes.pop("rollout", None)
     if rollout is not None:
         changes["traffic_percent"] = rollout.traffic_percent
+    if dry_run:
+        return _dry_run_out(await gateway.bindings.preview_change(caller, binding_id, changes))
     return binding_out(await gateway.bindings.change(caller, binding_id, changes))
 
 
 @router.delete("/v1/plugin-bindings/{binding_id}", **needs("operator"))
-async def delete_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> BindingOut:
+async def delete_binding(
+    binding_id: PathId, caller: Caller, gateway: TheGateway, dry_run: IsDryRun = False
+) -> BindingOut | DryRunOut:
     """Delete a binding without running or waiting work; 409 names that work. Disabling the binding cancels it."""
+    if dry_run:
+        return _dry_run_out(await gateway.bindings.preview_delete(caller, binding_id))
     return binding_out(await gateway.bindings.delete(caller, binding_id))
 
 
@@ -202,6 +243,36 @@ def binding_out(row: BindingRow) -> BindingOut:
             "created_at": row.created_at,
             "updated_at": row.updated_at,
         }
+    )
+
+
+HIDDEN = "(not a reference)"
+"""In place of a slot's value that is no reference: it may be the secret itself."""
+
+
+def _settings_out(row: BindingRow | None) -> SettingsOut | None:
+    if row is None:
+        return None
+    references = {slot: text if parse_reference(text) else HIDDEN for slot, text in row.secrets.items()}
+    return SettingsOut(
+        package_id=row.package_id,
+        package_version=row.package_version,
+        export_id=row.export_id,
+        scope=ScopeOut(org_id=row.org_id, project_id=row.project_id),
+        config=row.config,
+        secrets=references,
+        policy=row.policy,
+        status=cast(Status, row.status),
+        rollout=RolloutOut(traffic_percent=row.traffic_percent),
+    )
+
+
+def _dry_run_out(result: DryRun) -> DryRunOut:
+    return DryRunOut(
+        accepted=result.accepted,
+        before=_settings_out(result.before),
+        after=_settings_out(result.after),
+        validation=None if result.verdict is None else _verdict_out(result.verdict),
     )
 
 
