@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 
 COMMANDS = [
     "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
-    "pack keygen sign verify push pull install upgrade list rollback pin unpin uninstall",
+    "pack keygen sign verify push pull search install outdated upgrade list rollback pin unpin uninstall",
     "serve dashboard logs start stop restart reload grant revoke prune",
     "publish events hook compact",
     "paths",

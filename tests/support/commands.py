@@ -44,6 +44,7 @@ OPERATING = {
     "memory",
     "hook",
     "compact",
+    "search",
     *RESOURCES,
 }
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of

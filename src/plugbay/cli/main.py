@@ -38,7 +38,9 @@ from plugbay.cli.new import new
 from plugbay.cli.operate import dashboard, grant, logs, prune, ps, reload, restart, revoke, start, stop
 from plugbay.cli.options import CallCommand
 from plugbay.cli.packages.install import install, list_, pin, rollback, uninstall, unpin, upgrade
+from plugbay.cli.packages.outdated import outdated
 from plugbay.cli.packages.publish import pack, pull, push
+from plugbay.cli.packages.search import search
 from plugbay.cli.packages.signing import SIGN_EXAMPLES, keygen, sign, trust, verify
 from plugbay.cli.paths import paths
 from plugbay.cli.render import output
@@ -210,7 +212,16 @@ plugbay install oci://registry.example/acme/weather:1.0.0
 plugbay install example.weather-1.0.0.tar.gz --store ./store""",
     upgrade: """\
 Examples
-plugbay upgrade oci://registry.example/acme/weather:1.1.0""",
+plugbay upgrade oci://registry.example/acme/weather:1.1.0
+plugbay upgrade --all --json""",
+    outdated: """\
+Examples
+plugbay outdated
+plugbay outdated --json""",
+    search: """\
+Examples
+plugbay search review
+plugbay search review --server http://127.0.0.1:8787 --json""",
     list_: """\
 Examples
 plugbay list --json""",
@@ -244,7 +255,7 @@ class Root(HelpGroup):
         "Use plugins": "inspect call run render tui",
         "Write a plugin": "new manifest dev attach conform tap replay badplugins",
         "Publish a plugin": "pack keygen sign push",
-        "Install plugins": "trust pull verify install upgrade list rollback pin unpin uninstall",
+        "Install plugins": "search trust pull verify install outdated upgrade list rollback pin unpin uninstall",
         "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
         "Services": "publish events memory hook compact",
         "Control plane": " ".join(RESOURCES),

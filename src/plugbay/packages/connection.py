@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import Reference, Registries, is_loopback, is_named
@@ -44,6 +45,11 @@ CHUNK = 256 << 10
 MAX_TOKEN = 64 << 10
 MAX_ERROR = 16 << 10
 """Bytes read of a token response, and of an error response."""
+
+MAX_TAGS = 1 << 20
+"""Bytes read of one page of tags."""
+TAGS_PER_PAGE, MAX_TAG_PAGES = 1000, 20
+"""A registry may put fewer on a page."""
 
 FOLLOWS_REDIRECTS = frozenset({"GET", "HEAD"})
 """Redirects are followed for downloads only; for uploads the registry names the location."""
@@ -185,6 +191,21 @@ class Connection:
         headers = {"accept": media_type}
         with self._answer("GET", f"manifests/{reference.wanted}", headers=headers, fine=(200, 404)) as answer:
             return None if answer.status_code == 404 else self._read(answer, limit)
+
+    def tags(self) -> list[str]:
+        """All tags of the repository; none if the registry does not have it. Raises for more than `MAX_TAG_PAGES`."""
+        found: list[str] = []
+        for _ in range(MAX_TAG_PAGES):
+            last = f"&last={quote(found[-1], safe='')}" if found else ""
+            with self._answer("GET", f"tags/list?n={TAGS_PER_PAGE}{last}", fine=(200, 404)) as answer:
+                document = {} if answer.status_code == 404 else _json(self._read(answer, MAX_TAGS))
+                more = "link" in answer.headers
+            page = document.get("tags")
+            tags = [tag for tag in page if isinstance(tag, str)] if isinstance(page, list) else []
+            found += tags
+            if not (more and tags):
+                return found
+        raise self._failed(f"has more than {len(found):,} tags in {self._reference.repository}")
 
     def put_manifest(self, tag: str, media_type: str, data: bytes) -> None:
         """Store a manifest under a tag."""

@@ -79,7 +79,7 @@ def report_refusals(as_json: bool) -> Iterator[None]:
         if not as_json and isinstance(error, ManifestInvalid):
             raise  # `main` prints it, as for every other command
 
-        refusal = error if isinstance(error, PackageRefused) else _as_refusal(error)
+        refusal = as_refusal(error)
         if as_json:
             output.print_json({"refused": refusal.to_json()})
         else:
@@ -87,7 +87,10 @@ def report_refusals(as_json: bool) -> Iterator[None]:
         raise typer.Exit(for_refusal(refusal.reason)) from None
 
 
-def _as_refusal(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
+def as_refusal(error: PackageRefused | ManifestInvalid | ConfigInvalid) -> PackageRefused:
+    """The error of a package as a refusal."""
+    if isinstance(error, PackageRefused):
+        return error
     reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
     problems = [problem.to_json() for problem in error.problems]
     hint = "correct the file, or remove it with its contents" if reason is Reason.INVALID_CONFIG else ""

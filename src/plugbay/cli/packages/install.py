@@ -11,25 +11,28 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from plugbay.cli.completion import offer
+from plugbay.cli.exit_codes import Exit, for_refusal
 from plugbay.cli.options import AsJson
 from plugbay.cli.packages.common import (
     SHORT_DIGEST,
     PlainHttp,
     StoreDir,
     TrustFile,
+    as_refusal,
     now,
     open_store,
     open_trust_store,
     report_refusals,
 )
+from plugbay.cli.packages.outdated import Status, Update, find_updates
 from plugbay.cli.packages.publish import fetch
 from plugbay.cli.render import output
-from plugbay.model.errors import PlugbayError
+from plugbay.model.errors import ConfigInvalid, ManifestInvalid, PlugbayError
 from plugbay.packages.errors import PackageRefused, Reason
 
 if TYPE_CHECKING:
@@ -71,7 +74,12 @@ def install(
 
 
 def upgrade(
-    package: PackageName,
+    package: Annotated[
+        str | None, typer.Argument(metavar="FILE|REF", help="A package file, or oci://… for one in a registry.")
+    ] = None,
+    upgrade_all: Annotated[
+        bool, typer.Option("--all", help="Upgrade each plugin from its registry, except pinned ones.")
+    ] = False,
     store: StoreDir = None,
     trust: TrustFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Agree to all requested capabilities.")] = False,
@@ -83,7 +91,16 @@ def upgrade(
     """Replace an installed plugin by a newer release.
 
     Shows additional capabilities that it requests, and exits with 5 unless you agree. plugbay rollback undoes it.
+
+    With --all, one failure does not stop the others; the exit status is that of the worst.
     """
+    if (package is None) is not upgrade_all:
+        raise typer.BadParameter("name one package, or give --all")
+    if package is None:
+        options = Options(store, trust, yes, allow_unsigned, allow_downgrade, plain_http)
+        with report_refusals(as_json):
+            _upgrade_all(options, as_json)
+        return
     with (
         report_refusals(as_json),
         _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
@@ -94,6 +111,96 @@ def upgrade(
         _require_consent(candidate, yes)
         installed = installer.install(candidate, allow_downgrade=allow_downgrade)
         _show_result(installed, candidate, as_json)
+
+
+class Options(NamedTuple):
+    """The options of `upgrade --all`."""
+
+    store: Path | None
+    trust: Path | None
+    yes: bool
+    allow_unsigned: bool
+    allow_downgrade: bool
+    plain_http: bool
+
+
+class Upgraded(NamedTuple):
+    """One plugin after `upgrade --all`."""
+
+    update: Update
+    status: str
+    """`upgraded`, `current`, `pinned`, `unknown` or `failed`."""
+    version: str
+    reason: str = ""
+    refused: PackageRefused | None = None
+    exit_status: int = Exit.OK
+
+    def to_json(self) -> dict[str, Any]:
+        installed = self.update.installed
+        return {
+            "id": installed.id,
+            "status": self.status,
+            "before": installed.current.version,
+            "version": self.version,
+            "reason": self.reason,
+            "refused": self.refused and self.refused.to_json(),
+        }
+
+
+def _upgrade_all(options: Options, as_json: bool) -> None:
+    found = [_upgrade_one(update, options) for update in find_updates(options.store, plain_http=options.plain_http)]
+    if as_json:
+        output.print_json({"plugins": [each.to_json() for each in found]})
+    elif found:
+        rows = [
+            ((each.update.installed.id, each.update.installed.current.version, each.version), [_cell(each)])
+            for each in found
+        ]
+        output.out().table(("PLUGIN", "BEFORE", "NOW", "RESULT"), rows)
+    else:
+        output.note(f"no plugin is installed in {open_store(options.store).root}")
+    raise typer.Exit(max((each.exit_status for each in found), default=Exit.OK))
+
+
+def _cell(each: Upgraded) -> output.Part:
+    style = {"upgraded": output.GOOD_STYLE, "failed": output.BAD_STYLE}.get(each.status, "")
+    return f"{each.status}: {each.reason}" if each.reason else each.status, style
+
+
+def _upgrade_one(update: Update, options: Options) -> Upgraded:
+    installed = update.installed
+    version = installed.current.version
+    if installed.state.pinned:
+        return Upgraded(update, "pinned", version)
+    if update.refused is not None:
+        return _failed(update, update.refused)
+    if update.status is not Status.OUTDATED:
+        return Upgraded(update, str(update.status), version, update.reason)
+    try:
+        return Upgraded(update, "upgraded", _install_update(update, options).current.version)
+    except (PackageRefused, ManifestInvalid, ConfigInvalid) as error:
+        return _failed(update, as_refusal(error))
+    except OSError as error:
+        return Upgraded(update, "failed", version, str(error), exit_status=Exit.FAILURE)
+
+
+def _failed(update: Update, refused: PackageRefused) -> Upgraded:
+    version, status = update.installed.current.version, for_refusal(refused.reason)
+    return Upgraded(update, "failed", version, refused.message, refused, status)
+
+
+def _install_update(update: Update, options: Options) -> Installed:
+    """Install a newer release with the rules of `upgrade`."""
+    reference, id = update.latest, update.installed.id
+    assert reference is not None
+    plain_http = options.plain_http and reference.is_local
+    opened = _open_candidate(str(reference), options.store, options.trust, options.allow_unsigned, plain_http)
+    with opened as (installer, candidate):
+        if candidate.package.id != id:
+            text = f"{reference} holds {candidate.package.id}, not {id}"
+            raise PackageRefused(Reason.IDENTITY_MISMATCH, text)
+        _require_consent(candidate, options.yes)
+        return installer.install(candidate, allow_downgrade=options.allow_downgrade)
 
 
 @contextmanager
