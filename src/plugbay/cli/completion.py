@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,6 +112,24 @@ def _time_limit() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def join_bash_words(environ: MutableMapping[str, str]) -> None:
+    """Undo the split of words at `:` and `=`: readline breaks `http://127.0.0.1:8787` into five words."""
+    words, at = environ.get("COMP_WORDS", "").split("\n"), environ.get("COMP_CWORD", "")
+    if not at.isdigit():
+        return
+    joined: list[str] = []
+    current, glued = int(at), False
+    for number, word in enumerate(words):
+        is_break = word != "" and not word.strip(":=")
+        if joined and (is_break or glued):
+            joined[-1] += word
+            current -= number <= int(at)
+        else:
+            joined.append(word)
+        glued = is_break
+    environ["COMP_WORDS"], environ["COMP_CWORD"] = "\n".join(joined), str(current)
 
 
 def command_word(environ: Mapping[str, str] = os.environ) -> str:

@@ -21,7 +21,7 @@ from plugbay.cli import exit_codes
 from plugbay.cli.agents import compact, hook
 from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
-from plugbay.cli.completion import command_word
+from plugbay.cli.completion import command_word, join_bash_words
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
 from plugbay.cli.dev.command import AttachCommand, attach, dev
@@ -438,6 +438,7 @@ def main() -> None:
             reconfigure(errors="backslashreplace")
     # As with Ctrl-C, `SystemExit` lets running code clean up.
     signal.signal(signal.SIGTERM, _on_sigterm)
+    join_bash_words(os.environ)
     as_json = wants_json(sys.argv[1:])
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else command_word())
