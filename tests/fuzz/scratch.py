@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -10,13 +12,15 @@ MEMORY = Path("/dev/shm")
 
 
 @cache
-def _root() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="plugbay-fuzz-", dir=MEMORY if MEMORY.is_dir() else None)
+def _root() -> Path:
+    folder = tempfile.mkdtemp(prefix="plugbay-fuzz-", dir=MEMORY if MEMORY.is_dir() else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @cache
 def scratch_folder(name: str) -> Path:
     """The folder of this name."""
-    folder = Path(_root().name, name)
+    folder = _root() / name
     folder.mkdir()
     return folder

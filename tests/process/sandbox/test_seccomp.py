@@ -193,8 +193,8 @@ def test_what_bubblewrap_starts_has_one_filter_more_than_we_have(confined: Confi
     assert filters(confined.output("cat", "/proc/self/status")) == filters(output("cat", "/proc/self/status")) + 1
 
 
-@pytest.mark.parametrize("of", [machine for machine in ["x86_64"] if machine == MACHINE])
-def test_a_call_made_in_the_32_bit_way_kills(of: str) -> None:
+@pytest.mark.skipif(MACHINE != "x86_64", reason="only x86-64 makes 32-bit calls in a way of their own")
+def test_a_call_made_in_the_32_bit_way_kills() -> None:
     bare = probe("32 bit", *PROBE)
     assert (bare.returncode, bare.stdout) == (0, "true"), "without the filter it is made"
     killed = probe("32 bit", *PROBE, filter_file(network=True))
