@@ -248,7 +248,8 @@ def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_
       const own = new EventSource("/live/plugins");
       own.addEventListener("order", () => { own.close(); done(true); });
     })"""
-    with served(tmp_path) as server, server.client() as client:
+    (tmp_path / "plugins").mkdir()
+    with served(tmp_path, "plugins") as server, server.client() as client:
         context = browser.new_context()
         window, loads = Window(context.new_page(), server, client), []
         window.page.on(
@@ -260,6 +261,8 @@ def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_
         for _ in range(3):  # whoever reloads meanwhile takes the question along
             assert window.page.evaluate(told)
         assert len(loads) == before and window.complaints == []
-        with window.page.expect_navigation():
-            window.page.evaluate("HANDLERS.order({into: 'plugins', ids: ['summary', 'plugin-first']})")
+        write_plugin(tmp_path / "plugins", "first")
+        expect(window.page.locator("#plugins tr")).to_contain_text("first")
+        expect(window.page.locator("h2")).to_be_hidden()
+        assert len(loads) == before
         context.close()

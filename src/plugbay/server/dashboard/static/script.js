@@ -49,8 +49,6 @@ const HANDLERS = {
 
   order({ into, ids }) {
     const parent = byId(into);
-    // A page that was rendered without rows has no table. Load it again with the first row, and not before.
-    if (!parent) return ids.every(byId) || location.reload();
     const rows = ids.map(byId).filter((row) => row && row.parentNode === parent);
     [...parent.children].filter((row) => !rows.includes(row)).forEach((row) => row.remove());
     rows.forEach((row, at) => parent.children[at] !== row && parent.insertBefore(row, parent.children[at]));
