@@ -68,13 +68,22 @@ def find_plugin(path: Path, config: Config | None, contract: str | None = None) 
     if lookup.is_source(path):
         from plugbay.cli.manifest.single_file import plugin_in
 
-        return plugin_in(path, contract or "")
+        found = plugin_in(path, contract or "")
+        if contract not in (None, found.contract):
+            raise refusal(
+                f"{path} cannot be a plugin of {contract} without more files", _manifest_hint(path), Exit.INVALID
+            )
+        return found
     if path.exists() or path.name != str(path) or contract not in (None, "mcp"):
         return lookup.find(path, contract)
     declared = find_servers(config) if config else []
     beside = lookup.find_all(Path(".mcp.json")) if Path(".mcp.json").is_file() else []
     named = [found for found in (*declared, *beside) if found.entry == str(path)]
     return named[0] if named else lookup.find(path, contract)
+
+
+def _manifest_hint(source: Path) -> str:
+    return f"plugbay manifest {source} writes them, or gives the reason"
 
 
 def discover_in(place: Path, prefer: str = "", *, may_be_empty: bool = False) -> list[Found]:
@@ -86,7 +95,9 @@ def discover_in(place: Path, prefer: str = "", *, may_be_empty: bool = False) ->
     from plugbay.host.discovery.folders import discover
 
     if lookup.is_source(place):
-        return [find_plugin(place, None, prefer)]
+        from plugbay.cli.manifest.single_file import plugin_in
+
+        return [plugin_in(place, prefer)]
     folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
     if may_be_empty and all(item.plugins_folder is not None for item in found):

@@ -99,14 +99,15 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
-LOOPBACK = ("127.", "localhost", "[::1]")
-
-
 def _with_scheme(url: str) -> str:
     """A URL; `HOST:PORT` is one of this machine without TLS, or of another one with TLS."""
+    from urllib.parse import urlsplit
+
+    from plugbay.packages.reference import is_loopback
+
     if "://" in url:
         return url
-    return f"http://{url}" if url.startswith(LOOPBACK) else f"https://{url}"
+    return f"http://{url}" if is_loopback(urlsplit(f"//{url}").hostname or "") else f"https://{url}"
 
 
 def find_served(plugin_id: str) -> Found | None:

@@ -30,7 +30,7 @@ class Spent:
 
 
 class Cause:
-    """The cause of a call: how deep, until when, and out of which budget."""
+    """The request that led to a call: its depth, its end and its budget of calls."""
 
     __slots__ = ("depth", "spent", "until")
 

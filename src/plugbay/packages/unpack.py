@@ -3,7 +3,7 @@
 `Archive` parses the gzipped tar and refuses everything but files and folders before a byte is written; the standard
 library would accept links, devices, sparse files and headers of any size. Files belong to the unpacking user. A file is
 executable if its contents are a program: a signature covers names and contents, and so it covers that right as well.
-The modes in the archive, which nobody signs, count for nothing.
+No signature covers the modes in the archive, so they are ignored.
 """
 
 from __future__ import annotations

@@ -64,6 +64,8 @@ def test_the_commands_take_it(run: Run, cwd: Path) -> None:
     assert run("call", "./tea.py", "brew", '{"kind": "green"}').json == "green for 3 min"
     assert "→ brew" in run("tap", "tea.py", "--call", "brew", '{"kind": "green"}').out
     assert sorted(path.name for path in cwd.iterdir() if path.name != "__pycache__") == ["tea.py"]
+    refused = run("conform", "tea.py", "--contract", "vai")
+    assert refused.code == 3 and "cannot be a plugin of vai without more files" in refused.err
     write(cwd, "x = (")
     assert run("inspect", "tea.py").code == 3
     assert run("call", "none.py", "brew").code == 4

@@ -15,7 +15,7 @@ import pytest
 from plugbay.host.admin.folders import FolderWatch, Plan, plan
 from plugbay.host.discovery.folders import Found, scan
 from plugbay.host.host import Host
-from plugbay.model.errors import CallFailed, Problem
+from plugbay.model.errors import CallFailed, PlugbayError, Problem
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.plugins import write_manifest, write_plugin
@@ -184,5 +184,27 @@ def test_a_manifest_that_is_repaired_in_place_is_noticed(tmp_path: Path, run: Ru
             manifest.write_text(good)
             await until(lambda: ids(host) == ["p"])
             assert host.problems == []
+
+    run(main)
+
+
+def test_a_plugin_whose_stores_cannot_be_opened_is_listed_and_tried_again(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with Host([], unconfined=True) as host:
+            watch = FolderWatch(host, [tmp_path])
+            write_plugin(tmp_path, "p")
+
+            async def fail(spec: object) -> None:
+                raise PlugbayError("the disk is full")
+
+            with monkeypatch.context() as broken:
+                broken.setattr(host, "prepare", fail)
+                await watch.rescan()
+            (item,) = host.problems
+            assert (ids(host), item.errors[0].message) == ([], "the disk is full")
+            await watch.rescan()
+            assert (ids(host), host.problems) == (["p"], [])
 
     run(main)

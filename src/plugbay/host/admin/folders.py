@@ -17,7 +17,7 @@ from pathlib import Path
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.discovery.folders import MAX_FOLDERS, Found, reject_duplicates, scan
 from plugbay.host.host import Host
-from plugbay.model.errors import PlugbayError
+from plugbay.model.errors import PlugbayError, Problem
 
 POLL_SECONDS = 0.3
 """Between two looks. A change counts once the next look finds it unchanged: a folder may be half copied."""
@@ -108,6 +108,8 @@ class FolderWatch:
             await self._host.add(item)
         except PlugbayError as error:
             self._host.journal.note(item.spec.id, REFUSED, str(error))
+            unusable = replace(item, spec=None, problems=(*item.problems, Problem(REFUSED, "", str(error))))
+            self._host.found = [unusable if other is item else other for other in self._host.found]
             return
         self._host.journal.note(item.spec.id, ADDED, f"found in {item.root}", severity=logging.INFO)
 

@@ -255,7 +255,9 @@ class InboundHandler:
         return await ask(self._spec.id, op)
 
     def handle_notification(self, op: Operation) -> None:
-        telling = CAUSE.set(None)  # the context is that of whoever began to read from the plugin
+        telling = CAUSE.set(
+            None
+        )  # a notification has no cause, and the reader of the pipe still has the context of its first call
         try:
             self._handle_notification(op)
         finally:
