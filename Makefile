@@ -11,8 +11,8 @@ PYTHONS ?= $(shell for minor in 11 12 13 14; do \
     python3.$$minor -c '' 2>/dev/null && command -v python3.$$minor; done)
 PYTEST_ARGS ?=
 MINUTES ?= 120
-# Half of a test is waiting for processes, so twice as many tests as cores run at a time.
-JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
+# Most of a test is waiting for processes, so three times as many tests as cores run at a time.
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
 TEST_PACKAGES := bubblewrap:bwrap perl:json_pp util-linux:setsid procps:ps nodejs:node npm:npm \
