@@ -36,9 +36,9 @@ from plugbay.server.api.routes import (
     sessions,
     trust,
 )
-from plugbay.server.dashboard import pages
 from plugbay.server.dashboard.authentication import Dashboard, answer_unknown_path
-from plugbay.server.dashboard.pages import ROUTES as PAGES
+from plugbay.server.dashboard.pages import login
+from plugbay.server.dashboard.routes import ROUTES as PAGES
 from plugbay.server.domain.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ ROUTERS: tuple[Router, ...] = (
     host.memory_router,
     host.records_router,
     screens.router,
-    pages.router,
+    login.router,
 )
 """In the order of the OpenAPI document; the first matching route wins."""
 

@@ -18,7 +18,7 @@ from plugbay.server.dashboard.authentication import (
     Sessions,
     local_path,
 )
-from plugbay.server.dashboard.pages import ROUTES
+from plugbay.server.dashboard.routes import ROUTES
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.settings import GatewaySettings
 from tests.support.clocks import TurnedClock

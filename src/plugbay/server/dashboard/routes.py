@@ -1,0 +1,51 @@
+"""Routes of all pages. They are not part of the OpenAPI document."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from plugbay.server.dashboard import rendering
+from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
+from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, plugins
+
+
+async def show_asset(request: Request) -> Response:
+    """A static file; public, because the login page needs it."""
+    return rendering.asset(request.path_params["name"]) or Response(status_code=404, headers=rendering.HEADERS)
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    """A route, labelled by its path in metrics."""
+    guarded = with_error_pages(endpoint)
+
+    async def handle(request: Request) -> Response:
+        request.scope["route"] = route
+        return await guarded(request)
+
+    route = Route(path, handle, methods=[method], include_in_schema=False)
+    return route
+
+
+ROUTES = (
+    _route("/", plugins.show_plugins),
+    _route("/login", login.log_in_with_token, "POST"),
+    _route("/login/{code}", login.follow_link),
+    _route("/logout", login.log_out, "POST"),
+    _route("/static/{name}", show_asset),
+    _route("/plugins/{plugin_id:path}:{operation}", plugins.operate_plugin, "POST"),
+    _route("/plugins/{plugin_id:path}", plugins.show_plugin),
+    _route("/export", exports.show_export),
+    _route("/export", exports.call_export, "POST"),
+    _route("/calls", calls.show_calls),
+    _route("/calls/{call_id}", calls.show_call),
+    _route("/events", events.show_events),
+    _route("/orgs", orgs.show_orgs),
+    _route("/orgs/{org_id}", orgs.show_org),
+    _route("/live/plugins", plugins.follow_plugins),
+    _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
+    _route("/live/calls", calls.follow_calls),
+    _route("/live/events", events.follow_events),
+)
+"""The first matching route wins."""
