@@ -5,24 +5,19 @@ One browser and one server for the whole file; every test has a window, and so a
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from tests.server.test_server import Served, served
+from tests.support.browser import Window, logged_in, open_browser
 from tests.support.dashboards import PATIENT
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.tiers import exhaustive
-
-PATIENCE = 30_000
-"""Milliseconds for what should take a fraction of a second."""
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e'
 
@@ -35,41 +30,10 @@ SCHEMA = {
 LOUD_SH = 'echo "said <b>$$</b>" >&2\n' + ECHO_SH
 
 
-class Window:
-    """A page of a browser that is logged in, and what its console said."""
-
-    def __init__(self, page: Page, server: Served, client: httpx2.Client) -> None:
-        self.page = page
-        self.url = server.facts["url"]
-        self.client = client
-        self.complaints: list[str] = []
-        page.set_default_timeout(PATIENCE)
-        page.on(
-            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-
-    def log_in(self) -> None:
-        self.page.goto(self.client.post("/api/v1/dashboard-links").json()["url"])
-
-    def open(self, path: str) -> None:
-        self.page.goto(self.url + path)
-
-    def row(self, plugin_id: str) -> str:
-        return f"tr:has(a[href='/plugins/{plugin_id}'])"
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    assert program, "install chromium; make setup does"
-    expect.set_options(timeout=PATIENCE)
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # its own needs a user that is not root
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield opened
-        opened.close()
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +56,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def window(browser: Browser, server: Served) -> Iterator[Window]:
-    context = browser.new_context()
-    with server.client() as client:
-        window = Window(context.new_page(), server, client)
-        window.log_in()
+    with logged_in(browser, server) as window:
         yield window
-    context.close()
 
 
 def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> None:

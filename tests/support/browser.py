@@ -1,0 +1,69 @@
+"""Debian's chromium and its windows, for tests and pictures of the dashboard.
+
+with open_browser() as browser, logged_in(browser, server) as window:
+    window.open("/calls")
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.server.test_server import Served
+
+PATIENCE = 30_000
+"""Milliseconds for what should take a fraction of a second."""
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    assert program, "install chromium; make setup does"
+    expect.set_options(timeout=PATIENCE)
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # its own needs a user that is not root
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+class Window:
+    """A page of a browser, and the complaints of its console."""
+
+    def __init__(self, page: Page, server: Served, client: httpx2.Client) -> None:
+        self.page = page
+        self.url = server.facts["url"]
+        self.client = client
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE)
+        page.on(
+            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+
+    def log_in(self) -> None:
+        self.page.goto(self.client.post("/api/v1/dashboard-links").json()["url"])
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+    def row(self, plugin_id: str) -> str:
+        return f"tr:has(a[href='/plugins/{plugin_id}'])"
+
+
+@contextmanager
+def logged_in(browser: Browser, server: Served, **options: Any) -> Iterator[Window]:
+    """A window with a session of its own; `options` are those of Playwright's contexts."""
+    context = browser.new_context(**options)
+    with server.client() as client:
+        window = Window(context.new_page(), server, client)
+        window.log_in()
+        yield window
+    context.close()
