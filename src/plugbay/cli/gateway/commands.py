@@ -21,6 +21,7 @@ import typer
 from plugbay.cli import completion, remote
 from plugbay.cli.exit_codes import Exit, refusal
 from plugbay.cli.gateway import dry_run
+from plugbay.cli.gateway.record_view import show_record
 from plugbay.cli.gateway.resources import IDS, OWN_IDS, RESOURCES
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.options import AsJson, Server, TokenFile, read_json, read_secret
@@ -36,6 +37,9 @@ PAGE = 200
 """The most records that the API puts on one page."""
 
 UNFINISHED = frozenset({"queued", "pending", "running", "delivering"})
+MOST_LINES = 24
+"""Lines of one field of the answer to a change; `show` has all of them."""
+
 STATUSES = {
     "failed": Exit.PLUGIN_ERROR,
     "retryable_failure": Exit.PLUGIN_ERROR,
@@ -347,7 +351,7 @@ class Request:
         elif answer is None:
             output.err().line((output.OK, output.GOOD_STYLE), " done")
         else:
-            _show_record(answer)
+            show_record(answer, most=None if self.route.method == "GET" else MOST_LINES)
         status = answer.get("status") if isinstance(answer, dict) else None
         if self.route.method != "GET" and (self.wait or "result" in (answer or ())) and status in STATUSES:
             raise typer.Exit(STATUSES[status])
@@ -383,7 +387,7 @@ def add_package(
     if as_json:
         output.print_json(answer)
     else:
-        _show_record(answer)
+        show_record(answer, most=MOST_LINES)
 
 
 def _upload_headers(archive: Path) -> dict[str, str]:
@@ -458,16 +462,3 @@ def _cell(record: Any, column: str) -> str:
     if record is None:
         return "-"
     return record if isinstance(record, str) else output.json_bytes(record).decode()
-
-
-def _show_record(record: dict[str, Any]) -> None:
-    """Print the fields of a record; objects and lists as JSON below their names."""
-    import msgspec
-
-    width = max(map(len, record), default=0) + 2
-    for name, value in record.items():
-        if isinstance(value, dict | list) and value:
-            text = msgspec.json.format(output.json_bytes(value), indent=2).decode()
-        else:
-            text = "-" if value in (None, {}, []) else value if isinstance(value, str) else _cell(record, name)
-        output.out().field(name, text, indent=0, width=width)
