@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 import plugbay as package
-from plugbay.host.config.config import TIME_FACTOR
+from plugbay.host.config.time_factor import TIME_FACTOR
 from tests.support.commands import Command, command, plugbay, started
 from tests.support.loops import LOOPS, run_on
 from tests.support.loops import Run as RunOnLoop

@@ -45,6 +45,20 @@ def test_a_frame_that_trickles_meets_the_deadline_of_its_first_byte(run: Run, mo
     run(main)
 
 
+def test_a_long_frame_that_keeps_coming_is_not_late(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "FRAME_STEP", 100)
+
+    async def main() -> None:
+        bench = Bench()
+        added: list[int] = []
+        monkeypatch.setattr(Deadlines, "add", lambda *_: added.append(bench.incoming.pending))
+        for size in (60, 90, 120, 190, 230):
+            bench.incoming.read(size - bench.incoming.pending, size)
+        assert added == [60, 120, 230], "the first byte, and each step, begins the time anew"
+
+    run(main)
+
+
 def test_a_frame_without_end_is_too_large_at_the_cap(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "MAX_UNENDED", 100)
 

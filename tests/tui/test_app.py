@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from plugbay.host.config.config import TIME_FACTOR
+from plugbay.host.config.time_factor import TIME_FACTOR
 from plugbay.tui.widgets import HelpScreen, LogView, PluginList, ScreenTabs
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run

@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.cli.remote import ServerClient
 from plugbay.host.admin.logs import LogLine
-from plugbay.host.config.config import TIME_FACTOR
+from plugbay.host.config.time_factor import TIME_FACTOR
 from plugbay.host.journal import Note
 from plugbay.tui import backend
 from plugbay.tui.app import Terminal

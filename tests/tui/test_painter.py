@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.config.config import TIME_FACTOR
+from plugbay.host.config.time_factor import TIME_FACTOR
 from plugbay.host.host import Host
 from plugbay.host.screens.keys import parse_key
 from plugbay.model.errors import Code, Failure

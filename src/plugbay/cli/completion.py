@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from plugbay.cli import remote
+from plugbay.host.config.time_factor import time_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from plugbay.cli.remote import ServerClient
 
 SECONDS = 1.0
-"""For all requests together."""
+"""For all requests together, on a machine without `PLUGBAY_TIME_FACTOR`."""
 MOST = 100
 """Offered names."""
 PAGE = 200
@@ -86,7 +87,7 @@ def _read(
             path = path.replace("{" + name + "}", value)
         query = {"limit": PAGE} if each.items == "items" else {}
         try:
-            records = client.get(path, wait=SECONDS, **query)[each.items]
+            records = client.get(path, wait=_seconds(), **query)[each.items]
         except remote.RemoteRefused:  # the key may see one list and not another
             continue
         yield from ((record.get(each.id), record.get(each.about)) for record in records)
@@ -94,19 +95,23 @@ def _read(
 
 def _only(client: ServerClient, ids: Ids) -> str:
     """The id of the only record of a list: most keys see one org."""
-    (record,) = client.get(ids.path, wait=SECONDS, limit=2)[ids.items]
+    (record,) = client.get(ids.path, wait=_seconds(), limit=2)[ids.items]
     return str(record[ids.id])
+
+
+def _seconds() -> float:
+    return SECONDS * time_factor()
 
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """Raise `TimeoutError` in the block after `SECONDS`: a socket's own limit starts anew with every byte."""
+    """Raise `TimeoutError` in the block after `_seconds()`: a socket's own limit starts anew with every byte."""
 
     def end(number: int, frame: object) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, _seconds())
     try:
         yield
     finally:

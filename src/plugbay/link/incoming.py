@@ -17,7 +17,10 @@ MAX_UNENDED = 256 << 20
 and read in a fraction of a second."""
 
 FRAME_SECONDS = 10.0
-"""From the first byte of a frame to its end, while the peer is read."""
+"""For each `FRAME_STEP` bytes of a frame, while the peer is read: a long frame that keeps coming is not late."""
+
+FRAME_STEP = 16 << 20
+"""As long as the longest message of a contract."""
 
 HINT = "a plugin writes each message whole and flushes it, and writes nothing else to stdout"
 
@@ -42,7 +45,7 @@ class Incoming:
         if pending > MAX_UNENDED:
             text = f"the plugin wrote more than {MAX_UNENDED:,} bytes of one message and did not end it"
             self._fail(Failure(Code.FRAME_TOO_LARGE, text, origin=Origin.PLUGIN, detail={"hint": HINT}))
-        elif not same:
+        elif not same or pending // FRAME_STEP > (pending - size) // FRAME_STEP:
             self._begin()
 
     def pause(self) -> None:

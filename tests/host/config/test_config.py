@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.authorization.policy import Decision
-from plugbay.host.config.config import TIME_FACTOR, Config, TimeoutOverrides, load, parse
-from plugbay.model.errors import ConfigInvalid, PlugbayError
+from plugbay.host.config.config import Config, TimeoutOverrides, load, parse
+from plugbay.host.config.time_factor import TIME_FACTOR
+from plugbay.model.errors import ConfigInvalid
 from plugbay.model.spec import Timeouts
 
 WHOLE = """
@@ -128,10 +129,3 @@ def test_on_a_slow_machine_timeouts_of_contracts_grow_and_those_of_the_operator_
     assert (times.handshake, times.call) == (handshake, 7.0)
     assert TimeoutOverrides().over_patience({"Render": 2.0}) == {"Render": handshake}
     assert TimeoutOverrides(call=7.0).over_patience({"Render": 2.0}) == {}
-
-
-@pytest.mark.parametrize("factor", ["", "fast", "0.5", "101", "nan"])
-def test_an_invalid_time_factor_is_reported(monkeypatch: pytest.MonkeyPatch, factor: str) -> None:
-    monkeypatch.setenv(TIME_FACTOR, factor)
-    with pytest.raises(PlugbayError, match="is no number from 1 to 100"):
-        TimeoutOverrides().over(Timeouts())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, Host
-from plugbay.host.config.config import TIME_FACTOR
+from plugbay.host.config.time_factor import TIME_FACTOR
 from plugbay.host.screens.frames import MAX_CELLS
 from plugbay.host.screens.keys import parse_key
 from plugbay.host.screens.screens import MAX_REDRAWS, REDRAW_SECONDS, CliOutput, Screen, Screens

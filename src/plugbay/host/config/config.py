@@ -62,7 +62,6 @@ This module reads the file; `sections` defines its larger sections. Relative pat
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -86,9 +85,10 @@ from plugbay.host.config.sections import (
     names_problem,
     registry_problem,
 )
+from plugbay.host.config.time_factor import time_factor
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.model.addresses import pair_problem
-from plugbay.model.errors import ConfigInvalid, PlugbayError, Problem
+from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import Timeouts
 
 FILE_NAME = "plugbay.toml"
@@ -97,20 +97,7 @@ Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
 LogLevel = Literal["trace", "debug", "info", "warn", "error"]
 
 
-TIME_FACTOR = "PLUGBAY_TIME_FACTOR"
-"""Environment variable for a slow machine: factor on the contracts' timeouts for starts and calls."""
 LENGTHENED = ("launch", "handshake", "call", "grace", "teardown")
-
-
-def time_factor() -> float:
-    text = os.environ.get(TIME_FACTOR, "1")
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 1 <= factor <= 100:
-        raise PlugbayError(f"{TIME_FACTOR}={text!r} is no number from 1 to 100; correct it, or leave it out")
-    return factor
 
 
 class TimeoutOverrides(BaseModel):

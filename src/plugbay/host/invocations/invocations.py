@@ -16,7 +16,7 @@ import msgspec
 
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.plans import Plan
-from plugbay.host.config.config import time_factor
+from plugbay.host.config.time_factor import time_factor
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plugbay.host.config.config import time_factor
 from plugbay.host.config.sections import QUEUE_SECONDS, RetentionConfig
+from plugbay.host.config.time_factor import time_factor
 from plugbay.host.confinement.protection import database
 from plugbay.model.protected import SETTINGS, Entry
 
