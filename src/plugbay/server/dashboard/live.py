@@ -18,6 +18,7 @@ from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
+from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
 from plugbay.server.dashboard.views import (
     CallRow,
     call_row,
@@ -54,8 +55,8 @@ MAX_APPENDED = 100
 SHOWN_LINES = 200
 """Past lines that a page shows first."""
 
-SHOWN_CALLS, SHOWN_OF_PLUGIN = 50, 10
-"""Calls on their own page, and on the page of a plugin."""
+SHOWN_CALLS, SHOWN_OF_PLUGIN, SHOWN_FAILURES = 50, 10, 8
+"""Calls on their own page, on the page of a plugin, and failed ones on the overview."""
 
 SETTLE_POLLS = 4
 """Database polls after the last counted call: its record is written within a second."""
@@ -157,6 +158,35 @@ class _SessionWatch:
 # Feeds.
 
 
+class OverviewFeed:
+    """The overview: health, problems, charts, newest failures."""
+
+    rows = "problems"
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
+        self._failures = RecentCalls(dashboard.gateway, SHOWN_FAILURES, failed=True)
+
+    async def regions(self) -> Regions:
+        gateway, history = self._dashboard.gateway, await self._dashboard.history.load()
+        plugins = self._dashboard.loader.plugins(SNAPSHOT_AGE)
+        broken = sum(bool(item.errors) for item in gateway.host.problems)
+        problems = problems_of(plugins)
+        return {
+            "health": Region("parts/health.html", health_of(plugins, broken, dict(history.checks), history.minutes)),
+            "welcome": Region("parts/welcome.html", None if plugins else Welcome(gateway.settings.folders[:1])),
+            **{each.key: Region("parts/problem.html", each) for each in problems.shown},
+            "more-problems": Region("parts/more_problems.html", problems.more),
+            **{chart.key: Region("parts/chart.html", chart) for chart in history.charts},
+            "history": Region("parts/history.html", table_of(history.charts)),
+            "calls": Region("parts/calls.html", (await self._failures.load(), True)),
+            "largest": Region("parts/largest.html", largest_of(gateway.resources.plugins)),
+        }
+
+    def new_events(self) -> list[Event]:
+        return []
+
+
 class PluginsFeed:
     """The list of plugins."""
 
@@ -181,12 +211,19 @@ class RecentCalls:
     rows = ""
 
     def __init__(
-        self, gateway: Gateway, most: int = SHOWN_CALLS, plugin: str | None = None, status: str | None = None
+        self,
+        gateway: Gateway,
+        most: int = SHOWN_CALLS,
+        plugin: str | None = None,
+        status: str | None = None,
+        *,
+        failed: bool = False,
     ) -> None:
         self._gateway = gateway
         self._most = most
         self._plugin = plugin
         self._status = status
+        self._failed = failed
         self._counted = -1.0
         self._looks = 0
         self._found: tuple[CallRow, ...] = ()
@@ -197,7 +234,9 @@ class RecentCalls:
         self._counted = counted
         if self._looks:
             self._looks -= 1
-            part = await self._gateway.calls.page(Page(self._most), plugin=self._plugin, status=self._status)
+            part = await self._gateway.calls.page(
+                Page(self._most), plugin=self._plugin, status=self._status, failed=self._failed
+            )
             self._found = tuple(map(call_row, part.items))
         return self._found
 
