@@ -333,7 +333,8 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
 def login_page(request: Request, status: int, problem: str = "") -> Response:
     """The login page."""
     asked = request.url.path if request.method in ("GET", "HEAD") else "/"
-    return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
+    ended = not problem and cookie_name(request) in request.cookies
+    return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
 def local_path(path: str) -> str:

@@ -23,6 +23,7 @@ from plugbay.server.dashboard.views import (
     CallRow,
     call_row,
     capabilities_of,
+    concerns,
     event_row,
     export_rows,
     log_row,
@@ -257,6 +258,7 @@ class PluginFeed:
         self._plugin_id = plugin_id
         self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
         self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
+        self._skipped = 0
         self._began = False
 
     async def regions(self) -> Regions:
@@ -273,10 +275,12 @@ class PluginFeed:
         if not self._began:
             self._began = True
             self._lines.clear()
+            self._skipped = 0
             past = self._dashboard.gateway.host_logs.tail(self._plugin_id, SHOWN_LINES)
             return [append_event("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
-        return [append_event("log", "parts/lines.html", lines)] if lines else []
+        skipped, self._skipped = self._skipped, 0
+        return [append_event("log", "parts/lines.html", lines, skipped=skipped)] if lines else []
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -290,18 +294,20 @@ class PluginFeed:
 
     async def _collect(self) -> None:
         async for line in self._dashboard.gateway.host_logs.follow(self._plugin_id):
+            self._skipped += len(self._lines) == MAX_APPENDED
             self._lines.append(line)
 
 
 class EventsFeed:
-    """Events of the bus."""
+    """Events of the bus, newest first; of one plugin, if given."""
 
     rows = ""
 
-    def __init__(self, gateway: Gateway, topic: str, after: str) -> None:
+    def __init__(self, gateway: Gateway, topic: str, after: str, plugin: str = "") -> None:
         self._gateway = gateway
         self._topic = topic
         self._after = after
+        self._plugin = plugin
 
     async def regions(self) -> Regions:
         return {}
@@ -311,13 +317,24 @@ class EventsFeed:
         if not fresh:
             return []
         self._after = fresh[-1].id
-        rows = [event_row(event) for event in fresh[-MAX_APPENDED:]]
-        return [append_event("events", "parts/events.html", rows, skipped=len(fresh) - len(rows), id=self._after)]
+        wanted = [event for event in fresh if concerns(event, self._plugin)]
+        if not wanted:
+            return []
+        rows = [event_row(event) for event in reversed(wanted[-MAX_APPENDED:])]
+        skipped = len(wanted) - len(rows)
+        return [append_event("events", "parts/events.html", rows, skipped=skipped, first=True, id=self._after)]
 
 
 def append_event(
-    into: str, template: str, rows: Sequence[Any], *, skipped: int = 0, fill: bool = False, id: str | None = None
+    into: str,
+    template: str,
+    rows: Sequence[Any],
+    *,
+    skipped: int = 0,
+    fill: bool = False,
+    first: bool = False,
+    id: str | None = None,
 ) -> Event:
-    """Append lines, or replace them with `fill`."""
+    """Add lines at the end, or at the beginning with `first`; `fill` replaces all lines."""
     html = rendering.fragment(template, rows=rows, skipped=skipped)
-    return Event({"into": into, "html": html, "most": MOST_LINES, "fill": fill}, "add", id)
+    return Event({"into": into, "html": html, "most": MOST_LINES, "fill": fill, "first": first}, "add", id)

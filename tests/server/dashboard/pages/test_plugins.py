@@ -74,9 +74,9 @@ def test_a_page_of_a_plugin_has_all_that_is_known_of_it(sqlite_url: str, tmp_pat
             for words in (
                 "p Pretty Does things. idle rune · 1 · one process per call",
                 "Restart Reload Stop",
-                "Calls 1 Failed 0",
-                "counters: noise 1",
-                "The plugin requests none.",
+                "Calls 1 Failed calls 0",
+                "Noted by the host: noise 1",
+                "The plugin requests no capabilities.",
                 "t tool Try Says it again. order: integer, colour?: choice, gift?: flag",
                 "noise: a line that is no message",
                 "t succeeded",
