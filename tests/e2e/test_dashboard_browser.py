@@ -62,7 +62,8 @@ def window(browser: Browser, server: Served) -> Iterator[Window]:
 
 def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> None:
     page, row = window.page, window.row("calm")
-    assert page.url == f"{window.url}/" and page.title() == "Plugins · plugbay"
+    assert page.url == f"{window.url}/" and page.title() == "Overview · plugbay"
+    page.click("nav >> text=Plugins")
     expect(page.locator(f"{row} .badge")).to_have_text("idle")
     page.locator(f"{row} a").first.focus()
     window.client.post("/api/v1/plugins/calm:stop")
@@ -79,7 +80,7 @@ def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> N
 @exhaustive
 def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Window) -> None:
     page = window.page
-    page.click("text=wants")
+    window.open("/plugins/wants")
     expect(page.locator("#overview .badge")).to_have_text("pending")
     page.get_by_label("tool.execute").check()
     page.click("text=Grant selected")
@@ -105,7 +106,7 @@ def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Wind
 @exhaustive
 def test_a_server_is_looked_at_and_what_was_seen_is_approved(window: Window) -> None:
     page = window.page
-    page.click("text=srv")
+    window.open("/plugins/srv")
     expect(page.locator("#overview .badge")).to_have_text("pending")
     page.click("text=Read the definitions")
     expect(page.locator("#approval .exports")).to_contain_text("echo")
@@ -155,7 +156,7 @@ def test_events_come_can_be_paused_and_go_on_without_a_gap(window: Window) -> No
 
 def test_nothing_that_a_plugin_says_runs(window: Window) -> None:
     page = window.page
-    for path in ("/", "/plugins/hostile", "/export?export=hostile/t"):
+    for path in ("/plugins", "/plugins/hostile", "/export?export=hostile/t"):
         window.open(path)
         expect(page.locator("main")).to_contain_text("hostile")
     expect(page.locator("main")).to_contain_text("<script>window.hacked=1</script>\\u202e")
@@ -184,6 +185,7 @@ def test_without_a_script_everything_can_be_read_and_done(browser: Browser, serv
         window = Window(context.new_page(), server, client)
         window.log_in()
         page = window.page
+        window.open("/plugins")
         page.click("text=calm")
         page.click("text=Stop")
         expect(page.locator(".notice")).to_contain_text("calm was stopped")
@@ -196,7 +198,7 @@ def test_without_a_script_everything_can_be_read_and_done(browser: Browser, serv
         expect(page.locator("h1")).to_have_text("Log in")
         page.fill("#token", Path(server.facts["token_file"]).read_text().strip())
         page.click("button.primary")
-        expect(page.locator("h1")).to_have_text("Plugins")
+        expect(page.locator("h1")).to_have_text("Overview")
     context.close()
 
 
@@ -216,6 +218,8 @@ def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_
             "request", lambda request: loads.append(request.url) if request.is_navigation_request() else None
         )
         window.log_in()
+        expect(window.page.locator("#welcome h2")).to_have_text("No plugins yet")
+        window.open("/plugins")
         expect(window.page.locator("h2")).to_have_text("No plugins yet")
         before = len(loads)
         for _ in range(3):  # whoever reloads meanwhile takes the question along

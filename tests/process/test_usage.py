@@ -16,6 +16,7 @@ from plugbay.process import usage
 from plugbay.process.usage import (
     FEW_SOCKETS,
     SOCKET_BYTES,
+    cpu_of_tree,
     memory_limit,
     memory_of_sockets,
     memory_of_tree,
@@ -270,3 +271,14 @@ def test_the_memory_of_a_process_is_limited_by_the_least_of_its_control_groups(
         path.write_text(f"{text}\n")
     assert memory_limit(tmp_path / "own", tmp_path / "groups") == limit
     assert memory_limit(tmp_path / "none", tmp_path / "groups") is None
+
+
+BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+BUSY_IN_A_CHILD = f"if os.fork() == 0:\n  exec({BUSY!r}); os._exit(0)\nos.wait()"
+
+
+@pytest.mark.parametrize("script", [BUSY, BUSY_IN_A_CHILD], ids=["own", "of an ended child"])
+def test_cpu_time_is_that_of_a_process_and_its_children(script: str) -> None:
+    with holding(script) as pid:
+        assert cpu_of_tree(pid) >= 0.3
+    assert cpu_of_tree(pid) == 0, "it is gone"

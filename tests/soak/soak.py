@@ -142,7 +142,7 @@ class Soak:
         if number % 50 == 1:
             link = await self._post("/api/v1/dashboard-links", {})
             self._check("login", await self.client.get(link["url"], follow_redirects=True))
-        for path in ("/", "/plugins/stays", "/calls", "/events"):
+        for path in ("/", "/plugins", "/plugins/stays", "/calls", "/events"):
             self._check("page viewed", await self.client.get(path))
 
     async def watch(self, number: int) -> None:

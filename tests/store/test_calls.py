@@ -61,3 +61,43 @@ def test_only_the_last_calls_are_kept(database_url: str, run: Run) -> None:
         await database.close()
 
     run(main)
+
+
+def test_failed_calls_alone_are_listed(database_url: str, run: Run) -> None:
+    later = Failure(Code.OVERLOADED, "later", retryable=True)
+    gone = Failure(Code.CANCELLED, "gone")
+
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await calls.insert(
+                tx, [record(1), record(2, Failure(Code.CRASHED, "x")), record(3, later), record(4, gone)]
+            )
+            part = await calls.page(tx, Page(), failed=True)
+            assert [item.id for item in part.items] == ["call_3", "call_2"], "a cancelled call has not failed"
+        await database.close()
+
+    run(main)
+
+
+def test_calls_are_summed_up_by_the_minute_in_which_they_started(database_url: str, run: Run) -> None:
+    def call(number: int, at: float, took: float, failure: Failure | None = None, plugin: str = "p") -> CallRecord:
+        return CallRecord(f"call_{number}", plugin, "1", "rune", "t", at, took, failure)
+
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        first = [call(number, 600.0 + number / 10, float(number)) for number in range(1, 201)]
+        rest = [
+            call(300, 659.999999, 7.0, Failure(Code.CRASHED, "x"), "q"),
+            call(301, 660.0, 4.0, Failure(Code.CANCELLED, "gone")),
+            call(302, 540.0, 1.0),
+        ]
+        async with database.transaction() as tx:
+            await calls.insert(tx, [*first, *rest])
+            found = await calls.minutes(tx, 600.0)
+            assert found == [calls.CallMinute(10, 201, 1, 100.0, 198.0), calls.CallMinute(11, 1, 0, 4.0, 4.0)]
+            assert await calls.minutes(tx, 600.0, plugin="q") == [calls.CallMinute(10, 1, 1, 7.0, 7.0)]
+            assert await calls.minutes(tx, 720.0) == []
+        await database.close()
+
+    run(main)

@@ -355,6 +355,13 @@ class Host:
         plugins = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, processes)
         return [replace(status, disabled=tuple(self.calls.catalog.disabled(status.spec.id))) for status in plugins]
 
+    def processes(self) -> dict[str, list[int]]:
+        """The ids of all running processes, by plugin."""
+        found: dict[str, list[int]] = {}
+        for child in () if self._runtime is None else tuple(self._runtime.spawner.children.values()):
+            found.setdefault(child.label, []).append(child.pid)
+        return found
+
     @property
     def mistyped_ids(self) -> dict[str, str]:
         """Ids in plugbay.toml that no plugin has, with the similar id of a plugin: their settings have no effect."""

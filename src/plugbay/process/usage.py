@@ -1,4 +1,4 @@
-"""Measures from /proc what a process and its descendants use: memory, sockets, and unlinked files on the disk.
+"""Measures from /proc what a process and its descendants use: memory, CPU, sockets, and unlinked files on the disk.
 
 For hosts without control groups, and for uses that those do not count. Sees the processes that the kernel shows to the
 host's user. Not counted: buffers of unix sockets, and System V segments without a process; files that only a descriptor
@@ -177,6 +177,10 @@ _SMALL = ("03", "05", "06")
 """Half open and closed connections, of which the kernel keeps little more than the addresses."""
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
 
+_TIMES = slice(11, 15)
+"""The times of a process and of its ended children among the fields of /proc/PID/stat, after the name."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
 
 def memory_of_tree(pid: int) -> int:
     """Bytes of memory of a process and its descendants, shared pages in proportion (PSS), with files in memory."""
@@ -193,6 +197,17 @@ def memory_of_tree(pid: int) -> int:
             _add_folders(process, folders)
     # The mapped part of a file is counted as mapped; the rest of it is counted here.
     return mapped + max(0, sum(files.values()) + sum(folders.values()) - shared)
+
+
+def cpu_of_tree(pid: int) -> float:
+    """Seconds of CPU time that a process, its descendants and their ended children have used."""
+    ticks = 0
+    for process in descendants(pid):
+        with suppress(OSError):  # it has ended
+            line = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+            # The name of the program, in parentheses, may contain anything.
+            ticks += sum(map(int, line.rpartition(")")[2].split()[_TIMES]))
+    return ticks / _TICKS
 
 
 def memory_of_sockets(pid: int) -> int:

@@ -216,13 +216,15 @@ def test_an_export_shows_its_input() -> None:
 def test_the_limits_of_a_plugin_are_listed() -> None:
     policy = Policy(Path("/p"), read=(Path("/a"), Path("/b")), state=Path("/s"), network=Network(Reach.ANY))
     facts = views.facts_of(known(confinement=Confinement(policy, "", notes=("/gone",))))
-    assert ("reads", "/a\n/b") in facts and ("keeps", "/s") in facts and ("network", "any public address") in facts
-    assert ("command", "python3 plugin.py") in facts and ("missing", "/gone") in facts
+    assert (
+        ("may read", "/a\n/b") in facts and ("own folder", "/s") in facts and ("network", "any public address") in facts
+    )
+    assert ("command", "python3 plugin.py") in facts and ("not in effect", "/gone") in facts
     assert any(
         label == "limits" and "1 GiB memory · 1 core · 256 processes · 4,096 open files" in text
         for label, text in facts
     )
-    assert "writes" not in dict(facts)
+    assert "may write" not in dict(facts)
     assert [label for label, _ in views.facts_of(known())] == ["folder", "command", "timeouts"]
 
 

@@ -28,6 +28,7 @@ from plugbay.mcp_server.http_checks import media_type
 from plugbay.server.api.caller import admit
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
+from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many
@@ -161,6 +162,7 @@ class Dashboard:
         self.gateway = gateway
         self.sessions = Sessions(gateway.clock)
         self.loader = PluginLoader(gateway)
+        self.history = HistoryLoader(gateway)
         self.streams = 0
         """Open live streams."""
 
@@ -331,12 +333,13 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
 def login_page(request: Request, status: int, problem: str = "") -> Response:
     """The login page."""
     asked = request.url.path if request.method in ("GET", "HEAD") else "/"
-    return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
+    ended = not problem and cookie_name(request) in request.cookies
+    return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
 def local_path(path: str) -> str:
     """A path of a page on this server, else `/`. Never another site."""
-    return path if path.startswith(("/plugins/", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
+    return path if path.startswith(("/plugins", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
 
 
 def with_error_pages(endpoint: Endpoint) -> Endpoint:

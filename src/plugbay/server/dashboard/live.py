@@ -18,10 +18,12 @@ from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
+from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
 from plugbay.server.dashboard.views import (
     CallRow,
     call_row,
     capabilities_of,
+    concerns,
     event_row,
     export_rows,
     log_row,
@@ -54,8 +56,8 @@ MAX_APPENDED = 100
 SHOWN_LINES = 200
 """Past lines that a page shows first."""
 
-SHOWN_CALLS, SHOWN_OF_PLUGIN = 50, 10
-"""Calls on their own page, and on the page of a plugin."""
+SHOWN_CALLS, SHOWN_OF_PLUGIN, SHOWN_FAILURES = 50, 10, 8
+"""Calls on their own page, on the page of a plugin, and failed ones on the overview."""
 
 SETTLE_POLLS = 4
 """Database polls after the last counted call: its record is written within a second."""
@@ -157,6 +159,35 @@ class _SessionWatch:
 # Feeds.
 
 
+class OverviewFeed:
+    """The overview: health, problems, charts, newest failures."""
+
+    rows = "problems"
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self._dashboard = dashboard
+        self._failures = RecentCalls(dashboard.gateway, SHOWN_FAILURES, failed=True)
+
+    async def regions(self) -> Regions:
+        gateway, history = self._dashboard.gateway, await self._dashboard.history.load()
+        plugins = self._dashboard.loader.plugins(SNAPSHOT_AGE)
+        broken = sum(bool(item.errors) for item in gateway.host.problems)
+        problems = problems_of(plugins)
+        return {
+            "health": Region("parts/health.html", health_of(plugins, broken, dict(history.checks), history.minutes)),
+            "welcome": Region("parts/welcome.html", None if plugins else Welcome(gateway.settings.folders[:1])),
+            **{each.key: Region("parts/problem.html", each) for each in problems.shown},
+            "more-problems": Region("parts/more_problems.html", problems.more),
+            **{chart.key: Region("parts/chart.html", chart) for chart in history.charts},
+            "history": Region("parts/history.html", table_of(history.charts)),
+            "calls": Region("parts/calls.html", (await self._failures.load(), True)),
+            "largest": Region("parts/largest.html", largest_of(gateway.resources.plugins)),
+        }
+
+    def new_events(self) -> list[Event]:
+        return []
+
+
 class PluginsFeed:
     """The list of plugins."""
 
@@ -181,12 +212,19 @@ class RecentCalls:
     rows = ""
 
     def __init__(
-        self, gateway: Gateway, most: int = SHOWN_CALLS, plugin: str | None = None, status: str | None = None
+        self,
+        gateway: Gateway,
+        most: int = SHOWN_CALLS,
+        plugin: str | None = None,
+        status: str | None = None,
+        *,
+        failed: bool = False,
     ) -> None:
         self._gateway = gateway
         self._most = most
         self._plugin = plugin
         self._status = status
+        self._failed = failed
         self._counted = -1.0
         self._looks = 0
         self._found: tuple[CallRow, ...] = ()
@@ -197,7 +235,9 @@ class RecentCalls:
         self._counted = counted
         if self._looks:
             self._looks -= 1
-            part = await self._gateway.calls.page(Page(self._most), plugin=self._plugin, status=self._status)
+            part = await self._gateway.calls.page(
+                Page(self._most), plugin=self._plugin, status=self._status, failed=self._failed
+            )
             self._found = tuple(map(call_row, part.items))
         return self._found
 
@@ -218,6 +258,7 @@ class PluginFeed:
         self._plugin_id = plugin_id
         self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
         self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
+        self._skipped = 0
         self._began = False
 
     async def regions(self) -> Regions:
@@ -234,10 +275,12 @@ class PluginFeed:
         if not self._began:
             self._began = True
             self._lines.clear()
+            self._skipped = 0
             past = self._dashboard.gateway.host_logs.tail(self._plugin_id, SHOWN_LINES)
             return [append_event("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
-        return [append_event("log", "parts/lines.html", lines)] if lines else []
+        skipped, self._skipped = self._skipped, 0
+        return [append_event("log", "parts/lines.html", lines, skipped=skipped)] if lines else []
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -251,18 +294,20 @@ class PluginFeed:
 
     async def _collect(self) -> None:
         async for line in self._dashboard.gateway.host_logs.follow(self._plugin_id):
+            self._skipped += len(self._lines) == MAX_APPENDED
             self._lines.append(line)
 
 
 class EventsFeed:
-    """Events of the bus."""
+    """Events of the bus, newest first; of one plugin, if given."""
 
     rows = ""
 
-    def __init__(self, gateway: Gateway, topic: str, after: str) -> None:
+    def __init__(self, gateway: Gateway, topic: str, after: str, plugin: str = "") -> None:
         self._gateway = gateway
         self._topic = topic
         self._after = after
+        self._plugin = plugin
 
     async def regions(self) -> Regions:
         return {}
@@ -272,13 +317,24 @@ class EventsFeed:
         if not fresh:
             return []
         self._after = fresh[-1].id
-        rows = [event_row(event) for event in fresh[-MAX_APPENDED:]]
-        return [append_event("events", "parts/events.html", rows, skipped=len(fresh) - len(rows), id=self._after)]
+        wanted = [event for event in fresh if concerns(event, self._plugin)]
+        if not wanted:
+            return []
+        rows = [event_row(event) for event in reversed(wanted[-MAX_APPENDED:])]
+        skipped = len(wanted) - len(rows)
+        return [append_event("events", "parts/events.html", rows, skipped=skipped, first=True, id=self._after)]
 
 
 def append_event(
-    into: str, template: str, rows: Sequence[Any], *, skipped: int = 0, fill: bool = False, id: str | None = None
+    into: str,
+    template: str,
+    rows: Sequence[Any],
+    *,
+    skipped: int = 0,
+    fill: bool = False,
+    first: bool = False,
+    id: str | None = None,
 ) -> Event:
-    """Append lines, or replace them with `fill`."""
+    """Add lines at the end, or at the beginning with `first`; `fill` replaces all lines."""
     html = rendering.fragment(template, rows=rows, skipped=skipped)
-    return Event({"into": into, "html": html, "most": MOST_LINES, "fill": fill}, "add", id)
+    return Event({"into": into, "html": html, "most": MOST_LINES, "fill": fill, "first": first}, "add", id)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from plugbay.server.dashboard import text
+from plugbay.server.dashboard import charts, text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -65,6 +65,7 @@ def _environment() -> Environment:
         duration=text.duration,
         path=lambda part: quote(part, safe="/"),
         query=lambda part: quote(part, safe=""),
+        svg=charts.svg,
         utc=text.utc,
     )
     made.globals.update(asset=asset_path, count=text.count, zip=zip)

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, plugins
+from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, overview, plugins
 
 
 async def show_asset(request: Request) -> Response:
@@ -29,11 +29,12 @@ def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
 
 
 ROUTES = (
-    _route("/", plugins.show_plugins),
+    _route("/", overview.show_overview),
     _route("/login", login.log_in_with_token, "POST"),
     _route("/login/{code}", login.follow_link),
     _route("/logout", login.log_out, "POST"),
     _route("/static/{name}", show_asset),
+    _route("/plugins", plugins.show_plugins),
     _route("/plugins/{plugin_id:path}:{operation}", plugins.operate_plugin, "POST"),
     _route("/plugins/{plugin_id:path}", plugins.show_plugin),
     _route("/export", exports.show_export),
@@ -43,6 +44,7 @@ ROUTES = (
     _route("/events", events.show_events),
     _route("/orgs", orgs.show_orgs),
     _route("/orgs/{org_id}", orgs.show_org),
+    _route("/live/overview", overview.follow_overview),
     _route("/live/plugins", plugins.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
     _route("/live/calls", calls.follow_calls),

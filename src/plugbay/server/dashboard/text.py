@@ -93,6 +93,17 @@ def size(number: int) -> str:
     return f"{number:,} bytes"
 
 
+def megabytes(number: float) -> str:
+    """`12.5 MiB`, `1.25 GiB`: about three significant digits."""
+    mebibytes = number / (1 << 20)
+    return f"{mebibytes / 1024:.3g} GiB" if mebibytes >= 1000 else f"{mebibytes:.3g} MiB"
+
+
+def minute_of_day(minute: int) -> str:
+    """`14:05`, in UTC, of a minute since the epoch."""
+    return datetime.fromtimestamp(minute * 60, UTC).strftime("%H:%M")
+
+
 def count(number: int, noun: str) -> str:
     """`1 plugin`, `2 plugins`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -25,7 +25,7 @@ from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.loader import PluginSnapshot
 from plugbay.server.dashboard.text import as_json, count, moment, size, time_of_day
-from plugbay.server.domain.operator_plugins import NumberedEvent
+from plugbay.server.domain.operator_plugins import LIFECYCLE_TOPICS, NumberedEvent
 from plugbay.store.calls import StoredCall
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
@@ -313,7 +313,7 @@ def facts_of(plugin: PluginSnapshot) -> list[tuple[str, str]]:
     facts = [("folder", str(spec.root)), program, ("timeouts", _timeouts(spec.timeouts))]
     if confinement.policy is not None:
         facts += _policy(confinement.policy.to_json())
-    return facts + [("missing", note) for note in confinement.notes]
+    return facts + [("not in effect", note) for note in confinement.notes]
 
 
 def _timeouts(timeouts: Timeouts) -> str:
@@ -326,9 +326,10 @@ _REACHES = {"none": "none", "any": "any public address", "host": "the machine's 
 def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
     """A policy's public shape, line by line."""
     facts = [
-        (label, "\n".join(policy[key])) for label, key in (("reads", "read"), ("writes", "write"), ("runs", "run"))
+        (label, "\n".join(policy[key]))
+        for label, key in (("may read", "read"), ("may write", "write"), ("may run", "run"))
     ]
-    facts.append(("keeps", policy["state"] or ""))
+    facts.append(("own folder", policy["state"] or ""))
     network, limits = policy["network"], policy["limits"]
     facts.append(("network", _REACHES.get(network["reach"]) or ", ".join(network["doors"])))
     shown = [
@@ -517,6 +518,11 @@ def call_row(call: StoredCall) -> CallRow:
         str(failure.get("origin") or ""),
         "" if left is None else left if isinstance(left, str) else as_json(left, spread=False),
     )
+
+
+def concerns(event: NumberedEvent, plugin: str) -> bool:
+    """Whether an event is of this plugin: published by it, or about its life. Every event is of no plugin."""
+    return not plugin or event.data["source"] == plugin or event.topic.startswith(f"{LIFECYCLE_TOPICS}{plugin}.")
 
 
 def event_row(event: NumberedEvent) -> EventRow:

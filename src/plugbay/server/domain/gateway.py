@@ -44,6 +44,7 @@ from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.package_logs import PackageLogs
 from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.resources import ResourceHistory
 from plugbay.server.domain.retention import Retention
 from plugbay.server.domain.runner import Runner, RunnerSettings
 from plugbay.server.domain.runs import Runs
@@ -144,6 +145,7 @@ class Gateway:
         )
         self.host_logs = PluginLogs(host.journal, settings.log_dir)
         self.host_events = HostEvents(host)
+        self.resources = ResourceHistory(host, clock)
 
         # Packages, bindings, invocations, credentials, secrets, the marketplace.
         self.invocation_events = InvocationEvents()
@@ -220,6 +222,7 @@ class Gateway:
         self.tasks.start("keeping of answers", self.idempotency.run)
         self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
+        self.tasks.start("resource samples", self.resources.run)
         self.tasks.start("channels", ChannelStarter(self.host).run)
         if self.settings.folders:
             self.tasks.start("plugin folders", FolderWatch(self.host, self.settings.folders).run)

@@ -37,7 +37,7 @@ from plugbay.server.domain.ids import new_id
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.store import calls as call_rows
-from plugbay.store.calls import StoredCall
+from plugbay.store.calls import CallMinute, StoredCall
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page, Part
@@ -392,10 +392,17 @@ class CallHistory:
         status: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        failed: bool = False,
     ) -> Part[StoredCall]:
-        """Stored records, newest first."""
+        """Stored records, newest first; with `failed`, only those of calls that failed."""
+        names = {"plugin": plugin, "export": export, "status": status}
         async with self._database.reading() as tx:
-            return await call_rows.page(tx, page, plugin=plugin, export=export, status=status, since=since, until=until)
+            return await call_rows.page(tx, page, **names, since=since, until=until, failed=failed)
+
+    async def minutes(self, since: float) -> list[CallMinute]:
+        """The stored calls from `since` on, summed up by the minute in which they started."""
+        async with self._database.reading() as tx:
+            return await call_rows.minutes(tx, since)
 
     async def get(self, call_id: str) -> StoredCall:
         """One call, stored or still waiting; raises `not_found`."""

@@ -70,7 +70,7 @@ def test_a_call_has_a_page_with_all_that_was_written_down(sqlite_url: str, tmp_p
             for words in (
                 "outcome failed",
                 "failure crashed from the",
-                "exit exit code 3",
+                "process ended with exit code 3",
                 "plugin p rune · 1",
                 "duration",
             ):

@@ -40,7 +40,7 @@ def test_the_list_has_every_plugin_with_problems_first(sqlite_url: str, tmp_path
 
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
-            page = await visitor.get("/")
+            page = await visitor.get("/plugins")
             shown = text_of(page)
             assert "<title>Plugins · plugbay</title>" in page.text
             assert "2 plugins: 1 pending, 1 idle" in shown
@@ -55,7 +55,7 @@ def test_the_list_has_every_plugin_with_problems_first(sqlite_url: str, tmp_path
 def test_an_empty_server_shows_the_first_steps(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
-            shown = text_of(await visitor.get("/"))
+            shown = text_of(await visitor.get("/plugins"))
             assert "No plugins yet" in shown and "plugbay install weather-1.0.0.tar.gz" in shown
 
     run(main)
@@ -74,9 +74,9 @@ def test_a_page_of_a_plugin_has_all_that_is_known_of_it(sqlite_url: str, tmp_pat
             for words in (
                 "p Pretty Does things. idle rune · 1 · one process per call",
                 "Restart Reload Stop",
-                "Calls 1 Failed 0",
-                "counters: noise 1",
-                "The plugin requests none.",
+                "Calls 1 Failed calls 0",
+                "Noted by the host: noise 1",
+                "The plugin requests no capabilities.",
                 "t tool Try Says it again. order: integer, colour?: choice, gift?: flag",
                 "noise: a line that is no message",
                 "t succeeded",
@@ -194,13 +194,21 @@ def test_no_text_of_a_plugin_is_anything_but_text(sqlite_url: str, tmp_path: Pat
             assert "succeeded" in called.text
             failed = await visitor.post("/export?export=p/t&as=json", {"json": json.dumps({HOSTILE: 7})})
             pages = [called, failed]
-            for path in ("/", "/plugins/p", "/export?export=p/t", "/export?export=p/t&as=json", "/events", "/calls"):
+            for path in (
+                "/",
+                "/plugins",
+                "/plugins/p",
+                "/export?export=p/t",
+                "/export?export=p/t&as=json",
+                "/events",
+                "/calls",
+            ):
                 pages.append(await visitor.get(path))
             for page in pages:
                 inside = page.text.partition("<body")[2]
                 assert "<script" not in inside and "<img src=x" not in inside, page.url
                 assert "\u202e" not in page.text and "\u0007" not in page.text and "49" not in inside.split("{{")
-            assert "&lt;script&gt;alert(1)&lt;/script&gt;" in pages[3].text and "\\u202e" in pages[3].text
+            assert "&lt;script&gt;alert(1)&lt;/script&gt;" in pages[4].text and "\\u202e" in pages[4].text
 
     run(main)
 
@@ -215,7 +223,12 @@ def test_a_description_of_a_megabyte_makes_no_page_of_a_megabyte(sqlite_url: str
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
             assert len(gateway.host.plugins()) == 4
-            for path in ("/", *(f"/plugins/{id}" for id in "pqrs"), *(f"/export?export={id}/t" for id in "pqrs")):
+            for path in (
+                "/",
+                "/plugins",
+                *(f"/plugins/{id}" for id in "pqrs"),
+                *(f"/export?export={id}/t" for id in "pqrs"),
+            ):
                 page = await visitor.get(path)
                 assert page.status_code == 200 and len(page.text) < 100_000
 

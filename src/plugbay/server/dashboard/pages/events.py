@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from starlette.responses import Response
 
 from plugbay.model.topics import subject_problem
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import SHOWN_LINES, EventsFeed, check_stream_limit, follow
-from plugbay.server.dashboard.views import event_row
+from plugbay.server.dashboard.views import concerns, event_row
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.operator_plugins import ALL_TOPICS
 from plugbay.server.domain.principal import HOST
 
+MAX_TOPICS = 200
+"""Topics that the filter suggests."""
+
 
 @require_session(HOST)
 async def show_events(visit: Visit) -> Response:
-    """Recent events of the bus, with live updates."""
-    topic, problem = visit.query("topic") or ALL_TOPICS, ""
+    """Recent events of the bus, newest first, with live updates."""
+    topic, plugin, problem = visit.query("topic") or ALL_TOPICS, visit.query("plugin"), ""
     try:
         _check_topic(topic)
     except GatewayError as error:
         topic, problem = ALL_TOPICS, error.message
     kept = visit.gateway.host_events.recent()
-    found = visit.gateway.host_events.recent(topic)[-SHOWN_LINES:]
+    found = [event for event in visit.gateway.host_events.recent(topic) if concerns(event, plugin)]
+    asked = {"topic": "" if topic == ALL_TOPICS else topic, "plugin": plugin}
     return visit.page(
         "events.html",
         400 if problem else 200,
-        events=list(map(event_row, found)),
-        topic="" if topic == ALL_TOPICS else topic,
+        events=[event_row(event) for event in reversed(found[-SHOWN_LINES:])],
+        topic=asked["topic"],
+        topics=sorted({event.topic for event in kept})[:MAX_TOPICS],
+        plugin=plugin,
+        plugins=sorted(visit.gateway.host.specs),
+        query=urlencode({name: value for name, value in asked.items() if value}),
         after=kept[-1].id if kept else "",
         problem=problem,
     )
@@ -39,7 +49,8 @@ async def follow_events(visit: Visit) -> Response:
     check_stream_limit(visit.dashboard)
     topic = visit.query("topic") or ALL_TOPICS
     _check_topic(topic)
-    return event_stream(visit.request, follow(visit, EventsFeed(visit.gateway, topic, visit.query("after"))))
+    feed = EventsFeed(visit.gateway, topic, visit.query("after"), visit.query("plugin"))
+    return event_stream(visit.request, follow(visit, feed))
 
 
 def _check_topic(topic: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from plugbay.server.api.sse import Event, event_stream
-from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
+from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.live import (
     SHOWN_LINES,
     SHOWN_OF_PLUGIN,
@@ -54,11 +54,9 @@ def plugin_path(plugin_id: str) -> str:
     return f"/plugins/{quote(plugin_id, safe='/')}"
 
 
-@require_session(ANY_PERSON)
+@require_session(HOST)
 async def show_plugins(visit: Visit) -> Response:
-    """All plugins and broken folders; redirects keys of an org to their orgs."""
-    if visit.principal.lacks((HOST,)) is not None:
-        return visit.redirect("/orgs")
+    """All plugins and broken folders."""
     rows = rows_of(visit.dashboard.loader.plugins())
     broken = broken_of(visit.gateway.host.problems)
     folders = visit.gateway.settings.folders[:1]
@@ -124,7 +122,8 @@ async def operate_plugin(visit: Visit) -> Response:
             raise
         return await _plugin_page(visit, plugin_id, error.status, Notice(BAD, error.message))
     text = DONE[operation].format(id=plugin_id, names=", ".join(names))
-    return visit.redirect(plugin_path(plugin_id), Notice(GOOD, text))
+    back = "/" if visit.field("back") == "/" and operation != "look" else plugin_path(plugin_id)
+    return visit.redirect(back, Notice(GOOD, text))
 
 
 async def _operate(visit: Visit, plugin_id: str, operation: str, names: tuple[str, ...]) -> None:

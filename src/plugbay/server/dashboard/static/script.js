@@ -4,6 +4,7 @@
 
 const LIVE = document.body.dataset.live;
 const RETRY = 3000; // milliseconds, after the server refused a stream
+const LOST = "disconnected; reconnecting";
 const UNITS = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 let stream = null;
@@ -54,11 +55,12 @@ const HANDLERS = {
     rows.forEach((row, at) => parent.children[at] !== row && parent.insertBefore(row, parent.children[at]));
   },
 
-  add({ into, html, most, fill }) {
+  add({ into, html, most, fill, first }) {
     const list = byId(into);
     if (fill) list.replaceChildren(parsed(html));
+    else if (first) list.prepend(parsed(html));
     else list.append(parsed(html));
-    while (list.children.length > most) list.firstElementChild.remove();
+    while (list.children.length > most) (first ? list.lastElementChild : list.firstElementChild).remove();
   },
 
   end() {
@@ -72,7 +74,7 @@ function open() {
   const url = new URL(LIVE, location.href);
   if (last) url.searchParams.set("after", last);
   stream = new EventSource(url);
-  stream.onopen = () => showConnection("");
+  stream.onopen = found;
   stream.onerror = lost;
   for (const [name, handle] of Object.entries(HANDLERS)) {
     stream.addEventListener(name, (event) => {
@@ -87,9 +89,15 @@ function close() {
   stream = null;
 }
 
+function found() {
+  const was = connection?.textContent;
+  showConnection(was === LOST ? "reconnected" : "");
+  if (was === LOST) setTimeout(() => connection.textContent === "reconnected" && showConnection(""), RETRY);
+}
+
 // The browser reconnects a broken stream, but not a refused one: load the page to find the reason.
 async function lost() {
-  showConnection("disconnected; reconnecting");
+  showConnection(LOST);
   if (stream?.readyState !== EventSource.CLOSED) return;
   close();
   const answer = await fetch(location.href).catch(() => null);
