@@ -47,6 +47,9 @@ SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 64
 """Sessions at a time; the oldest is dropped."""
 
+MAX_UNSHOWN = 16
+"""New keys of one session that no page has shown yet; the oldest is dropped."""
+
 LOGIN_BURST, LOGINS_PER_SECOND = 20, 0.5
 """Login attempts of all visitors together: a person needs one; guessing 16 bytes needs far more."""
 
@@ -76,11 +79,19 @@ class Session:
     """In every form; pages of other sites cannot know it."""
     ends: float
     notice: Notice | None = None
+    unshown: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
+    """New keys by their id, until the page of the key has shown them."""
 
     def take_notice(self) -> Notice | None:
         """Return the notice and clear it."""
         notice, self.notice = self.notice, None
         return notice
+
+    def show_later(self, id: str, secret: str) -> None:
+        """Keep a secret for the page that shows it once."""
+        self.unshown[id] = secret
+        while len(self.unshown) > MAX_UNSHOWN:
+            self.unshown.popitem(last=False)
 
 
 class Sessions:
@@ -205,6 +216,7 @@ class Visit:
             now=self.now,
             here=self.request.url.path,
             is_operator=self.principal.lacks((HOST,)) is None,
+            may=self.principal.has_role,
             form_key=self.session.form_key,
             notice=notice or self.session.take_notice(),
         )
@@ -321,6 +333,8 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="replace")
     except ValueError:
         raise invalid("request.invalid", f"a form has at most {MAX_FORM_FIELDS} fields") from None
+    if any("\0" in part for pair in pairs for part in pair):
+        raise invalid("request.invalid", "U+0000 is in the form, which no database keeps")
     names = dict.fromkeys(name for name, _ in pairs)
     return {name: tuple(value for each, value in pairs if each == name) for name in names}
 
@@ -334,9 +348,13 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
+PAGES = ("/plugins/", "/calls", "/events", "/orgs", "/keys")
+"""Paths to which a login leads back."""
+
+
 def local_path(path: str) -> str:
     """A path of a page on this server, else `/`. Never another site."""
-    return path if path.startswith(("/plugins/", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
+    return path if path.startswith(PAGES) and "\\" not in path else "/"
 
 
 def with_error_pages(endpoint: Endpoint) -> Endpoint:

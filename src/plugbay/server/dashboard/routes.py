@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, plugins
+from plugbay.server.dashboard.pages import calls, events, exports, keys, login, orgs, plugins
 
 
 async def show_asset(request: Request) -> Response:
@@ -42,7 +42,14 @@ ROUTES = (
     _route("/calls/{call_id}", calls.show_call),
     _route("/events", events.show_events),
     _route("/orgs", orgs.show_orgs),
+    _route("/orgs", orgs.create_org, "POST"),
+    _route("/orgs/{org_id}:update", orgs.update_org, "POST"),
+    _route("/orgs/{org_id}/projects", orgs.create_project, "POST"),
     _route("/orgs/{org_id}", orgs.show_org),
+    _route("/keys", keys.show_keys),
+    _route("/keys", keys.create_key, "POST"),
+    _route("/keys/{key_id}:revoke", keys.revoke_key, "POST"),
+    _route("/keys/{key_id}", keys.show_key),
     _route("/live/plugins", plugins.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
     _route("/live/calls", calls.follow_calls),
