@@ -31,9 +31,12 @@ OPEN = {"/login", "/login/{code}", "/static/{name}"}
 
 GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.methods or ()) if route.path not in OPEN]
 
-NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1", "key_id": "key_1"}
+NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1", "key_id": "key_1"} | {
+    "package": "pkg_1",
+    "binding_id": "bind_1",
+}
 
-CONTROL = ("/orgs", "/keys")
+CONTROL = ("/orgs", "/keys", "/packages", "/bindings")
 """Pages of the control plane, which keys of an org see too."""
 
 

@@ -206,8 +206,15 @@ async def _receive_disconnect() -> Message:
     return {"type": "http.disconnect"}
 
 
-UPLOADS = frozenset({"application/gzip", "application/octet-stream", "application/vnd.vai.plugin.package.v1.tar+gzip"})
-"""Media types of uploads."""
+UPLOADS = frozenset(
+    {
+        "application/gzip",
+        "application/octet-stream",
+        "application/vnd.vai.plugin.package.v1.tar+gzip",
+        "multipart/form-data",
+    }
+)
+"""Media types of uploads. A form with a file is one too; only the page for uploads reads it."""
 
 _CODEC = MsgspecCodec()
 

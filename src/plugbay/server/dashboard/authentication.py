@@ -14,7 +14,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -268,23 +268,31 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
 
     def decorate(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            dashboard = dashboard_of(request)
-            session, principal = await _find_session(request, dashboard)
-            if session is None or principal is None:
+            visit = await admit_visit(request, need)
+            if visit is None:
                 return login_page(request, 401)
-            refusal = principal.lacks((need,))
-            if refusal is not None:
-                raise refusal
             if live and not is_same_origin(request.headers):
                 raise denied("auth.origin_denied", "only pages of this server may open this stream")
-            form = await read_form(request) if request.method == "POST" else {}
-            if request.method == "POST" and not _has_form_key(form, session):
-                raise denied("auth.form_denied", "this form belongs to another session; load the page again")
-            return await handler(Visit(request, dashboard, session, principal, form))
+            if request.method == "POST":
+                visit = replace(visit, form=await read_form(request))
+                check_form_key(visit)
+            return await handler(visit)
 
         return endpoint
 
     return decorate
+
+
+async def admit_visit(request: Request, need: str) -> Visit | None:
+    """The visit of a session with this permission, before its form is read; None without a session."""
+    dashboard = dashboard_of(request)
+    session, principal = await _find_session(request, dashboard)
+    if session is None or principal is None:
+        return None
+    refusal = principal.lacks((need,))
+    if refusal is not None:
+        raise refusal
+    return Visit(request, dashboard, session, principal, {})
 
 
 async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
@@ -302,9 +310,11 @@ async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session
         return None, None
 
 
-def _has_form_key(form: Mapping[str, tuple[str, ...]], session: Session) -> bool:
-    given = next(iter(form.get(FORM_KEY, ())), "")
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.form_key.encode())
+def check_form_key(visit: Visit) -> None:
+    """Raises unless the form has the key of the session."""
+    given = visit.field(FORM_KEY).encode("utf-8", "surrogatepass")
+    if not hmac.compare_digest(given, visit.session.form_key.encode()):
+        raise denied("auth.form_denied", "this form belongs to another session; load the page again")
 
 
 def is_same_origin(headers: Headers) -> bool:
@@ -321,11 +331,16 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
-    """The fields of a submitted form; raises for other origins and other content types."""
+def check_form_origin(request: Request) -> None:
+    """Raises unless a page of this server has sent the form."""
     named = "origin" in request.headers or "sec-fetch-site" in request.headers
     if not named or not is_same_origin(request.headers):
         raise denied("auth.origin_denied", "only pages of this server may send this form")
+
+
+async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
+    """The fields of a submitted form; raises for other origins and other content types."""
+    check_form_origin(request)
     if media_type(request.headers.get("content-type", "")) != FORM:
         raise invalid("request.invalid", f"a form must be sent as {FORM}")
     try:
@@ -348,7 +363,7 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
-PAGES = ("/plugins/", "/calls", "/events", "/orgs", "/keys")
+PAGES = ("/plugins/", "/calls", "/events", "/orgs", "/keys", "/packages", "/bindings")
 """Paths to which a login leads back."""
 
 

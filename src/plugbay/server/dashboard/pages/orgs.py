@@ -26,7 +26,11 @@ NO_ORGS = NextStep(
     'plugbay org create "Tea shop" --id tea',
 )
 
-WAYS = (("/keys?org={}", "Keys", "admin"),)
+WAYS = (
+    ("/bindings?org={}", "Bindings", "viewer"),
+    ("/bindings/new?org={}", "New binding", "operator"),
+    ("/keys?org={}", "Keys", "admin"),
+)
 """Lists of the records of an org, and the role that sees each."""
 
 
