@@ -41,3 +41,24 @@ def test_a_list_that_fits_has_no_next_part(database_url: str, run: Run) -> None:
         await database.close()
 
     run(main)
+
+
+def test_a_search_finds_parts_of_texts_and_takes_signs_as_they_are(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            for id, name in (("tea", "Tea 100%"), ("cafe", "The_Cafe"), ("org", "Bar")):
+                await insert(tx, Org(id, name, {}, 1.0, 1.0))
+            for search, found in (
+                ("TEA", {"tea"}),
+                ("e", {"tea", "cafe"}),
+                ("%", {"tea"}),
+                ("_", {"cafe"}),
+                ("\\", set()),
+                ("", {"tea", "cafe", "org"}),
+                (None, {"tea", "cafe", "org"}),
+            ):
+                assert {org.id for org in (await page(tx, Page(), search=search)).items} == found, search
+        await database.close()
+
+    run(main)

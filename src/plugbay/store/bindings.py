@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, bindparam, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import Prepared
 from plugbay.store.tables import BINDINGS, COMPACTIONS, DELIVERIES, HARNESS_EXECUTIONS, INVOCATIONS, ORGS, PACKAGES
 
@@ -120,10 +120,16 @@ async def digests_in_use(tx: AsyncConnection) -> frozenset[str]:
 
 
 async def select_part(
-    tx: AsyncConnection, org_id: str | None, project_id: str | None, page: Page, wanted: Mapping[str, str]
+    tx: AsyncConnection,
+    org_id: str | None,
+    project_id: str | None,
+    page: Page,
+    wanted: Mapping[str, str],
+    search: str | None = None,
 ) -> Part[BindingRow]:
     """A page of the bindings that an org or project can see; `wanted` filters by some of `FILTERS`."""
-    query = _seen(select(BINDINGS), org_id, project_id)
+    found = matching(search, BINDINGS.c.id, BINDINGS.c.package_id, BINDINGS.c.export_id)
+    query = _seen(select(BINDINGS).where(*found), org_id, project_id)
     for name, value in wanted.items():
         query = query.where(BINDINGS.c[name] == value)
     return await select_page(tx, query, BINDINGS.c.created_at, BINDINGS.c.id, page, _row)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.tables import API_KEYS
 
 
@@ -61,9 +61,11 @@ async def revoke(tx: AsyncConnection, id: str, at: float) -> bool:
     return (await tx.execute(update(API_KEYS).where(open_one).values(revoked_at=at))).rowcount == 1
 
 
-async def page(tx: AsyncConnection, page: Page, *, org_id: str | None, project_id: str | None = None) -> Part[ApiKey]:
-    """Keys of an org or project; all keys when neither is given."""
-    query = select(API_KEYS)
+async def page(
+    tx: AsyncConnection, page: Page, *, org_id: str | None, project_id: str | None = None, search: str | None = None
+) -> Part[ApiKey]:
+    """Keys of an org or project; all keys when neither is given. `search` is part of an id, a name or a hint."""
+    query = select(API_KEYS).where(*matching(search, API_KEYS.c.id, API_KEYS.c.name, API_KEYS.c.hint))
     if org_id is not None:
         query = query.where(API_KEYS.c.org_id == org_id)
     if project_id is not None:

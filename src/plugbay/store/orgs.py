@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import insert_new
 from plugbay.store.tables import ORGS, PROJECTS
 
@@ -59,9 +59,10 @@ async def change(tx: AsyncConnection, id: str, **values: Any) -> Org | None:
     return None if row is None else _org(row)
 
 
-async def page(tx: AsyncConnection, page: Page, *, id: str | None = None) -> Part[Org]:
-    """All orgs, or only this one."""
-    query = select(ORGS) if id is None else select(ORGS).where(ORGS.c.id == id)
+async def page(tx: AsyncConnection, page: Page, *, id: str | None = None, search: str | None = None) -> Part[Org]:
+    """All orgs, or only this one; `search` is part of an id or a name."""
+    query = select(ORGS).where(*matching(search, ORGS.c.id, ORGS.c.name))
+    query = query if id is None else query.where(ORGS.c.id == id)
     return await select_page(tx, query, ORGS.c.created_at, ORGS.c.id, page, _org)
 
 
@@ -88,9 +89,12 @@ async def change_project(tx: AsyncConnection, id: str, **values: Any) -> Project
     return None if row is None else _project(row)
 
 
-async def page_of_projects(tx: AsyncConnection, org_id: str, page: Page, *, id: str | None = None) -> Part[Project]:
-    """Projects of an org, or only this one."""
-    query = select(PROJECTS).where(PROJECTS.c.org_id == org_id)
+async def page_of_projects(
+    tx: AsyncConnection, org_id: str, page: Page, *, id: str | None = None, search: str | None = None
+) -> Part[Project]:
+    """Projects of an org, or only this one; `search` is part of an id or a name."""
+    found = matching(search, PROJECTS.c.id, PROJECTS.c.name)
+    query = select(PROJECTS).where(PROJECTS.c.org_id == org_id, *found)
     if id is not None:
         query = query.where(PROJECTS.c.id == id)
     return await select_page(tx, query, PROJECTS.c.created_at, PROJECTS.c.id, page, _project)

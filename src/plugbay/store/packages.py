@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import Row, Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import insert_new
 from plugbay.store.tables import PACKAGES
 
@@ -118,9 +118,10 @@ async def select_part(
     package_id: str | None = None,
     version: str | None = None,
     status: str | None = None,
+    search: str | None = None,
 ) -> Part[PackageRow]:
     """A page of the packages that an org can see, its own and the shared ones; all packages for None."""
-    query = _visible(select(PACKAGES), org_id)
+    query = _visible(select(PACKAGES).where(*matching(search, PACKAGES.c.package_id, PACKAGES.c.id)), org_id)
     for column, wanted in (("package_id", package_id), ("version", version), ("status", status)):
         query = query if wanted is None else query.where(PACKAGES.c[column] == wanted)
     return await select_page(tx, query, PACKAGES.c.created_at, PACKAGES.c.id, page, _row)

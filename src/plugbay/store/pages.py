@@ -38,6 +38,11 @@ def cut(items: Sequence[T], page: Page, place: Callable[[T], tuple[float, str]])
     return Part(shown, place(shown[-1]) if len(rest) > page.limit else None)
 
 
+def matching(text: str | None, *columns: ColumnElement[str]) -> list[ColumnElement[bool]]:
+    """The condition that one of these columns contains the text, in any case; none without a text."""
+    return [or_(*(column.icontains(text, autoescape=True) for column in columns))] if text else []
+
+
 async def select_page(
     tx: AsyncConnection,
     query: Select[Any],

@@ -31,7 +31,13 @@ OPEN = {"/login", "/login/{code}", "/static/{name}"}
 
 GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.methods or ()) if route.path not in OPEN]
 
-NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1"}
+NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1", "key_id": "key_1"} | {
+    "package": "pkg_1",
+    "binding_id": "bind_1",
+}
+
+CONTROL = ("/orgs", "/keys", "/packages", "/bindings")
+"""Pages of the control plane, which keys of an org see too."""
 
 
 def example(path: str) -> str:
@@ -41,23 +47,21 @@ def example(path: str) -> str:
     return path
 
 
-@pytest.mark.parametrize(("method", "path"), GUARDED, ids=lambda part: str(part))
-def test_without_a_session_every_page_leads_to_where_one_logs_in(
-    sqlite_url: str, tmp_path: Path, run: Run, method: str, path: str
-) -> None:
+def test_without_a_session_every_page_leads_to_where_one_logs_in(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
             visitor.client.cookies.set("plugbay_http", "made-up")
-            answer = await visitor.client.request(method, example(path), headers={"origin": ORIGIN})
-            assert answer.status_code == 401
-            assert method == "HEAD" or "Log in" in answer.text
-            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            for method, path in GUARDED:
+                answer = await visitor.client.request(method, example(path), headers={"origin": ORIGIN})
+                assert answer.status_code == 401, (method, path)
+                assert method == "HEAD" or "Log in" in answer.text
+                assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
     run(main)
 
 
 @pytest.mark.parametrize(
-    "path", sorted({path for method, path in GUARDED if not path.startswith(("/orgs", "/logout"))})
+    "path", sorted({path for method, path in GUARDED if not path.startswith((*CONTROL, "/logout"))})
 )
 def test_a_key_of_an_org_does_not_see_the_hosts_plugins(sqlite_url: str, tmp_path: Path, run: Run, path: str) -> None:
     write_plugin(tmp_path / "plugins", "p")

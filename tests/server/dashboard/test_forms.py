@@ -188,3 +188,15 @@ def test_an_input_can_be_written_as_json() -> None:
 def test_fields_keep_the_typed_values() -> None:
     kept = forms.refill((Field("a", "text", value="default"), Field("b", "text", value="default")), typed(a="mine"))
     assert [field.value for field in kept] == ["mine", "default"]
+
+
+def test_fields_show_the_values_of_an_input_and_send_them_back() -> None:
+    values = {"order": 3, "gift": False, "note": "a\nb", "currency": "EUR", "tags": ["x"], "mixed": "1"}
+    filled = forms.fill(fields_of(ORDER) or (), values)
+    assert {field.name: field.value for field in filled}["price"] == "", "a default is no value"
+    assert input_of(filled, {forms.NAMES + field.name: field.value for field in filled}) == values
+
+
+def test_one_of_several_groups_of_fields_is_told_by_its_prefix() -> None:
+    form = {"a:x": ("1", "2"), "b:x": ("3",), "x": ("4",), "a:": ("5",)}
+    assert forms.with_prefix("a:", form) == {"field:x": "1", "field:": "5"}

@@ -206,8 +206,15 @@ async def _receive_disconnect() -> Message:
     return {"type": "http.disconnect"}
 
 
-UPLOADS = frozenset({"application/gzip", "application/octet-stream", "application/vnd.vai.plugin.package.v1.tar+gzip"})
-"""Media types of uploads."""
+UPLOADS = frozenset(
+    {
+        "application/gzip",
+        "application/octet-stream",
+        "application/vnd.vai.plugin.package.v1.tar+gzip",
+        "multipart/form-data",
+    }
+)
+"""Media types of uploads. A form with a file is one too; only the page for uploads reads it."""
 
 _CODEC = MsgspecCodec()
 
@@ -229,7 +236,7 @@ async def read_body(headers: Headers, receive: Receive, settings: HttpSettings) 
     body = await _read_all(pieces, most)
     if body is None:
         return receive
-    return JsonBody(body, _parse(body) if body else None, receive)
+    return JsonBody(body, parse_json(body) if body else None, receive)
 
 
 class JsonBody:
@@ -294,7 +301,8 @@ async def _read_all(receive: Receive, most: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def _parse(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
+    """The value of a JSON document from outside; raises `request.invalid_json`."""
     try:
         _CODEC.decode(body)
         value = _STRICT_DECODER.decode(body.decode())

@@ -14,7 +14,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -48,6 +48,9 @@ SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 64
 """Sessions at a time; the oldest is dropped."""
 
+MAX_UNSHOWN = 16
+"""New keys of one session that no page has shown yet; the oldest is dropped."""
+
 LOGIN_BURST, LOGINS_PER_SECOND = 20, 0.5
 """Login attempts of all visitors together: a person needs one; guessing 16 bytes needs far more."""
 
@@ -77,11 +80,19 @@ class Session:
     """In every form; pages of other sites cannot know it."""
     ends: float
     notice: Notice | None = None
+    unshown: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
+    """New keys by their id, until the page of the key has shown them."""
 
     def take_notice(self) -> Notice | None:
         """Return the notice and clear it."""
         notice, self.notice = self.notice, None
         return notice
+
+    def show_later(self, id: str, secret: str) -> None:
+        """Keep a secret for the page that shows it once."""
+        self.unshown[id] = secret
+        while len(self.unshown) > MAX_UNSHOWN:
+            self.unshown.popitem(last=False)
 
 
 class Sessions:
@@ -207,6 +218,7 @@ class Visit:
             now=self.now,
             here=self.request.url.path,
             is_operator=self.principal.lacks((HOST,)) is None,
+            may=self.principal.has_role,
             form_key=self.session.form_key,
             notice=notice or self.session.take_notice(),
         )
@@ -258,23 +270,31 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
 
     def decorate(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            dashboard = dashboard_of(request)
-            session, principal = await _find_session(request, dashboard)
-            if session is None or principal is None:
+            visit = await admit_visit(request, need)
+            if visit is None:
                 return login_page(request, 401)
-            refusal = principal.lacks((need,))
-            if refusal is not None:
-                raise refusal
             if live and not is_same_origin(request.headers):
                 raise denied("auth.origin_denied", "only pages of this server may open this stream")
-            form = await read_form(request) if request.method == "POST" else {}
-            if request.method == "POST" and not _has_form_key(form, session):
-                raise denied("auth.form_denied", "this form belongs to another session; load the page again")
-            return await handler(Visit(request, dashboard, session, principal, form))
+            if request.method == "POST":
+                visit = replace(visit, form=await read_form(request))
+                check_form_key(visit)
+            return await handler(visit)
 
         return endpoint
 
     return decorate
+
+
+async def admit_visit(request: Request, need: str) -> Visit | None:
+    """The visit of a session with this permission, before its form is read; None without a session."""
+    dashboard = dashboard_of(request)
+    session, principal = await _find_session(request, dashboard)
+    if session is None or principal is None:
+        return None
+    refusal = principal.lacks((need,))
+    if refusal is not None:
+        raise refusal
+    return Visit(request, dashboard, session, principal, {})
 
 
 async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
@@ -292,9 +312,11 @@ async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session
         return None, None
 
 
-def _has_form_key(form: Mapping[str, tuple[str, ...]], session: Session) -> bool:
-    given = next(iter(form.get(FORM_KEY, ())), "")
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.form_key.encode())
+def check_form_key(visit: Visit) -> None:
+    """Raises unless the form has the key of the session."""
+    given = visit.field(FORM_KEY).encode("utf-8", "surrogatepass")
+    if not hmac.compare_digest(given, visit.session.form_key.encode()):
+        raise denied("auth.form_denied", "this form belongs to another session; load the page again")
 
 
 def is_same_origin(headers: Headers) -> bool:
@@ -311,11 +333,16 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
-    """The fields of a submitted form; raises for other origins and other content types."""
+def check_form_origin(request: Request) -> None:
+    """Raises unless a page of this server has sent the form."""
     named = "origin" in request.headers or "sec-fetch-site" in request.headers
     if not named or not is_same_origin(request.headers):
         raise denied("auth.origin_denied", "only pages of this server may send this form")
+
+
+async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
+    """The fields of a submitted form; raises for other origins and other content types."""
+    check_form_origin(request)
     if media_type(request.headers.get("content-type", "")) != FORM:
         raise invalid("request.invalid", f"a form must be sent as {FORM}")
     try:
@@ -323,6 +350,8 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="replace")
     except ValueError:
         raise invalid("request.invalid", f"a form has at most {MAX_FORM_FIELDS} fields") from None
+    if any("\0" in part for pair in pairs for part in pair):
+        raise invalid("request.invalid", "U+0000 is in the form, which no database keeps")
     names = dict.fromkeys(name for name, _ in pairs)
     return {name: tuple(value for each, value in pairs if each == name) for name in names}
 
@@ -337,9 +366,13 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
+PAGES = ("/plugins", "/calls", "/events", "/orgs", "/keys", "/packages", "/bindings")
+"""Paths to which a login leads back."""
+
+
 def local_path(path: str) -> str:
     """A path of a page on this server, else `/`. Never another site."""
-    return path if path.startswith(("/plugins", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
+    return path if path.startswith(PAGES) and "\\" not in path else "/"
 
 
 def with_error_pages(endpoint: Endpoint) -> Endpoint:

@@ -192,9 +192,26 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
     return made
 
 
+def with_prefix(prefix: str, form: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The submitted values of one of several groups of fields, for `input_of` and `refill`."""
+    own = {name: values[0] for name, values in form.items() if name.startswith(prefix)}
+    return {NAMES + name.removeprefix(prefix): value for name, value in own.items()}
+
+
 def refill(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
     """The fields with the submitted values."""
     return tuple(replace(field, value=typed.get(NAMES + field.name, field.value)) for field in fields)
+
+
+def fill(fields: tuple[Field, ...], values: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The fields with the values of an input; those without one are empty."""
+    return tuple(
+        replace(field, value=_text(field, values[field.name]) if field.name in values else "") for field in fields
+    )
+
+
+def _text(field: Field, value: Any) -> str:
+    return value if field.kind == TEXT and isinstance(value, str) else _json(value)
 
 
 def input_of_json(text: str) -> Any:

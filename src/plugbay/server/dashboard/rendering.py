@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from plugbay.server.dashboard import charts, text
@@ -46,7 +46,10 @@ def _finalize(value: Any) -> Any:
 
 @functools.cache
 def _environment() -> Environment:
-    """Made by the first page: Jinja takes a fiftieth of a server's start."""
+    """Made by the first page: Jinja takes a fiftieth of a server's start.
+
+    `exact` is for values of form fields: the browser sends them back, so invisible characters in them stay.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -63,6 +66,7 @@ def _environment() -> Environment:
         as_json=text.as_json,
         cut=text.visible,
         duration=text.duration,
+        exact=escape,
         path=lambda part: quote(part, safe="/"),
         query=lambda part: quote(part, safe=""),
         svg=charts.svg,

@@ -8,7 +8,18 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, overview, plugins
+from plugbay.server.dashboard.pages import (
+    bindings,
+    calls,
+    events,
+    exports,
+    keys,
+    login,
+    orgs,
+    overview,
+    packages,
+    plugins,
+)
 
 
 async def show_asset(request: Request) -> Response:
@@ -43,7 +54,29 @@ ROUTES = (
     _route("/calls/{call_id}", calls.show_call),
     _route("/events", events.show_events),
     _route("/orgs", orgs.show_orgs),
+    _route("/orgs", orgs.create_org, "POST"),
+    _route("/orgs/{org_id}:update", orgs.update_org, "POST"),
+    _route("/orgs/{org_id}/projects", orgs.create_project, "POST"),
     _route("/orgs/{org_id}", orgs.show_org),
+    _route("/keys", keys.show_keys),
+    _route("/keys", keys.create_key, "POST"),
+    _route("/keys/{key_id}:revoke", keys.revoke_key, "POST"),
+    _route("/keys/{key_id}", keys.show_key),
+    _route("/packages", packages.show_packages),
+    _route("/packages", packages.upload_package, "POST"),
+    _route("/packages:pull", packages.pull_package, "POST"),
+    _route("/packages/{package}:delete", packages.delete_package, "POST"),
+    _route("/packages/{package}", packages.show_package),
+    _route("/bindings", bindings.show_bindings),
+    _route("/bindings", bindings.create_binding, "POST"),
+    _route("/bindings/new", bindings.show_new),
+    _route("/bindings/new", bindings.check_new, "POST"),
+    _route("/bindings/{binding_id}:check", bindings.check_binding, "POST"),
+    _route("/bindings/{binding_id}:save", bindings.save_binding, "POST"),
+    _route("/bindings/{binding_id}:enable", bindings.enable_binding, "POST"),
+    _route("/bindings/{binding_id}:disable", bindings.disable_binding, "POST"),
+    _route("/bindings/{binding_id}:delete", bindings.delete_binding, "POST"),
+    _route("/bindings/{binding_id}", bindings.show_binding),
     _route("/live/overview", overview.follow_overview),
     _route("/live/plugins", plugins.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),

@@ -381,10 +381,15 @@ class Bindings:
             await self._record_audit(tx, caller, "binding.create", row, status=row.status)
         return row
 
-    async def change(self, caller: Principal, id: str, changes: Mapping[str, Any]) -> BindingRow:
-        """Change some of config, secrets, policy, status, traffic_percent and package_version."""
+    async def change(
+        self, caller: Principal, id: str, changes: Mapping[str, Any], revision: int | None = None
+    ) -> BindingRow:
+        """Change some of config, secrets, policy, status, traffic_percent and package_version.
+
+        With a revision, only if the binding still has it.
+        """
         async with self._database.transaction() as tx:
-            before, proposed = await self._propose_change(tx, caller, id, changes)
+            before, proposed = await self._propose_change(tx, caller, id, changes, revision)
             await self._require_valid(tx, proposed)
             row = proposed.row
             if not await rows.replace(tx, row):
@@ -421,7 +426,7 @@ class Bindings:
         return Proposed(row, package, export)
 
     async def _propose_change(
-        self, tx: Tx, caller: Principal, id: str, changes: Mapping[str, Any]
+        self, tx: Tx, caller: Principal, id: str, changes: Mapping[str, Any], revision: int | None
     ) -> tuple[BindingRow, Proposed]:
         """The binding as it is, and as it would be, before its validation."""
         changed = dict(changes)
@@ -429,6 +434,9 @@ class Bindings:
             changed["policy"] = validate_policy(changed["policy"])
         before = _visible(caller, id, await rows.get(tx, id))
         await self._require(tx, caller, before.org_id, before.project_id)
+        if revision is not None and before.revision != revision:
+            text = f"another request has changed this binding: it has revision {before.revision}, not {revision}"
+            raise conflict("binding.changed_meanwhile", text, "revision", revision=before.revision)
         row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
         package = await self._package_of(tx, before, row.package_version)
         export = await self._export(package, row.export_id)
@@ -447,10 +455,12 @@ class Bindings:
         async with self._database.transaction() as tx:
             return await self._preview(tx, None, await self._propose_new(tx, caller, draft))
 
-    async def preview_change(self, caller: Principal, id: str, changes: Mapping[str, Any]) -> DryRun:
+    async def preview_change(
+        self, caller: Principal, id: str, changes: Mapping[str, Any], revision: int | None = None
+    ) -> DryRun:
         """The result of `change`, without changing."""
         async with self._database.transaction() as tx:
-            return await self._preview(tx, *await self._propose_change(tx, caller, id, changes))
+            return await self._preview(tx, *await self._propose_change(tx, caller, id, changes, revision))
 
     async def preview_delete(self, caller: Principal, id: str) -> DryRun:
         """The result of `delete`, without deleting; raises with the ids of unfinished work."""
@@ -565,14 +575,20 @@ class Bindings:
             return _visible(caller, id, await rows.get(tx, id))
 
     async def page(
-        self, caller: Principal, page: Page, *, org_id: str | None = None, **wanted: str | None
+        self,
+        caller: Principal,
+        page: Page,
+        *,
+        org_id: str | None = None,
+        search: str | None = None,
+        **wanted: str | None,
     ) -> Part[BindingRow]:
-        """Bindings visible to the caller, filtered by `store.bindings.FILTERS`."""
+        """Bindings visible to the caller, filtered by `store.bindings.FILTERS`; `search` is part of an id or name."""
         filters = {name: value for name, value in wanted.items() if value is not None}
         async with self._database.reading() as tx:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
-            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, filters)
+            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, filters, search)
 
     async def validate(self, caller: Principal, id: str) -> Verdict:
         """Validate a binding as it is; changes nothing."""

@@ -111,12 +111,15 @@ class Keys:
             found = await key_rows.get(tx, id)
         return _visible_key(caller, id, found)
 
-    async def page(self, caller: Principal, page: Page, org_id: str | None = None) -> Part[ApiKey]:
-        """Keys visible to the caller, of this org if given."""
+    async def page(
+        self, caller: Principal, page: Page, org_id: str | None = None, search: str | None = None
+    ) -> Part[ApiKey]:
+        """Keys visible to the caller, of this org if given; `search` is part of an id, a name or a hint."""
         async with self._database.reading() as tx:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
-            return await key_rows.page(tx, page, org_id=org_id or caller.org_id, project_id=caller.project_id)
+            owner = org_id or caller.org_id
+            return await key_rows.page(tx, page, org_id=owner, project_id=caller.project_id, search=search)
 
     async def revoke(self, caller: Principal, id: str) -> ApiKey:
         """Revoke a key; idempotent."""

@@ -46,9 +46,10 @@ class Orgs:
         async with self._database.reading() as tx:
             return await self.existing(tx, caller, id)
 
-    async def page(self, caller: Principal, page: Page) -> Part[Org]:
+    async def page(self, caller: Principal, page: Page, search: str | None = None) -> Part[Org]:
+        """Orgs visible to the caller; `search` is part of an id or a name."""
         async with self._database.reading() as tx:
-            return await rows.page(tx, page, id=caller.org_id)
+            return await rows.page(tx, page, id=caller.org_id, search=search)
 
     async def change(self, caller: Principal, id: str, **values: Any) -> Org:
         """Update name or policy."""
@@ -90,10 +91,11 @@ class Orgs:
         async with self._database.reading() as tx:
             return await self.existing_project(tx, caller, org_id, id)
 
-    async def projects(self, caller: Principal, org_id: str, page: Page) -> Part[Project]:
+    async def projects(self, caller: Principal, org_id: str, page: Page, search: str | None = None) -> Part[Project]:
+        """Projects visible to the caller; `search` is part of an id or a name."""
         async with self._database.reading() as tx:
             await self.existing(tx, caller, org_id)
-            return await rows.page_of_projects(tx, org_id, page, id=caller.project_id)
+            return await rows.page_of_projects(tx, org_id, page, id=caller.project_id, search=search)
 
     async def change_project(self, caller: Principal, org_id: str, id: str, name: str) -> Project:
         async with self._database.transaction() as tx:

@@ -517,11 +517,12 @@ class Packages:
         package_id: str | None = None,
         version: str | None = None,
         status: str | None = None,
+        search: str | None = None,
     ) -> Part[PackageRow]:
-        """Packages visible to the caller, filtered."""
+        """Packages visible to the caller, filtered; `search` is part of an id."""
         async with self._database.reading() as tx:
             return await rows.select_part(
-                tx, caller.org_id, page, package_id=package_id, version=version, status=status
+                tx, caller.org_id, page, package_id=package_id, version=version, status=status, search=search
             )
 
     async def exports(

@@ -61,17 +61,35 @@ class PolicyDocument(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    timeout_ms: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
-    network: Literal["none", "egress"] | None = None
-    egress_domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS)] | None = None
-    filesystem: Literal["none", "assets_ro", "scratch"] | None = None
-    gateway_api_scopes: Annotated[list[Scope], Field(max_length=len(SCOPES))] | None = None
-    secret_slots: Annotated[list[Slot], Field(max_length=MAX_SLOTS)] | None = None
-    execution_class: Literal["inline", "worker", "isolated"] | None = None
-    max_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
-    max_depth: Annotated[int, Field(ge=0, le=64)] | None = None
-    max_child_runs: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    allow_compaction: bool | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=LONGEST)] | None = Field(
+        None, title="Timeout", description="Milliseconds that one invocation may take."
+    )
+    network: Literal["none", "egress"] | None = Field(None, title="Network", description="none: no connections.")
+    egress_domains: Annotated[list[Domain], Field(max_length=MAX_DOMAINS)] | None = Field(
+        None, title="Hosts", description='Hosts that may be reached: ["api.example"].'
+    )
+    filesystem: Literal["none", "assets_ro", "scratch"] | None = Field(
+        None, title="Files", description="none, the files of the package, or also a scratch folder."
+    )
+    gateway_api_scopes: Annotated[list[Scope], Field(max_length=len(SCOPES))] | None = Field(
+        None, title="API scopes", description='Parts of this API that its token opens: ["sessions:read"].'
+    )
+    secret_slots: Annotated[list[Slot], Field(max_length=MAX_SLOTS)] | None = Field(
+        None, title="Secrets", description='Slots that get their secret: ["token"].'
+    )
+    execution_class: Literal["inline", "worker", "isolated"] | None = Field(
+        None, title="Isolation", description="The least isolation of its process."
+    )
+    max_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = Field(
+        None, title="At once", description="Invocations at the same time."
+    )
+    max_depth: Annotated[int, Field(ge=0, le=64)] | None = Field(
+        None, title="Depth", description="Runs within runs that it may start."
+    )
+    max_child_runs: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        None, title="Runs", description="Runs that one execution may start."
+    )
+    allow_compaction: bool | None = Field(None, title="Compaction", description="Whether it may compact conversations.")
 
 
 class Reach(NamedTuple):

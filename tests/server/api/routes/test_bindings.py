@@ -132,3 +132,25 @@ def test_a_dry_run_judges_a_change_and_makes_none(sqlite_url: str, tmp_path: Pat
             assert (await client.patch(f"{path}?dry_run=false", json={"status": "draft"})).json()["status"] == "draft"
 
     run(main)
+
+
+@requirement("vai:control-binding-lifecycle")
+def test_a_change_that_names_a_revision_is_made_only_from_that_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            await Publisher(tmp_path, tmp_path).bring(gateway)
+            made = (await client.post("/v1/plugin-bindings", json=BINDING)).json()
+            path = f"/v1/plugin-bindings/{made['binding_id']}"
+            first = await client.patch(path, json={"rollout": {"traffic_percent": 50}, "revision": 1})
+            assert (first.status_code, first.json()["revision"]) == (200, 2)
+            for query in ("", "?dry_run=true"):
+                late = await client.patch(path + query, json={"rollout": {"traffic_percent": 60}, "revision": 1})
+                error = late.json()["error"]
+                assert (late.status_code, error["code"]) == (409, "binding.changed_meanwhile")
+                assert error["details"] == {"revision": 2} and error["param"] == "revision"
+            assert (await client.get(path)).json()["rollout"] == {"traffic_percent": 50}
+            assert (await client.patch(path, json={"revision": "2"})).status_code == 400
+            assert (await client.patch(path, json={"status": "draft"})).status_code == 200, "without one as before"
+
+    run(main)

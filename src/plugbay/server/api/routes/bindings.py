@@ -70,6 +70,9 @@ class BindingPatch(Body):
     policy: dict[str, Any] | None = None
     status: Status | None = None
     rollout: Rollout | None = None
+    revision: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="Change it only if it still has this revision; 409 otherwise."
+    )
 
 
 class ScopeOut(Answer):
@@ -143,7 +146,16 @@ async def create_binding(
     body: BindingIn, response: Response, caller: Caller, gateway: TheGateway, dry_run: IsDryRun = False
 ) -> BindingOut | DryRunOut:
     """Attach an export to an org or a project. An active binding must be valid."""
-    draft = Draft(
+    draft = draft_of(body)
+    if dry_run:
+        response.status_code = 200  # nothing was created
+        return _dry_run_out(await gateway.bindings.preview_create(caller, draft))
+    return binding_out(await gateway.bindings.create(caller, draft))
+
+
+def draft_of(body: BindingIn) -> Draft:
+    """The binding that a request wants."""
+    return Draft(
         body.package_id,
         body.package_version,
         body.export_id,
@@ -155,10 +167,6 @@ async def create_binding(
         body.status,
         body.rollout.traffic_percent,
     )
-    if dry_run:
-        response.status_code = 200  # nothing was created
-        return _dry_run_out(await gateway.bindings.preview_create(caller, draft))
-    return binding_out(await gateway.bindings.create(caller, draft))
 
 
 @router.get("/v1/plugin-bindings", **needs("viewer"))
@@ -199,13 +207,20 @@ async def change_binding(
     binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway, dry_run: IsDryRun = False
 ) -> BindingOut | DryRunOut:
     """Change config, secrets, policy, rollout, status or version; the version may go back."""
-    changes = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
+    changes = changes_of(body)
+    if dry_run:
+        return _dry_run_out(await gateway.bindings.preview_change(caller, binding_id, changes, body.revision))
+    return binding_out(await gateway.bindings.change(caller, binding_id, changes, body.revision))
+
+
+def changes_of(body: BindingPatch) -> dict[str, Any]:
+    """The fields that a request changes."""
+    given = body.model_fields_set - {"revision"}
+    changes = {name: getattr(body, name) for name in given if getattr(body, name) is not None}
     rollout = changes.pop("rollout", None)
     if rollout is not None:
         changes["traffic_percent"] = rollout.traffic_percent
-    if dry_run:
-        return _dry_run_out(await gateway.bindings.preview_change(caller, binding_id, changes))
-    return binding_out(await gateway.bindings.change(caller, binding_id, changes))
+    return changes
 
 
 @router.delete("/v1/plugin-bindings/{binding_id}", **needs("operator"))

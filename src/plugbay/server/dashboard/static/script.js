@@ -136,5 +136,10 @@ function refresh(root) {
   }
 }
 
+// The value of a slider; without this script the next page shows it.
+for (const slider of document.querySelectorAll("input[type=range]")) {
+  slider.addEventListener("input", () => (byId(`${slider.id}-value`).textContent = `${slider.value} %`));
+}
+
 setInterval(() => document.hidden || refresh(document), 5000);
 open();
