@@ -45,7 +45,8 @@ def tool(body, m):
 
 
 PAGES = {
-    "plugins": "/",
+    "overview": "/",
+    "plugins": "/plugins",
     "plugin": "/plugins/example.greeter",
     "quarantined-plugin": "/plugins/flaky",
     "pending-plugin": "/plugins/weather",
@@ -55,6 +56,14 @@ PAGES = {
     "events": "/events",
     "orgs": "/orgs",
     "org": "/orgs/acme",
+    "keys": "/keys",
+    "key": "/keys/{key}",
+    "packages": "/packages",
+    "package": "/packages/{package}",
+    "bindings": "/bindings",
+    "binding-exports": "/bindings/new",
+    "binding-new": "/bindings/new?package={package}&export=orders&org=acme",
+    "binding": "/bindings/{binding}",
 }
 """Paths of the pages, by the names of their pictures; ids in braces are known at run time."""
 
@@ -93,7 +102,7 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
         _post(client, "/api/v1/calls", {"export": "flaky/flaky_t"})
     _post(client, "/v1/orgs", {"id": "acme", "name": "Acme Tea"})
     _post(client, "/v1/orgs/acme/projects", {"id": "shop", "name": "Web shop"})
-    _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})
+    key = _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]
     publisher = Publisher(Path(server.facts["data"]), folder)
     packed = publisher.pack(TOOL, [export("orders")], version="1.2.0")
     headers = {"content-type": ARCHIVE, **publisher.header(packed)}
@@ -105,7 +114,8 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     for order in (17, 18, -1):
         _post(client, "/v1/plugin-invocations", {"binding_id": binding, "input": {"order": order}})
     until_blocking(lambda: len(client.get("/api/v1/calls").json()["items"]) >= 4)
-    ids = {"call": client.get("/api/v1/calls").json()["items"][0]["call_id"]}
+    call = client.get("/api/v1/calls").json()["items"][0]["call_id"]
+    ids = {"call": call, "key": key, "package": added.json()["id"], "binding": binding}
     return {name: path.format(**ids) for name, path in PAGES.items()}
 
 
