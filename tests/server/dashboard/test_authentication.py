@@ -31,7 +31,7 @@ OPEN = {"/login", "/login/{code}", "/static/{name}"}
 
 GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.methods or ()) if route.path not in OPEN]
 
-NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1"}
+NAMES = {"name": "p.jsonl", "plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1"}
 
 
 def example(path: str) -> str:
@@ -208,6 +208,7 @@ def test_pages_are_in_no_document_of_the_api(sqlite_url: str, tmp_path: Path, ru
     [
         ("/plugins/a/b", "/plugins/a/b"),
         ("/calls", "/calls"),
+        ("/plugins", "/plugins"),
         ("/", "/"),
         ("/logout", "/"),
         ("//evil.example/plugins/", "/"),

@@ -32,5 +32,13 @@ def test_no_page_stands_where_the_api_is() -> None:
 
 def test_what_changes_something_is_never_a_link() -> None:
     changing = {route.path for route in ROUTES if "POST" in (route.methods or ())}
-    assert changing == {"/login", "/logout", "/plugins/{plugin_id:path}:{operation}", "/export"}
+    assert changing == {
+        "/login",
+        "/logout",
+        "/plugins",
+        "/plugins/{plugin_id:path}:{operation}",
+        "/settings",
+        "/wire",
+        "/export",
+    }
     assert all(not {"GET", "POST"} <= set(route.methods or ()) for route in ROUTES)

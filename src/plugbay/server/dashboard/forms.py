@@ -46,6 +46,7 @@ class Field:
     """Labels of the choices: plain text if all are strings."""
     low: str = ""
     high: str = ""
+    step: str = ""
     problem: str = ""
     """Why the submitted text is invalid."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plugbay.host.admin.logs import LogLine
+from plugbay.host.admin.logs import MAX_TAIL, LogLine
+from plugbay.host.recording.taps import TapStream
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
@@ -21,16 +22,21 @@ from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
 from plugbay.server.dashboard.views import (
     CallRow,
+    ListFilter,
+    LogFilter,
+    LogRow,
     call_row,
     capabilities_of,
     concerns,
     event_row,
     export_rows,
+    lifecycle_rows,
+    list_page,
     log_row,
     overview_of,
     rows_of,
-    summary,
 )
+from plugbay.server.dashboard.wire_views import WireReader
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store.pages import Page
@@ -193,13 +199,14 @@ class PluginsFeed:
 
     rows = "plugins"
 
-    def __init__(self, dashboard: Dashboard) -> None:
+    def __init__(self, dashboard: Dashboard, wanted: ListFilter | None = None) -> None:
         self._dashboard = dashboard
+        self._wanted = wanted or ListFilter()
 
     async def regions(self) -> Regions:
-        rows = rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE))
-        return {"summary": Region("parts/summary.html", summary(rows))} | {
-            row.key: Region("parts/row.html", row) for row in rows
+        found = list_page(rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE)), self._wanted)
+        return {"summary": Region("parts/summary.html", found.summary)} | {
+            row.key: Region("parts/row.html", row) for row in found.rows
         }
 
     def new_events(self) -> list[Event]:
@@ -248,27 +255,29 @@ class RecentCalls:
         return []
 
 
-class PluginFeed:
-    """One plugin: state, capabilities, exports, calls, log."""
+class LogTail:
+    """New lines of a plugin's log that a filter accepts."""
 
     rows = ""
 
-    def __init__(self, dashboard: Dashboard, plugin_id: str) -> None:
-        self._dashboard = dashboard
+    def __init__(
+        self, gateway: Gateway, plugin_id: str, wanted: LogFilter | None = None, shown: int = SHOWN_LINES
+    ) -> None:
+        self._gateway = gateway
         self._plugin_id = plugin_id
-        self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
+        self._wanted = wanted or LogFilter()
+        self._shown = shown
         self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
         self._skipped = 0
         self._began = False
 
+    def past(self) -> list[LogRow]:
+        """The last lines until now."""
+        lines = self._gateway.host_logs.tail(self._plugin_id, MAX_TAIL)
+        return [log_row(line) for line in lines if self._wanted.accepts(line)][-self._shown :]
+
     async def regions(self) -> Regions:
-        gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
-        return {
-            "overview": Region("parts/overview.html", overview_of(plugin)),
-            "capabilities": Region("parts/capabilities.html", (self._plugin_id, capabilities_of(plugin))),
-            "exports": Region("parts/exports.html", export_rows(exports_of(gateway, self._plugin_id))),
-            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
-        }
+        return {}
 
     def new_events(self) -> list[Event]:
         """New log lines; all recent lines at first, because some may have arrived since the page was rendered."""
@@ -276,8 +285,7 @@ class PluginFeed:
             self._began = True
             self._lines.clear()
             self._skipped = 0
-            past = self._dashboard.gateway.host_logs.tail(self._plugin_id, SHOWN_LINES)
-            return [append_event("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
+            return [append_event("log", "parts/lines.html", self.past(), fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
         skipped, self._skipped = self._skipped, 0
         return [append_event("log", "parts/lines.html", lines, skipped=skipped)] if lines else []
@@ -293,9 +301,79 @@ class PluginFeed:
             await asyncio.wait({collecting})
 
     async def _collect(self) -> None:
-        async for line in self._dashboard.gateway.host_logs.follow(self._plugin_id):
-            self._skipped += len(self._lines) == MAX_APPENDED
-            self._lines.append(line)
+        async for line in self._gateway.host_logs.follow(self._plugin_id):
+            if self._wanted.accepts(line):
+                self._skipped += len(self._lines) == MAX_APPENDED
+                self._lines.append(line)
+
+
+class PluginFeed:
+    """One plugin: state, capabilities, exports, calls, history, log."""
+
+    rows = ""
+
+    def __init__(self, dashboard: Dashboard, plugin_id: str) -> None:
+        self._dashboard = dashboard
+        self._plugin_id = plugin_id
+        self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
+        self._log = LogTail(dashboard.gateway, plugin_id)
+        self.new_events = self._log.new_events
+        self.listening = self._log.listening
+
+    async def regions(self) -> Regions:
+        gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
+        history = lifecycle_rows(gateway.host_events.histories.get(self._plugin_id, ()))
+        used = gateway.resources.plugins.get(self._plugin_id)
+        return {
+            "overview": Region("parts/overview.html", overview_of(plugin, used)),
+            "capabilities": Region("parts/capabilities.html", (self._plugin_id, capabilities_of(plugin))),
+            "exports": Region("parts/exports.html", export_rows(exports_of(gateway, self._plugin_id))),
+            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
+            "lifecycle": Region("parts/lifecycle.html", history),
+        }
+
+
+class ListeningFeed(Feed, Protocol):
+    """A feed that collects while its page is open."""
+
+    def listening(self) -> AbstractAsyncContextManager[None]: ...
+
+
+async def follow_while_listening(visit: Visit, feed: ListeningFeed) -> AsyncIterator[Event]:
+    """Changes of a page whose feed collects meanwhile."""
+    async with feed.listening(), aclosing(follow(visit, feed)) as changes:
+        async for event in changes:
+            yield event
+
+
+class WireFeed:
+    """The frames of a plugin as they pass; the plugin is tapped while the page is open."""
+
+    rows = ""
+
+    def __init__(self, gateway: Gateway, plugin_id: str) -> None:
+        self._gateway = gateway
+        self._plugin_id = plugin_id
+        self._reader = WireReader(gateway.host.specs[plugin_id].contract)
+        self._stream: TapStream | None = None
+        self._dropped = 0
+
+    async def regions(self) -> Regions:
+        return {}
+
+    def new_events(self) -> list[Event]:
+        if self._stream is None:
+            return []
+        items, dropped = self._stream.rest(), self._stream.dropped
+        rows = self._reader.rows(items)[-MAX_APPENDED:]
+        skipped, self._dropped = dropped - self._dropped + len(items) - len(rows), dropped
+        return [append_event("frames", "parts/frames.html", rows, skipped=skipped)] if rows else []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Tap the plugin within this context."""
+        with self._gateway.host.tap(self._plugin_id) as self._stream:
+            yield
 
 
 class EventsFeed:

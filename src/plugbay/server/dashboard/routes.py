@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import calls, events, exports, login, orgs, overview, plugins
+from plugbay.server.dashboard.pages import calls, events, exports, login, logs, orgs, overview, plugins, settings, wire
 
 
 async def show_asset(request: Request) -> Response:
@@ -35,8 +35,15 @@ ROUTES = (
     _route("/logout", login.log_out, "POST"),
     _route("/static/{name}", show_asset),
     _route("/plugins", plugins.show_plugins),
+    _route("/plugins", plugins.grant_plugins, "POST"),
     _route("/plugins/{plugin_id:path}:{operation}", plugins.operate_plugin, "POST"),
     _route("/plugins/{plugin_id:path}", plugins.show_plugin),
+    _route("/logs", logs.show_log),
+    _route("/settings", settings.show_settings),
+    _route("/settings", settings.change_settings, "POST"),
+    _route("/wire", wire.show_wire),
+    _route("/wire", wire.record_wire, "POST"),
+    _route("/recordings/{name}", wire.show_recording),
     _route("/export", exports.show_export),
     _route("/export", exports.call_export, "POST"),
     _route("/calls", calls.show_calls),
@@ -47,6 +54,8 @@ ROUTES = (
     _route("/live/overview", overview.follow_overview),
     _route("/live/plugins", plugins.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
+    _route("/live/logs", logs.follow_log),
+    _route("/live/wire", wire.follow_wire),
     _route("/live/calls", calls.follow_calls),
     _route("/live/events", events.follow_events),
 )

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from plugbay.store.pages import Page
 from tests.support.dashboards import hosting_at, text_of, visitor_of
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
@@ -93,5 +94,24 @@ def test_what_was_filled_in_wrongly_is_shown_where_it_was(sqlite_url: str, tmp_p
             for missing in ("p/none", "", "t"):
                 assert (await visitor.get(f"/export?export={missing}")).status_code == 404
                 assert (await visitor.post(f"/export?export={missing}")).status_code == 404
+
+    run(main)
+
+
+def test_a_refused_call_offers_the_grant_and_leads_back(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p", capabilities=["tool.execute"])
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path, "p") as gateway, visitor_of(gateway) as visitor:
+            refused = await visitor.post("/export?export=p/t&as=json", {"json": "{}"})
+            assert "The call needs a grant: tool.execute medium risk" in text_of(refused)
+            await gateway.calls.flush()
+            (call,) = (await gateway.calls.page(Page())).items
+            assert "The call needs a grant: tool.execute" in text_of(await visitor.get(f"/calls/{call.id}"))
+            done = await visitor.post("/plugins/p:grant", {"capability": "tool.execute", "export": "p/t"})
+            assert (done.status_code, done.headers["location"]) == (303, "/export?export=p%2Ft")
+            assert "needs a grant" not in text_of(await visitor.get(f"/calls/{call.id}"))
+            elsewhere = await visitor.post("/plugins/p:stop", {"export": "//evil.example"})
+            assert elsewhere.headers["location"] == "/plugins/p"
 
     run(main)

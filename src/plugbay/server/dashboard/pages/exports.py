@@ -5,9 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from plugbay.host.calls.calls import LONGEST_CALL
+from plugbay.model.errors import Failure
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.authentication import Visit, require_session
-from plugbay.server.dashboard.views import call_outcome
+from plugbay.server.dashboard.views import Capability, call_outcome, grantable
 from plugbay.server.domain.errors import not_found
 from plugbay.server.domain.principal import HOST
 
@@ -29,7 +30,16 @@ async def call_export(visit: Visit) -> Response:
     except forms.Invalid as error:
         return _export_page(visit, 400, error)
     result = await visit.gateway.host.attempt(full_name, wanted, timeout=timeout)
-    return _export_page(visit, answer=call_outcome(result))
+    return _export_page(visit, answer=call_outcome(result), grants=_grants(visit, full_name, result.failure))
+
+
+def _grants(visit: Visit, full_name: str, failure: Failure | None) -> tuple[Capability, ...]:
+    """The grants that a refused call needs."""
+    if failure is None:
+        return ()
+    plugin = visit.dashboard.loader.plugin(full_name.rpartition("/")[0])
+    needs = visit.gateway.host.exports()[full_name].capabilities
+    return grantable(plugin, needs, {"code": failure.code, "detail": failure.detail})
 
 
 def _export(visit: Visit) -> tuple[str, object]:
@@ -55,7 +65,11 @@ def _timeout(text: str) -> float | None:
 
 
 def _export_page(
-    visit: Visit, status: int = 200, error: forms.Invalid | None = None, answer: object = None
+    visit: Visit,
+    status: int = 200,
+    error: forms.Invalid | None = None,
+    answer: object = None,
+    grants: tuple[Capability, ...] = (),
 ) -> Response:
     """The form of an export, with submitted values and the result of the call."""
     full_name, schema = _export(visit)
@@ -76,4 +90,5 @@ def _export_page(
         timeout=typed.get("timeout", ""),
         problem="" if error is None else error.problem,
         answer=answer,
+        grants=grants,
     )
