@@ -31,7 +31,14 @@ OPEN = {"/login", "/login/{code}", "/static/{name}"}
 
 GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.methods or ()) if route.path not in OPEN]
 
-NAMES = {"name": "p.jsonl", "plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1"}
+NAMES = {
+    "try_id": "none",
+    "name": "p.jsonl",
+    "plugin_id:path": "p",
+    "operation": "stop",
+    "call_id": "call_1",
+    "org_id": "org_1",
+}
 
 
 def example(path: str) -> str:

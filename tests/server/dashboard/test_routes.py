@@ -40,5 +40,6 @@ def test_what_changes_something_is_never_a_link() -> None:
         "/settings",
         "/wire",
         "/export",
+        "/tries/{try_id}:cancel",
     }
     assert all(not {"GET", "POST"} <= set(route.methods or ()) for route in ROUTES)

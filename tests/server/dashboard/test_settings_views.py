@@ -58,11 +58,17 @@ def test_choices_have_the_names_of_the_manifest() -> None:
 
 
 def test_fields_without_a_knob_come_from_the_schema() -> None:
-    schema = {"properties": {"f": {"type": "integer"}, "words": {"type": "array"}, "mode": {"enum": ["x"]}}}
+    schema = {
+        "properties": {
+            "f": {"type": "integer"},
+            "words": {"type": "array", "items": {"type": "string"}},
+            "mode": {"enum": ["x"]},
+        }
+    }
     page = page_of(knob("int_range", 1), config={"f": 1, "words": ["a"]}, schema=schema)
     assert [(each.field.name, each.field.kind, each.field.value, each.changed) for each in page.settings] == [
         ("k", "integer", "1", True),
-        ("words", "json", '["a"]', True),
+        ("words", "list", "a", True),
         ("mode", "choice", "", False),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.contracts.base import Role
-from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, StderrLine
+from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.server.dashboard import wire_views
 from plugbay.server.dashboard.wire_views import MAX_SHOWN, WireReader
 
@@ -42,7 +42,11 @@ def test_what_is_no_message_is_marked() -> None:
 
 
 def test_lines_and_processes_have_rows() -> None:
-    items = [Happening(0.1, 1, SPAWN, {"pid": 42}), StderrLine(0.2, 1, "hello"), Happening(0.3, 1, EXIT, {"code": 3})]
+    items: list[Item] = [
+        Happening(0.1, 1, SPAWN, {"pid": 42}),
+        StderrLine(0.2, 1, "hello"),
+        Happening(0.3, 1, EXIT, {"code": 3}),
+    ]
     rows = WireReader("rune").rows(items)
     assert [(row.sender, row.title) for row in rows] == [
         ("process", "spawn, process 42"),

@@ -20,6 +20,7 @@ from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
+from plugbay.server.dashboard.tries import Try
 from plugbay.server.dashboard.views import (
     CallRow,
     ListFilter,
@@ -35,6 +36,7 @@ from plugbay.server.dashboard.views import (
     log_row,
     overview_of,
     rows_of,
+    try_view,
 )
 from plugbay.server.dashboard.wire_views import WireReader
 from plugbay.server.domain.errors import GatewayError, unavailable
@@ -374,6 +376,28 @@ class WireFeed:
         """Tap the plugin within this context."""
         with self._gateway.host.tap(self._plugin_id) as self._stream:
             yield
+
+
+class TryFeed:
+    """A call from the dashboard: its state, its answer, and pieces as they arrive."""
+
+    rows = ""
+
+    def __init__(self, made: Try) -> None:
+        self._made = made
+        self._shown = -1
+
+    async def regions(self) -> Regions:
+        return {"try": Region("parts/try.html", try_view(self._made))}
+
+    def new_events(self) -> list[Event]:
+        made, first = self._made, self._shown < 0
+        fresh = made.received - max(0, self._shown)
+        if not fresh and not first:
+            return []
+        self._shown = made.received
+        rows = list(made.pieces)[-min(fresh, MOST_LINES) :] if fresh else []
+        return [append_event("pieces", "parts/pieces.html", rows, skipped=fresh - len(rows), fill=first)]
 
 
 class EventsFeed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plugbay.model.knobs import shown
-from plugbay.server.dashboard.forms import CHOICE, FLAG, INTEGER, NUMBER, TEXT, Field, fields_of
+from plugbay.server.dashboard.forms import CHOICE, FLAG, INTEGER, NUMBER, TEXT, Field, fields_of, written
 
 KNOB_KINDS = {"range": NUMBER, "int_range": INTEGER, "enum": CHOICE, "boolean": FLAG}
 """The kind of field of each type of knob; others are text."""
@@ -56,7 +56,7 @@ def settings_page(described: Mapping[str, Any], changed: Collection[str]) -> Set
     config, knobs = described["config"], described["knobs"]
     bound = {knob["field"] for knob in knobs}
     settings = [Setting(_knob_field(knob), knob["field"] in changed) for knob in knobs]
-    for field in fields_of(described["config_schema"]) or ():
+    for field in fields_of(described["config_schema"], depth=0) or ():
         if field.name not in bound:
             settings.append(Setting(_schema_field(field, config), field.name in changed))
     secrets = tuple(
@@ -71,7 +71,7 @@ def changes_of(fields: Collection[Field], made: Mapping[str, Any]) -> dict[str, 
     return {
         field.name: made[field.name]
         for field in fields
-        if field.name in made and _written(field.kind, made[field.name]) != field.value
+        if field.name in made and written(field.kind, made[field.name]) != field.value
     }
 
 
@@ -84,7 +84,7 @@ def _knob_field(knob: Mapping[str, Any]) -> Field:
         value is not None,
         knob["label"] or knob["name"],
         " ".join(filter(None, (knob["description"], _rules(knob)))),
-        _written(kind, value),
+        "" if value is None else written(kind, value),
         tuple(map(_json, values)) if kind == CHOICE else (),
         tuple(str(labels.get(shown(each), shown(each))) for each in values) if kind == CHOICE else (),
         _bound(knob.get("min")),
@@ -96,13 +96,7 @@ def _knob_field(knob: Mapping[str, Any]) -> Field:
 def _schema_field(field: Field, config: Mapping[str, Any]) -> Field:
     if field.name not in config:
         return replace(field, value="")
-    return replace(field, value=_written(field.kind, config[field.name]), required=True)
-
-
-def _written(kind: str, value: Any) -> str:
-    if value is None:
-        return ""
-    return value if kind == TEXT and isinstance(value, str) else _json(value)
+    return replace(field, value=written(field.kind, config[field.name]), required=True)
 
 
 def _rules(knob: Mapping[str, Any]) -> str:

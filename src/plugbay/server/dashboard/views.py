@@ -26,6 +26,7 @@ from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.loader import PluginSnapshot, lifecycle_event
 from plugbay.server.dashboard.text import as_json, count, megabytes, moment, size, time_of_day
+from plugbay.server.dashboard.tries import Try
 from plugbay.server.domain.operator_plugins import LIFECYCLE_TOPICS, NumberedEvent
 from plugbay.server.domain.resources import Usage
 from plugbay.store.calls import StoredCall
@@ -684,6 +685,29 @@ def failure_view(failure: Failure) -> FailureView:
         tuple(map(str, stderr)),
         as_json(rest) if rest else "",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TryView:
+    """A call from the dashboard."""
+
+    id: str
+    export: str
+    at: float
+    status: str
+    tone: str
+    running: bool
+    can_repeat: bool
+    """Its input is kept."""
+    answer: CallOutcome | None
+
+
+def try_view(made: Try) -> TryView:
+    """A call, running or finished."""
+    answer = None if made.result is None else call_outcome(made.result)
+    status = "running" if made.is_running else "cancelled" if answer is None else answer.status
+    tone = GOOD if made.is_running else OFF if answer is None else answer.tone
+    return TryView(made.id, made.export, made.at, status, tone, made.is_running, bool(made.kept), answer)
 
 
 def call_outcome(result: CallResult) -> CallOutcome:

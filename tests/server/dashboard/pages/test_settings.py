@@ -31,7 +31,7 @@ def test_settings_are_changed_refused_at_their_field_and_reset(sqlite_url: str, 
             assert "How many limit" in text_of(page) and "(1 to 20, default 3)" in text_of(page)
             assert 'min="1" max="20"' in page.text and "Reset" not in text_of(page)
             assert "key: " not in text_of(page) and "key is required, and is not set" in text_of(page)
-            form = {"field:limit": "7", "field:pace": '"fast"', "field:words": '["a"]'}
+            form = {"field:limit": "7", "field:pace": '"fast"', "field:words": "a"}
             done = await visitor.post("/settings?plugin=p", form)
             assert (done.status_code, done.headers["location"]) == (303, "/settings?plugin=p")
             saved = json.loads((state / "config/p.json").read_text())
@@ -43,8 +43,6 @@ def test_settings_are_changed_refused_at_their_field_and_reset(sqlite_url: str, 
                 ("limit", "12", "must be at most 9"),  # the schema allows less than the knob
                 ("limit", "x", "enter a whole number"),
                 ("limit", "21", "limit must be at most 20"),
-                ("words", "[1]", "words"),
-                ("words", "[", "invalid JSON"),
             ):
                 refused = await visitor.post("/settings?plugin=p", form | {f"field:{name}": text})
                 assert refused.status_code == 400, (name, text)
