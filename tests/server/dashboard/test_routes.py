@@ -41,5 +41,7 @@ def test_what_changes_something_is_never_a_link() -> None:
         "/wire",
         "/export",
         "/tries/{try_id}:cancel",
+        "/screen",
+        "/command",
     }
     assert all(not {"GET", "POST"} <= set(route.methods or ()) for route in ROUTES)

@@ -15,11 +15,13 @@ from typing import Any, Protocol
 
 from plugbay.host.admin.logs import MAX_TAIL, LogLine
 from plugbay.host.recording.taps import TapStream
+from plugbay.model.errors import CallFailed
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
+from plugbay.server.dashboard.screen_views import ScreenView
 from plugbay.server.dashboard.tries import Try
 from plugbay.server.dashboard.views import (
     CallRow,
@@ -67,6 +69,12 @@ SHOWN_LINES = 200
 SHOWN_CALLS, SHOWN_OF_PLUGIN, SHOWN_FAILURES = 50, 10, 8
 """Calls on their own page, on the page of a plugin, and failed ones on the overview."""
 
+SCREEN_PAUSE = 0.1
+"""Seconds between polls of a screen, which answers to keys."""
+
+SCREEN_RETRY = 5.0
+"""Seconds before a screen that failed is drawn again, unless there is input."""
+
 SETTLE_POLLS = 4
 """Database polls after the last counted call: its record is written within a second."""
 
@@ -108,9 +116,9 @@ def changes(rows: str, before: Regions, after: Regions, now: float, form_key: st
     return events
 
 
-async def follow(visit: Visit, feed: Feed) -> AsyncGenerator[Event, None]:
-    """Changes of a page until its session ends."""
-    shown, watch = Regions(), _SessionWatch(visit)
+async def follow(visit: Visit, feed: Feed, pause: float | None = None) -> AsyncGenerator[Event, None]:
+    """Changes of a page until its session ends, looked for every `pause` seconds."""
+    shown, watch = Regions(), _SessionWatch(visit, pause)
     with watch.count_stream():
         while await watch.wait_for_poll():
             fresh = await feed.regions()
@@ -130,8 +138,9 @@ def check_stream_limit(dashboard: Dashboard) -> None:
 class _SessionWatch:
     """Decides how long a stream continues: until its session or its token ends."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, pause: float | None = None) -> None:
         self._visit = visit
+        self._pause = pause
         self._cookie = visit.request.cookies.get(cookie_name(visit.request), "")
         self._check_at = visit.gateway.clock.monotonic() + TOKEN_CHECK_SECONDS
         self._looks = 0
@@ -147,7 +156,7 @@ class _SessionWatch:
     async def wait_for_poll(self) -> bool:
         """Wait for the next poll; False if the stream must end."""
         if self._looks:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS if self._pause is None else self._pause)
         self._looks += 1
         if self._visit.dashboard.sessions.find(self._cookie) is not self._visit.session:
             return False
@@ -398,6 +407,43 @@ class TryFeed:
         self._shown = made.received
         rows = list(made.pieces)[-min(fresh, MOST_LINES) :] if fresh else []
         return [append_event("pieces", "parts/pieces.html", rows, skipped=fresh - len(rows), fill=first)]
+
+
+class ScreenFeed:
+    """A screen of a plugin: drawn again when its plugin, a key or an event may have changed it."""
+
+    rows = ""
+
+    def __init__(self, gateway: Gateway, name: str, size: tuple[int, int]) -> None:
+        self._gateway = gateway
+        self._name = name
+        self._size = size
+        self._revision = -1
+        self._retry_at = 0.0
+        self._view = ScreenView(name, None)
+
+    async def regions(self) -> Regions:
+        screens, now = self._gateway.host.screens, self._gateway.clock.monotonic()
+        changed = screens.revision(self._name) != self._revision
+        is_old = self._view.frame is None or screens.dirty(self._name)
+        if changed or (is_old and now >= self._retry_at):
+            await self.draw()
+        return {"screen": Region("parts/screen.html", self._view)}
+
+    async def draw(self, *, settle: bool = False) -> ScreenView:
+        """Draw the screen now, once or until it settles; after a failure the last frame is gone."""
+        screens = self._gateway.host.screens
+        self._revision = screens.revision(self._name)
+        try:
+            frame = await screens.draw(self._name, *self._size, settle=settle)
+            self._view = ScreenView(self._name, frame)
+        except CallFailed as error:
+            self._view = ScreenView(self._name, None, error.failure.message)
+            self._retry_at = self._gateway.clock.monotonic() + SCREEN_RETRY
+        return self._view
+
+    def new_events(self) -> list[Event]:
+        return []
 
 
 class EventsFeed:

@@ -8,7 +8,19 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import calls, events, exports, login, logs, orgs, overview, plugins, settings, wire
+from plugbay.server.dashboard.pages import (
+    calls,
+    events,
+    exports,
+    login,
+    logs,
+    orgs,
+    overview,
+    plugins,
+    screens,
+    settings,
+    wire,
+)
 
 
 async def show_asset(request: Request) -> Response:
@@ -41,6 +53,10 @@ ROUTES = (
     _route("/logs", logs.show_log),
     _route("/settings", settings.show_settings),
     _route("/settings", settings.change_settings, "POST"),
+    _route("/screen", screens.show_screen),
+    _route("/screen", screens.press_keys, "POST"),
+    _route("/command", screens.show_command_line),
+    _route("/command", screens.run_command_line, "POST"),
     _route("/wire", wire.show_wire),
     _route("/wire", wire.record_wire, "POST"),
     _route("/recordings/{name}", wire.show_recording),
@@ -58,6 +74,7 @@ ROUTES = (
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
     _route("/live/tries/{try_id}", exports.follow_try),
     _route("/live/logs", logs.follow_log),
+    _route("/live/screen", screens.follow_screen),
     _route("/live/wire", wire.follow_wire),
     _route("/live/calls", calls.follow_calls),
     _route("/live/events", events.follow_events),

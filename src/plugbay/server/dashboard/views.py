@@ -171,6 +171,9 @@ class ExportRow:
     takes: str
     schema: str
     needs: tuple[str, ...]
+    page: str = "/export?export="
+    """The page that uses it; its full name follows."""
+    verb: str = "Try"
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +382,10 @@ def grantable(plugin: PluginSnapshot, needs: Iterable[str], failure: Mapping[str
     )
 
 
+EXPORT_PAGES = {"screen": ("/screen?name=", "Open"), "cli_namespace": ("/command?name=", "Run")}
+"""Pages of exports that are not called with JSON, and the words of their buttons."""
+
+
 def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
     """Exports for the page."""
     return [
@@ -390,6 +397,7 @@ def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
             forms.signature(export.input_schema),
             "" if export.input_schema is None else as_json(export.input_schema),
             tuple(export.capabilities),
+            *EXPORT_PAGES.get(export.kind, ()),
         )
         for full_name, export in exports.items()
     ]
