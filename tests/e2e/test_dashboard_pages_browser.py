@@ -1,4 +1,4 @@
-"""The pages of the host in a real browser: overview, settings, wire, calls, screens, narrow windows, a restarted server."""
+"""The pages of the host in a real browser: overview, settings, wire, calls, screens, phones, a restarted server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_plugins(folder: Path) -> None:
     plugins = folder / "plugins"
     write_plugin(plugins, "calm")
     write_plugin(plugins, "waits", script=WAITS_SH)
-    write_plugin(plugins, "trips", tools=[{"name": "book", "description": "Books.", "input_schema": TRIP}])
+    write_plugin(plugins, "trips", tools=[{"name": "t", "description": "Books.", "input_schema": TRIP}])
     write_plugin(plugins, "wants", capabilities=["tool.execute"])
     write_nexo_plugin(plugins, "stays", tools=["t"])
     write_ainb_plugin(plugins, "pane", screens=["main"], namespaces=["n"])
@@ -128,7 +128,7 @@ def test_a_call_that_runs_is_followed_and_cancelled(window: Window) -> None:
 @exhaustive
 def test_a_form_and_its_json_keep_their_values(window: Window) -> None:
     page = window.page
-    window.open("/export?export=trips/book")
+    window.open("/export?export=trips/t")
     page.fill("[name='field:day']", "2026-03-12")
     page.fill("[name='field:from/city']", "Lima")
     page.fill("[name='field:seats']", "1\n2")
@@ -158,6 +158,10 @@ def test_a_screen_takes_what_is_typed_and_tab_leaves_it(window: Window) -> None:
     assert window.complaints == []
 
 
+UNNAMED = """[...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
+    .filter((field) => !field.labels.length && !field.ariaLabel).length"""
+"""Fields without a label."""
+
 PAGES = (
     "/",
     "/plugins",
@@ -166,7 +170,7 @@ PAGES = (
     "/settings?plugin=set",
     "/logs?plugin=calm",
     "/wire?plugin=stays",
-    "/export?export=trips/book",
+    "/export?export=trips/t",
     "/screen?name=pane/main",
     "/command?name=pane/n",
     "/calls",
