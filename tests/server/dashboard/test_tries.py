@@ -34,7 +34,7 @@ def test_a_call_runs_is_remembered_and_belongs_to_its_session(sqlite_url: str, t
             assert plain.kept == "", "an input is kept only if it shall be"
             assert all.of(mine, "p/t") == [plain, made] and all.of(mine, "p/u") == all.of(other, "p/t") == []
             for owner, id in ((other, made.id), (mine, "none")):
-                with pytest.raises(GatewayError, match=r"try\.not_found"):
+                with pytest.raises(GatewayError, match=r"call\.not_found"):
                     all.get(owner, id)
 
     run(main)

@@ -100,7 +100,7 @@ class Tries:
         """A call of this session; raises `not_found`."""
         found = self._all.get(id)
         if found is None or found.owner is not owner:
-            raise not_found("try", id)
+            raise not_found("call", id)
         return found
 
     def of(self, owner: object, export: str) -> list[Try]:

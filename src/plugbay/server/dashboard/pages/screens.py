@@ -75,7 +75,7 @@ def _screen(visit: Visit) -> Screen:
     name = visit.query("name")
     found = next((each for each in visit.gateway.host.screens.all() if each.name == name), None)
     if found is None:
-        raise not_found("screen", name)
+        raise not_found("export", name)
     return found
 
 
@@ -112,7 +112,7 @@ def _namespace(visit: Visit) -> str:
     name = visit.query("name")
     export = visit.gateway.host.exports().get(name)
     if export is None or export.kind != "cli_namespace":
-        raise not_found("command line", name)
+        raise not_found("export", name)
     return name
 
 
