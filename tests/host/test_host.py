@@ -428,3 +428,18 @@ def test_what_is_published_reaches_who_subscribed_and_odd_topics_do_not(run: Run
                 host.publish("a..b", {})
 
     run(main)
+
+
+def test_the_processes_of_each_plugin_are_known(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, "shop", tools=["t"])
+    write_plugin(tmp_path, "p")
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            await host.meet("shop")
+            await until(lambda: "shop" in host.processes())
+            (pid,) = host.processes()["shop"]
+            assert pid == host.supervisor("shop").pid and "p" not in host.processes()  # type: ignore[union-attr]
+        assert host.processes() == {} and host.bindings.decide("p").enabled and host.state_dir is None
+
+    run(main)

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from plugbay.host.host import Host
 from plugbay.server.app import create_app
-from plugbay.server.dashboard.authentication import Dashboard
+from plugbay.server.dashboard.authentication import Dashboard, Session
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.gateway import Gateway
@@ -85,11 +85,14 @@ class Visitor:
         return await self.client.post(path, data=filled, headers={"origin": ORIGIN, **headers})
 
     @property
+    def session(self) -> Session | None:
+        """That of the browser, if there is one."""
+        return self.dashboard.sessions.find(next(iter(self.client.cookies.values()), ""))
+
+    @property
     def form_key(self) -> str:
         """That of the session, if there is one."""
-        cookie = next(iter(self.client.cookies.values()), "")
-        session = self.dashboard.sessions.find(cookie)
-        return "" if session is None else session.form_key
+        return "" if self.session is None else self.session.form_key
 
     async def log_in(self, token: str) -> httpx2.Response:
         return await self.get(self.dashboard.link("", token))

@@ -19,7 +19,7 @@ from plugbay.cli.render import output
 from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
-    from plugbay.host.bindings import Bindings
+    from plugbay.host.admin.plugin_settings import PluginSettings
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
@@ -48,37 +48,16 @@ config = typer.Typer(
 )
 
 
-class PluginSettings:
-    """One plugin with its settings and the bindings that a host would use."""
+def _load(where: str, plugins: Path | None, config_file: Path | None) -> PluginSettings:
+    """The settings of a plugin, with the bindings that a host would use."""
+    from plugbay.host.admin.plugin_settings import PluginSettings
+    from plugbay.host.bindings import Bindings, Options
+    from plugbay.host.config.config import Config
 
-    def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
-        from plugbay.host.bindings import Bindings, Options
-        from plugbay.host.config.config import Config
-        from plugbay.host.invocations.context import settings_of
-
-        loaded = local_host.load_config(config_file) or Config()
-        self.spec = _find_plugin(where, plugins, loaded)
-        self.settings = settings_of(self.spec)
-        self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
-        self.bindings: Bindings = Bindings(loaded, Options(), self.state)
-
-    def describe(self) -> dict[str, Any]:
-        """The public JSON shape: enough for a form with every control, and no secret."""
-        from plugbay.host.config import settings
-
-        values = self.bindings.config_of(self.spec)
-        secrets = self.bindings.secrets_of(self.spec)
-        problems = [
-            *settings.check_config(self.settings, values),
-            *settings.check_secrets(self.settings, secrets),
-        ]
-        return {
-            "plugin": self.spec.id,
-            **settings.describe(self.settings, values, secrets),
-            "config": settings.without_secrets(self.settings, values),
-            "config_schema": self.settings.config_schema,
-            "problems": [problem.to_json() for problem in problems],
-        }
+    loaded = local_host.load_config(config_file) or Config()
+    spec = _find_plugin(where, plugins, loaded)
+    state = Path(loaded.host.state_dir or directories()["state"]).absolute()
+    return PluginSettings(spec, Bindings(loaded, Options(), state), state)
 
 
 def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
@@ -119,7 +98,7 @@ def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None,
 
     Exits with 3 when a setting is invalid or missing.
     """
-    shown = PluginSettings(plugin, plugins, config_file).describe()
+    shown = _load(plugin, plugins, config_file).describe()
     if as_json:
         output.print_json(shown)
     else:
@@ -137,22 +116,13 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The settings must match the plugin's schema; they apply after a reload."""
-    from plugbay.host.config import settings
-
-    target = PluginSettings(plugin, plugins, config_file)
-    field = next((known.binds_to for known in target.settings.knobs if known.name == knob), None)
-    with settings.changing(target.state):
-        before = target.bindings.config_of(target.spec)
-        if field is not None:
-            after = settings.set_knob(target.settings, before, knob, value)
-        else:
-            after = settings.set_field(target.settings, before, knob, _parse_value(value))
-        if isinstance(after, Failure):
-            known = {"hint": f"plugbay config show {plugin} lists the settings"}
-            raise CallFailed(after.with_detail(target.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
-        kept = after[field or knob]
-        saved = settings.load_config(target.state, target.spec.id)
-        settings.save_config(target.state, target.spec.id, {**saved, field or knob: kept})
+    target = _load(plugin, plugins, config_file)
+    is_knob = any(known.name == knob for known in target.settings.knobs)
+    failure = target.change({knob: value if is_knob else _parse_value(value)}).get(knob)
+    if failure is not None:
+        known = {"hint": f"plugbay config show {plugin} lists the settings"}
+        raise CallFailed(failure.with_detail(target.spec.id, **(known if failure.code == Code.NOT_FOUND else {})))
+    kept = target.describe()["config"][target.field_of(knob)]
     if as_json:
         output.print_json(target.describe())
     else:
@@ -168,19 +138,8 @@ def secret(
     config_file: ConfigFile = None,
 ) -> None:
     """Set a secret. The value is read from the terminal without echo, or from standard input."""
-    from plugbay.host.config import settings
-
-    target = PluginSettings(plugin, plugins, config_file)
-    typed = {} if remove else {name: _read_secret(target, name)}
-    with settings.changing(target.state):
-        others = settings.load_secrets(target.state, target.spec.id)
-        others.pop(name, None)
-        known = settings.check_secrets(target.settings, others)
-        kept = {**others, **typed}
-        new = [problem for problem in settings.check_secrets(target.settings, kept) if problem not in known]
-        if new:
-            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be saved: {new[0]}", plugin=target.spec.id))
-        settings.save_secrets(target.state, target.spec.id, kept)
+    target = _load(plugin, plugins, config_file)
+    target.set_secret(name, None if remove else _read_secret(target, name))
     output.note(f"{target.spec.id}: the secret {name} is {'removed' if remove else 'saved'}")
 
 
@@ -194,13 +153,7 @@ def _parse_value(text: str) -> Any:
 
 def _read_secret(target: PluginSettings, name: str) -> str:
     """Read a secret from the terminal or stdin; raises `CallFailed` for a name that the plugin does not declare."""
-    from plugbay.contracts.validation import suggestion
-    from plugbay.host.config import settings
-
-    known = [item["name"] for item in settings.describe(target.settings, {})["secrets"]]
-    if known and name not in known:
-        text = f"there is no secret {name!r}{suggestion(name, known)}"
-        raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=target.spec.id, detail={"known": known}))
+    target.require_secret(name)
     typed = read_secret(name)
     if not typed:
         hint = "type the value, or pipe it in: … < FILE; --remove removes the secret"

@@ -489,6 +489,16 @@ class Host:
         return self._log_dir
 
     @property
+    def state_dir(self) -> Path | None:
+        """The folder of saved settings, secrets and storage; None: nothing is saved."""
+        return self._state_dir
+
+    @property
+    def bindings(self) -> Bindings:
+        """The operator's decisions and settings for every plugin."""
+        return self._bindings
+
+    @property
     def is_running(self) -> bool:
         """Whether the host was started and not stopped since."""
         return self._runtime is not None

@@ -432,3 +432,24 @@ def test_a_broken_header_is_shown_with_its_reason(run: Run) -> None:
         assert isinstance(fault, Frame) and fault.problem == "a header line has no name and colon"
 
     run(main)
+
+
+def test_a_recording_is_begun_and_ended_while_the_host_runs(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins") as host:
+            with host.tap("p") as stream:
+                recorder = host.taps.begin_recording("p", tmp_path / "kept")
+                await host.call("t", {"a": 1})
+                host.taps.end_recording("p", recorder)
+                await host.call("t", {"a": 2})
+                assert [item for item in stream.rest() if isinstance(item, Frame)], "others go on"
+            recording = load(recorder.path)
+            assert (
+                recording.end is not None and "'a': 1" in str(recording.items) and "'a': 2" not in str(recording.items)
+            )
+            with pytest.raises(CallFailed):
+                host.taps.begin_recording("nobody", tmp_path / "kept")
+
+    run(main)

@@ -31,7 +31,14 @@ OPEN = {"/login", "/login/{code}", "/static/{name}"}
 
 GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.methods or ()) if route.path not in OPEN]
 
-NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1", "key_id": "key_1"} | {
+NAMES = {
+    "try_id": "none",
+    "name": "p.jsonl",
+    "plugin_id:path": "p",
+    "operation": "stop",
+    "call_id": "call_1",
+    "org_id": "org_1",
+    "key_id": "key_1",
     "package": "pkg_1",
     "binding_id": "bind_1",
 }
@@ -212,6 +219,7 @@ def test_pages_are_in_no_document_of_the_api(sqlite_url: str, tmp_path: Path, ru
     [
         ("/plugins/a/b", "/plugins/a/b"),
         ("/calls", "/calls"),
+        ("/plugins", "/plugins"),
         ("/", "/"),
         ("/logout", "/"),
         ("//evil.example/plugins/", "/"),

@@ -45,7 +45,7 @@ def test_each_property_becomes_the_field_that_fits_it() -> None:
         ("note", "text", False),
         ("currency", "choice", False),
         ("mixed", "choice", False),
-        ("tags", "json", False),
+        ("tags", "list", False),
     ]
     order, price, _, note, currency, mixed, _ = found
     assert (order.low, order.high, order.description) == ("1", "9", "On the receipt.")
@@ -113,7 +113,7 @@ def test_odd_words_of_a_schema_are_passed_over() -> None:
 
 
 def test_a_form_in_one_line() -> None:
-    words = "order: integer, price?: number, gift: flag, note?: text, currency?: choice, mixed?: choice, tags?: json"
+    words = "order: integer, price?: number, gift: flag, note?: text, currency?: choice, mixed?: choice, tags?: list"
     assert forms.signature(ORDER) == words
 
 
@@ -130,7 +130,7 @@ def test_an_example_has_required_properties_and_defaults() -> None:
 def test_typed_values_become_the_input() -> None:
     found = fields_of(ORDER)
     assert found is not None
-    meant = typed(order=" 7 ", price="2e3", gift="false", note="a\r\nb", currency='"EUR"', mixed="1", tags='["a"]')
+    meant = typed(order=" 7 ", price="2e3", gift="false", note="a\r\nb", currency='"EUR"', mixed="1", tags="a\r\n\n b ")
     assert input_of(found, meant) == {
         "order": 7,
         "price": 2000.0,
@@ -138,7 +138,7 @@ def test_typed_values_become_the_input() -> None:
         "note": "a\nb",
         "currency": "EUR",
         "mixed": 1,
-        "tags": ["a"],
+        "tags": ["a", "b"],
     }
 
 
@@ -190,13 +190,177 @@ def test_fields_keep_the_typed_values() -> None:
     assert [field.value for field in kept] == ["mine", "default"]
 
 
-def test_fields_show_the_values_of_an_input_and_send_them_back() -> None:
-    values = {"order": 3, "gift": False, "note": "a\nb", "currency": "EUR", "tags": ["x"], "mixed": "1"}
-    filled = forms.fill(fields_of(ORDER) or (), values)
-    assert {field.name: field.value for field in filled}["price"] == "", "a default is no value"
-    assert input_of(filled, {forms.NAMES + field.name: field.value for field in filled}) == values
-
-
 def test_one_of_several_groups_of_fields_is_told_by_its_prefix() -> None:
     form = {"a:x": ("1", "2"), "b:x": ("3",), "x": ("4",), "a:": ("5",)}
     assert forms.with_prefix("a:", form) == {"field:x": "1", "field:": "5"}
+
+
+TRIP: dict[str, Any] = {
+    "type": "object",
+    "required": ["day", "from"],
+    "properties": {
+        "day": {"type": "string", "format": "date"},
+        "leaves": {"type": "string", "format": "date-time"},
+        "from": {"$ref": "#/$defs/place"},
+        "via": {
+            "type": "object",
+            "required": ["city"],
+            "properties": {
+                "city": {"type": "string"},
+                "nights": {"type": "integer"},
+                "hotel": {"$ref": "#/$defs/place"},
+            },
+        },
+        "seats": {"type": "array", "items": {"type": "integer"}},
+        "class": {"type": "array", "items": {"enum": ["first", "second"]}},
+        "a/b~c": {"type": "string"},
+    },
+    "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+
+
+def trip() -> tuple[Field, ...]:
+    found = fields_of(TRIP)
+    assert found is not None
+    return found
+
+
+def test_dates_lists_and_objects_within_have_fields() -> None:
+    assert [(field.key, field.kind, field.item) for field in trip()] == [
+        ("day", "date", ""),
+        ("leaves", "moment", ""),
+        ("from/city", "text", ""),
+        ("via/city", "text", ""),
+        ("via/nights", "integer", ""),
+        ("via/hotel/city", "text", ""),
+        ("seats", "list", "integer"),
+        ("class", "list", "text"),
+        ("a~1b~0c", "text", ""),
+    ]
+    assert [(legend, len(group)) for legend, group in forms.groups_of(trip())] == [
+        ("", 2),
+        ("from", 1),
+        ("via", 2),
+        ("via / hotel", 1),
+        ("", 3),
+    ]
+    assert forms.signature(TRIP).startswith("day: date, leaves?: moment, from.city?: text, via.city?: text")
+
+
+def test_values_of_objects_within_are_put_where_they_belong() -> None:
+    made = input_of(
+        trip(),
+        {
+            "field:day": "2026-03-12",
+            "field:leaves": "2026-03-12T20:00",
+            "field:via/city": "Lima",
+            "field:via/hotel/city": "",
+            "field:seats": "1\n 2 ",
+            "field:class": "first",
+            "field:a~1b~0c": "x",
+        },
+    )
+    assert made == {
+        "day": "2026-03-12",
+        "leaves": "2026-03-12T20:00:00Z",
+        "from": {},
+        "via": {"city": "Lima"},
+        "seats": [1, 2],
+        "class": ["first"],
+        "a/b~c": "x",
+    }
+
+
+def test_what_is_required_within_an_object_counts_only_if_the_object_is_there() -> None:
+    empty = {"field:day": "2026-03-12"}
+    assert input_of(trip(), empty) == {"day": "2026-03-12", "from": {}}
+    assert input_of(trip(), empty | {"field:via/nights": "2"})["via"] == {"city": "", "nights": 2}
+    number = {"type": "number"}
+    inner = {"type": "object", "required": ["n"], "properties": {"n": number, "m": number}}
+    strict = fields_of({"properties": {"o": inner}})
+    assert strict is not None and input_of(strict, {}) == {}
+    with pytest.raises(Invalid) as wrong:
+        input_of(strict, {"field:o/m": "1"})
+    assert [field.problem for field in wrong.value.fields] == ["a value is required", ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "problem"),
+    [
+        ("day", "tomorrow", "enter a day such as 2026-03-12"),
+        ("leaves", "soon", "enter a moment such as"),
+        ("seats", "1\ntwo", "'two': enter a whole number"),
+        ("class", "third", "'third' is not one of first, second"),
+    ],
+)
+def test_a_date_or_an_item_that_is_none_is_marked(key: str, text: str, problem: str) -> None:
+    with pytest.raises(Invalid) as wrong:
+        input_of(trip(), {"field:day": "2026-03-12", f"field:{key}": text})
+    assert next(field.problem for field in wrong.value.fields if field.problem).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"day": "2026-03-12", "leaves": "2026-03-12T20:00:00Z", "from": {"city": "Lima"}},
+        {"via": {"nights": 2, "hotel": {"city": "Cusco"}}, "seats": [1, 2], "class": ["second"], "a/b~c": "<b>"},
+    ],
+)
+def test_a_form_and_its_json_have_the_same_values(value: Any) -> None:
+    filled = forms.fill(trip(), value)
+    assert forms.draft_of(filled, {f"field:{field.key}": field.value for field in filled}) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        "text",
+        {"colour": 1},
+        {"via": {"colour": 1}},
+        {"via": 7},
+        {"seats": ["1"]},
+        {"class": ["a\nb"]},
+        {"day": 7},
+        {"a/b~c": ""},
+        {"from": {}},
+        {"leaves": "2026-03-12T20:00:00.5+01:00"},
+    ],
+)
+def test_json_that_a_form_cannot_express_stays_json(value: Any) -> None:
+    with pytest.raises(Invalid, match="no fields for all of this JSON"):
+        forms.fill(trip(), value)
+
+
+def test_a_draft_may_lack_what_is_required_but_not_be_wrong() -> None:
+    assert forms.draft_of(trip(), {}) == {}
+    with pytest.raises(Invalid):
+        forms.draft_of(trip(), {"field:day": "never"})
+
+
+def test_schemas_that_are_deep_wide_or_circular_are_bounded() -> None:
+    inner = {"type": "object", "properties": {"c": {"$ref": "#/$defs/c"}, "n": {"type": "number"}}}
+    found = fields_of({**inner, "$defs": {"c": inner}})
+    assert found is not None and max(len(field.path) for field in found) == forms.MAX_DEPTH
+    names = {str(number): {"$ref": "#/$defs/wide"} for number in range(30)}
+    wide = {"type": "object", "properties": names, "$defs": {"wide": {"type": "object", "properties": names}}}
+    found = fields_of(wide)
+    assert found is not None and len(found) == 30 and {field.kind for field in found} == {"json"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "array", "items": {"type": "object"}}, "json"),
+        ({"type": "array"}, "json"),
+        ({"type": "array", "items": {"enum": [1, 2]}}, "json"),
+        ({"type": "array", "items": {"type": "string"}, "default": ["a\nb"]}, "json"),
+        ({"type": "array", "items": {"type": "string"}, "default": 7}, "json"),
+        ({"type": "array", "items": {"type": "number"}, "default": [1.5]}, "list"),
+        ({"type": "string", "format": "email"}, "text"),
+        ({"type": "string", "format": 7}, "text"),
+    ],
+)
+def test_a_list_has_lines_only_where_each_item_is_one(schema: Any, kind: str) -> None:
+    assert one(schema).kind == kind

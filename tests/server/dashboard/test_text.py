@@ -83,3 +83,13 @@ def test_sizes_and_counts() -> None:
         "3 GiB",
     ]
     assert (text.count(1, "plugin"), text.count(2_000, "plugin")) == ("1 plugin", "2,000 plugins")
+
+
+def test_memory_and_minutes_are_short() -> None:
+    assert [text.megabytes(number) for number in (0, 3 << 19, 999 << 20, 1 << 30)] == [
+        "0 MiB",
+        "1.5 MiB",
+        "999 MiB",
+        "1 GiB",
+    ]
+    assert text.minute_of_day(61) == "01:01"

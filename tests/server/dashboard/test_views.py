@@ -186,19 +186,26 @@ def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> Non
         kept=("a", "net"),
     )
     capabilities = views.capabilities_of(plugin)
-    assert capabilities.requested == (
+    assert tuple(map(bare, capabilities.requested)) == (
         Capability("a", True, "a", False),
         Capability("net=x", True, "net", False),
         Capability("c", False, "", True),
         Capability("d", True, "", False),
     )
-    assert capabilities.optional == (Capability("o", False, "", True),)
+    assert tuple(map(bare, capabilities.optional)) == (Capability("o", False, "", True),)
     assert capabilities.open == ("c",) and not capabilities.undecided
+
+
+def bare(capability: Capability) -> Capability:
+    """Without the words of `explanations`."""
+    return replace(capability, allows="", risk="", tone="", why="")
 
 
 def test_before_anybody_decides_nothing_is_new() -> None:
     capabilities = views.capabilities_of(known(capabilities=("a",)))
-    assert capabilities.undecided and capabilities.requested == (Capability("a", False, "", False),)
+    (only,) = capabilities.requested
+    assert capabilities.undecided and bare(only) == Capability("a", False, "", False)
+    assert only.allows.startswith("nothing in the host by itself") and (only.risk, only.tone) == ("medium", "warn")
     assert not views.capabilities_of(known()).undecided
 
 
@@ -385,3 +392,55 @@ def test_the_hint_of_a_failure_is_separate() -> None:
     assert shown.failure == FailureView("crashed", "plugin", "gone", "try again", ("a", "b"), '{\n  "exit": "1"\n}')
     assert (shown.output, shown.status) == ("", "failed")
     assert failure_view(Failure(Code.TIMEOUT, "late")).detail == ""
+
+
+def test_the_list_is_searched_filtered_and_paged_with_500_plugins() -> None:
+    plugins = [
+        known(f"p{at:03}", "idle", contract="rune" if at % 2 else "nexo", name=f"Name {at}") for at in range(499)
+    ]
+    rows = views.rows_of([*plugins, known("broken", "quarantined", trouble="crashed: no such TABLE")])
+    first = views.list_page(rows, views.ListFilter())
+    assert (len(first.rows), first.page, first.pages) == (views.ROWS_OF_A_PAGE, 1, 5) and first.rows[0].id == "broken"
+    assert first.summary == "500 plugins: 1 quarantined, 499 idle"
+    last = views.list_page(rows, views.ListFilter(page=99))
+    assert (last.page, last.rows[-1].id) == (5, "p498")
+    found = views.list_page(rows, views.ListFilter("NAME 12", contract="rune"))
+    assert [row.id for row in found.rows] == ["p121", "p123", "p125", "p127", "p129"]
+    assert found.summary.startswith("5 of 500 plugins")
+    (one,) = views.list_page(rows, views.ListFilter("table such", "quarantined")).rows
+    assert one.id == "broken"
+    assert views.list_page(rows, views.ListFilter(state="pending")).rows == ()
+
+
+def test_a_refused_call_names_the_grants_it_needs() -> None:
+    plugin = known(capabilities=("a", "b", "network=x"), optional_capabilities=("memory.recall",), granted=("b",))
+    denied = {"code": "capability_not_allowed"}
+
+    def names(needs: tuple[str, ...], failure: dict[str, Any]) -> list[str]:
+        return [each.name for each in views.grantable(plugin, needs, failure)]
+
+    assert names(("a", "b"), denied) == ["a"]
+    assert names((), denied | {"detail": {"capability": "memory.recall"}}) == ["memory.recall"]
+    assert names((), denied | {"detail": {"capability": "network"}}) == ["network=x"]
+    assert names((), denied | {"detail": {"capability": "root"}}) == [], "never what is not requested"
+    assert names(("a",), {"code": "crashed"}) == []
+    waits = known(capabilities=("a",), missing=("a",), refusal=PENDING)
+    assert [each.name for each in views.grantable(waits, (), denied)] == ["a"]
+
+
+def test_the_history_of_a_plugin_is_newest_first_and_short() -> None:
+    def event(number: int, word: str) -> NumberedEvent:
+        payload = {"plugin_id": "p", "exit": number}
+        data = {"timestamp": f"2026-01-01T00:00:{number:02}Z", "payload": payload, "source": "x"}
+        return NumberedEvent(str(number), f"plugin.lifecycle.p.{word}", data)
+
+    rows = views.lifecycle_rows([event(number, "crashed" if number % 2 else "started") for number in range(30)])
+    assert len(rows) == views.SHOWN_LIFECYCLE
+    assert (rows[0].word, rows[0].tone, rows[0].facts) == ("crashed", "bad", "exit 29")
+    assert (rows[1].word, rows[1].tone) == ("started", "calm") and views.lifecycle_rows([]) == ()
+
+
+def test_log_lines_are_found_by_words_and_source() -> None:
+    line = LogLine("2026-01-01T00:00:00Z", "stderr", "info", "No such table: tea")
+    assert views.LogFilter().accepts(line) and views.LogFilter("TABLE no", "stderr").accepts(line)
+    assert not views.LogFilter("coffee").accepts(line) and not views.LogFilter("tea", "host").accepts(line)

@@ -86,6 +86,21 @@ class Taps:
         self._join(spec, recorder)
         return recorder
 
+    def begin_recording(self, plugin_id: str, folder: Path) -> Recorder:
+        """Record one plugin into a new file of this folder, until `end_recording` or until the host stops.
+
+        Raises `PlugbayError` if the file cannot be made, and `CallFailed` if there is no such plugin.
+        """
+        spec = self._spec(plugin_id)
+        recorder = record_in(folder, spec, self._began)
+        self._join(spec, recorder)
+        return recorder
+
+    def end_recording(self, plugin_id: str, recorder: Recorder) -> None:
+        """Write the rest of a recording and close it."""
+        self._leave(plugin_id, recorder)
+        recorder.close()
+
     def close(self) -> None:
         """Close all listeners: the host has stopped."""
         for plugin_id, listeners in self._listeners.items():
@@ -105,13 +120,13 @@ class Taps:
         for process in self._processes.get(spec.id, ()):
             self._tap(spec, process, JOINED)
 
-    def _leave(self, plugin_id: str, stream: TapStream) -> None:
+    def _leave(self, plugin_id: str, listener: Listener) -> None:
         """Remove a listener, after it got all items up to now."""
         here = self._processes.get(plugin_id, ())
         for process in here:
             if process.tap is not None:
                 process.tap.flush()
-        self._listeners[plugin_id].remove(stream)
+        self._listeners[plugin_id].remove(listener)
         if not self._listeners[plugin_id]:
             for process in here:
                 self._untap(process)

@@ -30,6 +30,7 @@ from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
+from plugbay.server.dashboard.tries import Tries
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many
 from plugbay.server.domain.gateway import Gateway
@@ -174,6 +175,7 @@ class Dashboard:
         self.sessions = Sessions(gateway.clock)
         self.loader = PluginLoader(gateway)
         self.history = HistoryLoader(gateway)
+        self.tries = Tries(gateway.host, gateway.clock)
         self.streams = 0
         """Open live streams."""
 

@@ -144,20 +144,12 @@ class ConfigForm:
 def config_form(schema: Any, config: Mapping[str, Any], as_text: bool = False) -> ConfigForm:
     """Fields only if they would send back exactly this config."""
     fields = forms.fields_of(schema) if schema is not None else ()
-    filled = None if fields is None else forms.fill(fields, config)
-    is_exact = filled is not None and _sends(filled, config) == json.dumps(dict(config), sort_keys=True)
-    text = json.dumps(dict(config), ensure_ascii=False, indent=2)
-    return ConfigForm(filled if is_exact and not as_text else None, text, is_exact)
-
-
-def _sends(fields: tuple[forms.Field, ...], config: Mapping[str, Any]) -> str:
-    """What the fields with a value send, as JSON; a required one without a value is asked for when the form is sent."""
-    used = tuple(field for field in fields if field.name in config)
     try:
-        sent = forms.input_of(used, {forms.NAMES + field.name: field.value for field in used})
+        filled = None if fields is None else forms.fill(fields, config)
     except forms.Invalid:
-        return ""
-    return json.dumps(sent, sort_keys=True)
+        filled = None
+    text = json.dumps(dict(config), ensure_ascii=False, indent=2)
+    return ConfigForm(None if as_text else filled, text, filled is not None)
 
 
 def defaults_of(schema: Any) -> dict[str, Any]:

@@ -9,28 +9,38 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plugbay.host.admin.logs import LogLine
+from plugbay.host.admin.logs import MAX_TAIL, LogLine
+from plugbay.host.recording.taps import TapStream
+from plugbay.model.errors import CallFailed
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
+from plugbay.server.dashboard.screen_views import ScreenView
+from plugbay.server.dashboard.tries import Try
 from plugbay.server.dashboard.views import (
     CallRow,
+    ListFilter,
+    LogFilter,
+    LogRow,
     call_row,
     capabilities_of,
     concerns,
     event_row,
     export_rows,
+    lifecycle_rows,
+    list_page,
     log_row,
     overview_of,
     rows_of,
-    summary,
+    try_view,
 )
+from plugbay.server.dashboard.wire_views import WireReader
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store.pages import Page
@@ -58,6 +68,12 @@ SHOWN_LINES = 200
 
 SHOWN_CALLS, SHOWN_OF_PLUGIN, SHOWN_FAILURES = 50, 10, 8
 """Calls on their own page, on the page of a plugin, and failed ones on the overview."""
+
+SCREEN_PAUSE = 0.1
+"""Seconds between polls of a screen, which answers to keys."""
+
+SCREEN_RETRY = 5.0
+"""Seconds before a screen that failed is drawn again, unless there is input."""
 
 SETTLE_POLLS = 4
 """Database polls after the last counted call: its record is written within a second."""
@@ -100,9 +116,9 @@ def changes(rows: str, before: Regions, after: Regions, now: float, form_key: st
     return events
 
 
-async def follow(visit: Visit, feed: Feed) -> AsyncGenerator[Event, None]:
-    """Changes of a page until its session ends."""
-    shown, watch = Regions(), _SessionWatch(visit)
+async def follow(visit: Visit, feed: Feed, pause: float | None = None) -> AsyncGenerator[Event, None]:
+    """Changes of a page until its session ends, looked for every `pause` seconds."""
+    shown, watch = Regions(), _SessionWatch(visit, pause)
     with watch.count_stream():
         while await watch.wait_for_poll():
             fresh = await feed.regions()
@@ -122,8 +138,9 @@ def check_stream_limit(dashboard: Dashboard) -> None:
 class _SessionWatch:
     """Decides how long a stream continues: until its session or its token ends."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, pause: float | None = None) -> None:
         self._visit = visit
+        self._pause = pause
         self._cookie = visit.request.cookies.get(cookie_name(visit.request), "")
         self._check_at = visit.gateway.clock.monotonic() + TOKEN_CHECK_SECONDS
         self._looks = 0
@@ -139,7 +156,7 @@ class _SessionWatch:
     async def wait_for_poll(self) -> bool:
         """Wait for the next poll; False if the stream must end."""
         if self._looks:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS if self._pause is None else self._pause)
         self._looks += 1
         if self._visit.dashboard.sessions.find(self._cookie) is not self._visit.session:
             return False
@@ -193,13 +210,14 @@ class PluginsFeed:
 
     rows = "plugins"
 
-    def __init__(self, dashboard: Dashboard) -> None:
+    def __init__(self, dashboard: Dashboard, wanted: ListFilter | None = None) -> None:
         self._dashboard = dashboard
+        self._wanted = wanted or ListFilter()
 
     async def regions(self) -> Regions:
-        rows = rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE))
-        return {"summary": Region("parts/summary.html", summary(rows))} | {
-            row.key: Region("parts/row.html", row) for row in rows
+        found = list_page(rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE)), self._wanted)
+        return {"summary": Region("parts/summary.html", found.summary)} | {
+            row.key: Region("parts/row.html", row) for row in found.rows
         }
 
     def new_events(self) -> list[Event]:
@@ -248,27 +266,29 @@ class RecentCalls:
         return []
 
 
-class PluginFeed:
-    """One plugin: state, capabilities, exports, calls, log."""
+class LogTail:
+    """New lines of a plugin's log that a filter accepts."""
 
     rows = ""
 
-    def __init__(self, dashboard: Dashboard, plugin_id: str) -> None:
-        self._dashboard = dashboard
+    def __init__(
+        self, gateway: Gateway, plugin_id: str, wanted: LogFilter | None = None, shown: int = SHOWN_LINES
+    ) -> None:
+        self._gateway = gateway
         self._plugin_id = plugin_id
-        self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
+        self._wanted = wanted or LogFilter()
+        self._shown = shown
         self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
         self._skipped = 0
         self._began = False
 
+    def past(self) -> list[LogRow]:
+        """The last lines until now."""
+        lines = self._gateway.host_logs.tail(self._plugin_id, MAX_TAIL)
+        return [log_row(line) for line in lines if self._wanted.accepts(line)][-self._shown :]
+
     async def regions(self) -> Regions:
-        gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
-        return {
-            "overview": Region("parts/overview.html", overview_of(plugin)),
-            "capabilities": Region("parts/capabilities.html", (self._plugin_id, capabilities_of(plugin))),
-            "exports": Region("parts/exports.html", export_rows(exports_of(gateway, self._plugin_id))),
-            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
-        }
+        return {}
 
     def new_events(self) -> list[Event]:
         """New log lines; all recent lines at first, because some may have arrived since the page was rendered."""
@@ -276,8 +296,7 @@ class PluginFeed:
             self._began = True
             self._lines.clear()
             self._skipped = 0
-            past = self._dashboard.gateway.host_logs.tail(self._plugin_id, SHOWN_LINES)
-            return [append_event("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
+            return [append_event("log", "parts/lines.html", self.past(), fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
         skipped, self._skipped = self._skipped, 0
         return [append_event("log", "parts/lines.html", lines, skipped=skipped)] if lines else []
@@ -293,9 +312,138 @@ class PluginFeed:
             await asyncio.wait({collecting})
 
     async def _collect(self) -> None:
-        async for line in self._dashboard.gateway.host_logs.follow(self._plugin_id):
-            self._skipped += len(self._lines) == MAX_APPENDED
-            self._lines.append(line)
+        async for line in self._gateway.host_logs.follow(self._plugin_id):
+            if self._wanted.accepts(line):
+                self._skipped += len(self._lines) == MAX_APPENDED
+                self._lines.append(line)
+
+
+class PluginFeed:
+    """One plugin: state, capabilities, exports, calls, history, log."""
+
+    rows = ""
+
+    def __init__(self, dashboard: Dashboard, plugin_id: str) -> None:
+        self._dashboard = dashboard
+        self._plugin_id = plugin_id
+        self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
+        self._log = LogTail(dashboard.gateway, plugin_id)
+        self.new_events = self._log.new_events
+        self.listening = self._log.listening
+
+    async def regions(self) -> Regions:
+        gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
+        history = lifecycle_rows(gateway.host_events.histories.get(self._plugin_id, ()))
+        used = gateway.resources.plugins.get(self._plugin_id)
+        return {
+            "overview": Region("parts/overview.html", overview_of(plugin, used)),
+            "capabilities": Region("parts/capabilities.html", (self._plugin_id, capabilities_of(plugin))),
+            "exports": Region("parts/exports.html", export_rows(exports_of(gateway, self._plugin_id))),
+            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
+            "lifecycle": Region("parts/lifecycle.html", history),
+        }
+
+
+class ListeningFeed(Feed, Protocol):
+    """A feed that collects while its page is open."""
+
+    def listening(self) -> AbstractAsyncContextManager[None]: ...
+
+
+async def follow_while_listening(visit: Visit, feed: ListeningFeed) -> AsyncIterator[Event]:
+    """Changes of a page whose feed collects meanwhile."""
+    async with feed.listening(), aclosing(follow(visit, feed)) as changes:
+        async for event in changes:
+            yield event
+
+
+class WireFeed:
+    """The frames of a plugin as they pass; the plugin is tapped while the page is open."""
+
+    rows = ""
+
+    def __init__(self, gateway: Gateway, plugin_id: str) -> None:
+        self._gateway = gateway
+        self._plugin_id = plugin_id
+        self._reader = WireReader(gateway.host.specs[plugin_id].contract)
+        self._stream: TapStream | None = None
+        self._dropped = 0
+
+    async def regions(self) -> Regions:
+        return {}
+
+    def new_events(self) -> list[Event]:
+        if self._stream is None:
+            return []
+        items, dropped = self._stream.rest(), self._stream.dropped
+        rows = self._reader.rows(items)[-MAX_APPENDED:]
+        skipped, self._dropped = dropped - self._dropped + len(items) - len(rows), dropped
+        return [append_event("frames", "parts/frames.html", rows, skipped=skipped)] if rows else []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Tap the plugin within this context."""
+        with self._gateway.host.tap(self._plugin_id) as self._stream:
+            yield
+
+
+class TryFeed:
+    """A call from the dashboard: its state, its answer, and pieces as they arrive."""
+
+    rows = ""
+
+    def __init__(self, made: Try) -> None:
+        self._made = made
+        self._shown = -1
+
+    async def regions(self) -> Regions:
+        return {"try": Region("parts/try.html", try_view(self._made))}
+
+    def new_events(self) -> list[Event]:
+        made, first = self._made, self._shown < 0
+        fresh = made.received - max(0, self._shown)
+        if not fresh and not first:
+            return []
+        self._shown = made.received
+        rows = list(made.pieces)[-min(fresh, MOST_LINES) :] if fresh else []
+        return [append_event("pieces", "parts/pieces.html", rows, skipped=fresh - len(rows), fill=first)]
+
+
+class ScreenFeed:
+    """A screen of a plugin: drawn again when its plugin, a key or an event may have changed it."""
+
+    rows = ""
+
+    def __init__(self, gateway: Gateway, name: str, size: tuple[int, int]) -> None:
+        self._gateway = gateway
+        self._name = name
+        self._size = size
+        self._revision = -1
+        self._retry_at = 0.0
+        self._view = ScreenView(name, None)
+
+    async def regions(self) -> Regions:
+        screens, now = self._gateway.host.screens, self._gateway.clock.monotonic()
+        changed = screens.revision(self._name) != self._revision
+        is_old = self._view.frame is None or screens.dirty(self._name)
+        if changed or (is_old and now >= self._retry_at):
+            await self.draw()
+        return {"screen": Region("parts/screen.html", self._view)}
+
+    async def draw(self, *, settle: bool = False) -> ScreenView:
+        """Draw the screen now, once or until it settles; after a failure the last frame is gone."""
+        screens = self._gateway.host.screens
+        self._revision = screens.revision(self._name)
+        try:
+            frame = await screens.draw(self._name, *self._size, settle=settle)
+            self._view = ScreenView(self._name, frame)
+        except CallFailed as error:
+            self._view = ScreenView(self._name, None, error.failure.message)
+            self._retry_at = self._gateway.clock.monotonic() + SCREEN_RETRY
+        return self._view
+
+    def new_events(self) -> list[Event]:
+        return []
 
 
 class EventsFeed:

@@ -15,6 +15,7 @@ from typing import Any
 
 from plugbay.host.admin.logs import LogLine
 from plugbay.host.admin.operating import Inspection
+from plugbay.host.authorization.explanations import HIGH, LOW, MEDIUM, explain
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
@@ -23,13 +24,17 @@ from plugbay.model.errors import Code, Failure, Outcome
 from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.loader import PluginSnapshot
-from plugbay.server.dashboard.text import as_json, count, moment, size, time_of_day
+from plugbay.server.dashboard.loader import PluginSnapshot, lifecycle_event
+from plugbay.server.dashboard.text import as_json, count, megabytes, moment, size, time_of_day
+from plugbay.server.dashboard.tries import Try
 from plugbay.server.domain.operator_plugins import LIFECYCLE_TOPICS, NumberedEvent
+from plugbay.server.domain.resources import Usage
 from plugbay.store.calls import StoredCall
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
 """Tones: broken, needs the operator, active, idle, off."""
+
+RISK_TONES = {LOW: CALM, MEDIUM: WARN, HIGH: BAD}
 
 DISABLED, BLOCKED = "disabled", "blocked"
 """States beyond the host's: disabled, cannot be confined."""
@@ -88,6 +93,13 @@ class Row:
     failures: int
     failed: LastFailure | None
     since: float
+    missing: tuple[str, ...] = ()
+    """Capabilities that it waits for."""
+
+    @property
+    def request(self) -> str:
+        """Its id and the capabilities it waits for, as a form sends them: a grant is of what the page shows."""
+        return as_json([self.id, *self.missing], spread=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,8 @@ class Overview:
     ready: int
     counters: tuple[tuple[str, int], ...]
     operations: tuple[Operation, ...]
+    memory: str = ""
+    cpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +138,12 @@ class Capability:
     """The entry in plugbay.toml that grants it and can be revoked; empty if there is none."""
     is_new: bool
     """Requested after the operator decided on grants."""
+    allows: str = ""
+    """What it allows, in plain words."""
+    risk: str = ""
+    tone: str = ""
+    why: str = ""
+    """The reason of the risk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,9 @@ class ExportRow:
     takes: str
     schema: str
     needs: tuple[str, ...]
+    page: str = "/export?export="
+    """The page that uses it; its full name follows."""
+    verb: str = "Try"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +214,7 @@ def row_of(plugin: PluginSnapshot) -> Row:
         if failed is None or failed.failure is None
         else LastFailure(failed.failure.code, failed.started_at, failed.call_id),
         plugin.happened.at if plugin.happened else plugin.since,
+        plugin.status.missing if plugin.refusal is not None else (),
     )
 
 
@@ -215,6 +239,47 @@ def sandbox_of(confinement: Confinement, limits: str) -> Badge:
     if limits == "degraded":
         return Badge("confined", WARN, "some of its limits are not enforced")
     return Badge("confined", GOOD)
+
+
+@dataclass(frozen=True, slots=True)
+class ListFilter:
+    """The plugins that the list shows."""
+
+    words: str = ""
+    """Words that are all in the id, the name or the reason of the state; the case does not matter."""
+    state: str = ""
+    contract: str = ""
+    page: int = 1
+
+    def accepts(self, row: Row) -> bool:
+        text = f"{row.id}\n{row.name}\n{row.state.why}".lower()
+        return (
+            all(word in text for word in self.words.lower().split())
+            and self.state in ("", row.state.word)
+            and self.contract in ("", row.contract)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """One page of the list of plugins."""
+
+    rows: tuple[Row, ...]
+    summary: str
+    page: int
+    pages: int
+
+
+ROWS_OF_A_PAGE = 100
+
+
+def list_page(rows: Sequence[Row], wanted: ListFilter) -> ListPage:
+    """The rows of a page; beyond the last page, those of the last."""
+    found = [row for row in rows if wanted.accepts(row)]
+    pages = max(1, math.ceil(len(found) / ROWS_OF_A_PAGE))
+    page = min(max(1, wanted.page), pages)
+    text = summary(rows) if len(found) == len(rows) else f"{len(found):,} of {summary(rows)}"
+    return ListPage(tuple(found[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]), text, page, pages)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -242,7 +307,7 @@ _OPERATIONS = (
 _START = (Operation("start", "Start", "Start the plugin"),)
 
 
-def overview_of(plugin: PluginSnapshot) -> Overview:
+def overview_of(plugin: PluginSnapshot, used: Usage | None = None) -> Overview:
     """The top of a plugin's page."""
     status, happened = plugin.status, plugin.happened
     return Overview(
@@ -255,6 +320,8 @@ def overview_of(plugin: PluginSnapshot) -> Overview:
         status.ready,
         tuple(sorted(status.counters.items())),
         operations_of(plugin),
+        "" if used is None else megabytes(used.memory),
+        "" if used is None or used.cpu is None else f"{used.cpu:.2f} cores",
     )
 
 
@@ -283,11 +350,40 @@ def capabilities_of(plugin: PluginSnapshot) -> Capabilities:
 
     def capability(name: str) -> Capability:
         entry = next((each for each in (name, name.partition("=")[0]) if each in (kept or ())), "")
-        return Capability(name, name in granted, entry, name not in granted and kept is not None)
+        known = explain(spec, name)
+        return Capability(
+            name,
+            name in granted,
+            entry,
+            name not in granted and kept is not None,
+            known.allows,
+            known.risk,
+            RISK_TONES[known.risk],
+            known.why,
+        )
 
     optional = [name for name in spec.optional_capabilities if name not in spec.capabilities]
     undecided = kept is None and not granted.issuperset(spec.capabilities)
     return Capabilities(tuple(map(capability, spec.capabilities)), tuple(map(capability, optional)), undecided)
+
+
+def grantable(plugin: PluginSnapshot, needs: Iterable[str], failure: Mapping[str, Any]) -> tuple[Capability, ...]:
+    """The requested capabilities without which a call was refused: those that its export needs, that the plugin waits
+    for, or that the failure names."""
+    if failure.get("code") != Code.CAPABILITY_NOT_ALLOWED:
+        return ()
+    named = str((failure.get("detail") or {}).get("capability", ""))
+    wanted = {*needs, *plugin.status.missing, named}
+    found = capabilities_of(plugin)
+    return tuple(
+        each
+        for each in (*found.requested, *found.optional)
+        if not each.granted and (each.name in wanted or each.name.partition("=")[0] == named)
+    )
+
+
+EXPORT_PAGES = {"screen": ("/screen?name=", "Open"), "cli_namespace": ("/command?name=", "Run")}
+"""Pages of exports that are not called with JSON, and the words of their buttons."""
 
 
 def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
@@ -301,6 +397,7 @@ def export_rows(exports: Mapping[str, Export]) -> list[ExportRow]:
             forms.signature(export.input_schema),
             "" if export.input_schema is None else as_json(export.input_schema),
             tuple(export.capabilities),
+            *EXPORT_PAGES.get(export.kind, ()),
         )
         for full_name, export in exports.items()
     ]
@@ -539,6 +636,43 @@ def log_row(line: LogLine) -> LogRow:
     return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text)
 
 
+LIFECYCLE_TONES = {"crashed": BAD, "hung": BAD, "gave_up": BAD, "start_failed": BAD, "shutdown_failed": WARN}
+
+SHOWN_LIFECYCLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleRow:
+    """A start, an end or a failure of a plugin."""
+
+    at: float
+    word: str
+    tone: str
+    facts: str
+
+
+def lifecycle_rows(events: Iterable[NumberedEvent]) -> tuple[LifecycleRow, ...]:
+    """The history of a plugin, newest first."""
+    found = [each for each in map(lifecycle_event, events) if each is not None]
+    return tuple(
+        LifecycleRow(each.at, each.word.replace("_", " "), LIFECYCLE_TONES.get(each.word, CALM), each.facts)
+        for each in found[: -SHOWN_LIFECYCLE - 1 : -1]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """The log lines that are shown."""
+
+    words: str = ""
+    """Words that are all in the line; the case does not matter."""
+    source: str = ""
+
+    def accepts(self, line: LogLine) -> bool:
+        text = line.text.lower()
+        return self.source in ("", line.source) and all(word in text for word in self.words.lower().split())
+
+
 def lines_of_call(lines: Iterable[LogLine], call: StoredCall) -> list[LogRow]:
     """Log lines of a plugin during a call and shortly after. Some timestamps have seconds only."""
     begin, end = math.floor(call.started_at), call.started_at + call.duration_ms / 1000 + AROUND
@@ -559,6 +693,29 @@ def failure_view(failure: Failure) -> FailureView:
         tuple(map(str, stderr)),
         as_json(rest) if rest else "",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TryView:
+    """A call from the dashboard."""
+
+    id: str
+    export: str
+    at: float
+    status: str
+    tone: str
+    running: bool
+    can_repeat: bool
+    """Its input is kept."""
+    answer: CallOutcome | None
+
+
+def try_view(made: Try) -> TryView:
+    """A call, running or finished."""
+    answer = None if made.result is None else call_outcome(made.result)
+    status = "running" if made.is_running else "cancelled" if answer is None else answer.status
+    tone = GOOD if made.is_running else OFF if answer is None else answer.tone
+    return TryView(made.id, made.export, made.at, status, tone, made.is_running, bool(made.kept), answer)
 
 
 def call_outcome(result: CallResult) -> CallOutcome:

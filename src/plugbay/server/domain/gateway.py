@@ -40,10 +40,12 @@ from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_memory import OperatorMemory
 from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins
+from plugbay.server.domain.operator_settings import OperatorSettings
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.package_logs import PackageLogs
 from plugbay.server.domain.packages import Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.recordings import Recordings
 from plugbay.server.domain.resources import ResourceHistory
 from plugbay.server.domain.retention import Retention
 from plugbay.server.domain.runner import Runner, RunnerSettings
@@ -143,8 +145,11 @@ class Gateway:
         self.operator_plugins = OperatorPlugins(
             host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL
         )
-        self.host_logs = PluginLogs(host.journal, settings.log_dir)
-        self.host_events = HostEvents(host)
+        self.operator_settings, self.recordings = (
+            OperatorSettings(host, database, self.audit),
+            Recordings(host, database, self.audit, settings.data / "recordings"),
+        )
+        self.host_logs, self.host_events = PluginLogs(host.journal, settings.log_dir), HostEvents(host)
         self.resources = ResourceHistory(host, clock)
 
         # Packages, bindings, invocations, credentials, secrets, the marketplace.

@@ -261,6 +261,9 @@ def _grant_names(capability: str) -> tuple[str, str]:
 KEPT_EVENTS = 2_000
 """Events kept for clients that resume."""
 
+KEPT_LIFECYCLE = 50
+"""Lifecycle events kept of each plugin."""
+
 ALL_TOPICS = ">"
 
 LIFECYCLE_TOPICS = "plugin.lifecycle."
@@ -290,6 +293,8 @@ class HostEvents:
         self._arrived = asyncio.Condition()
         self.lifecycle: dict[str, NumberedEvent] = {}
         """The last lifecycle event of each resident plugin."""
+        self.histories: dict[str, deque[NumberedEvent]] = {}
+        """The last lifecycle events of each resident plugin, oldest first; other events do not displace them."""
 
     async def run(self) -> None:
         """Number events until cancelled."""
@@ -302,7 +307,9 @@ class HostEvents:
         numbered = NumberedEvent(f"{self._start}-{self._count}", event.topic, event.to_json())
         self._kept.append((self._count, numbered))
         if event.source == SOURCE and event.topic.startswith(LIFECYCLE_TOPICS):
-            self.lifecycle[event.topic.removeprefix(LIFECYCLE_TOPICS).rpartition(".")[0]] = numbered
+            plugin_id = event.topic.removeprefix(LIFECYCLE_TOPICS).rpartition(".")[0]
+            self.lifecycle[plugin_id] = numbered
+            self.histories.setdefault(plugin_id, deque(maxlen=KEPT_LIFECYCLE)).append(numbered)
         async with self._arrived:
             self._arrived.notify_all()
 

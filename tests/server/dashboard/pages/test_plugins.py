@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+from plugbay.server.dashboard.live import PluginsFeed
+from plugbay.server.dashboard.views import ListFilter
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
 from tests.support.dashboards import hosting_at, text_of, visitor_of
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
+from tests.support.tiers import exhaustive
 
 SCHEMA = {
     "type": "object",
@@ -72,7 +77,7 @@ def test_a_page_of_a_plugin_has_all_that_is_known_of_it(sqlite_url: str, tmp_pat
             page = await visitor.get("/plugins/p")
             shown = text_of(page)
             for words in (
-                "p Pretty Does things. idle rune · 1 · one process per call",
+                "p Pretty State Settings Log Wire Does things. idle rune · 1 · one process per call",
                 "Restart Reload Stop",
                 "Calls 1 Failed calls 0",
                 "Noted by the host: noise 1",
@@ -231,5 +236,74 @@ def test_a_description_of_a_megabyte_makes_no_page_of_a_megabyte(sqlite_url: str
             ):
                 page = await visitor.get(path)
                 assert page.status_code == 200 and len(page.text) < 100_000
+
+    run(main)
+
+
+def test_selected_plugins_get_exactly_what_was_shown(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b", "c"):
+        write_plugin(tmp_path / "plugins", name, capabilities=["tool.execute", "files.read"])
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            page = await visitor.get("/plugins")
+            requests = [unescape(found) for found in re.findall(r'name="request" value="([^"]+)"', page.text)]
+            assert requests[0] == '["a","tool.execute","files.read"]' and len(requests) == 3
+            none = await visitor.post("/plugins")
+            assert none.status_code == 400 and "Select at least one plugin." in text_of(none)
+            done = await visitor.post("/plugins", {"request": requests[:2]})
+            assert (done.status_code, done.headers["location"]) == (303, "/plugins")
+            assert "Granted to 2 plugins: a, b." in text_of(await visitor.get("/plugins"))
+            states = {status.spec.id: str(status.state) for status in gateway.host.plugins()}
+            assert states == {"a": "idle", "b": "idle", "c": "pending"}
+            odd = await visitor.post("/plugins", {"request": ['["c","tool.execute"]', '["nobody","x"]']})
+            assert odd.status_code == 409 and "Granted to 1 plugin: c." in text_of(odd)
+            assert "Not granted: nobody: there is no plugin 'nobody'" in text_of(odd)
+            for text in ("{}", "[", '["c"]', '["c", 1]', "[" * 100_000):
+                assert (await visitor.post("/plugins", {"request": text})).status_code == 400
+
+    run(main)
+
+
+@exhaustive
+def test_a_list_of_500_plugins_is_paged_searched_and_followed(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    for number in range(500):
+        write_plugin(tmp_path / "plugins", f"p{number:03}")
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            page = await visitor.get("/plugins")
+            assert page.text.count("<tr id=") == 100 and "page 1 of 5" in text_of(page)
+            last = await visitor.get("/plugins?page=5")
+            assert 'href="/plugins/p499"' in last.text and 'data-live="/live/plugins?page=5"' in last.text
+            found = await visitor.get("/plugins?q=P12&contract=rune&state=idle")
+            assert found.text.count("<tr id=") == 10 and "10 of 500 plugins: 500 idle" in text_of(found)
+            assert "No plugin matches." in text_of(await visitor.get("/plugins?q=nobody"))
+            assert (await visitor.get("/plugins?page=" + "9" * 400)).status_code == 200
+            feed = PluginsFeed(visitor.dashboard, ListFilter("p12"))
+            assert len(await feed.regions()) == 11
+
+    run(main)
+
+
+def test_capabilities_are_explained_before_they_are_granted(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p", capabilities=["tool.execute"])
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            shown = text_of(await visitor.get("/plugins/p"))
+            assert "tool.execute medium risk nothing in the host by itself: the plugin declares it" in shown
+
+    run(main)
+
+
+def test_the_history_of_a_plugin_is_on_its_page(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_nexo_plugin(tmp_path / "plugins", "shop", tools=["t"])
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path, "shop") as gateway, visitor_of(gateway) as visitor:
+            await gateway.operator_plugins.operate(OPERATOR, "shop", "restart")
+            await until(lambda: "shop" in gateway.host_events.histories)
+            assert re.search(r"Starts and failures .* started", text_of(await visitor.get("/plugins/shop")))
 
     run(main)

@@ -11,7 +11,7 @@ from plugbay.server.api.models import listing, parse_page
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import SHOWN_CALLS, RecentCalls, check_stream_limit, follow
-from plugbay.server.dashboard.views import OUTCOMES, call_row, lines_of_call
+from plugbay.server.dashboard.views import OUTCOMES, call_row, grantable, lines_of_call
 from plugbay.server.domain.principal import HOST
 
 
@@ -47,6 +47,9 @@ async def follow_calls(visit: Visit) -> Response:
 async def show_call(visit: Visit) -> Response:
     """One call with its record and the plugin's log lines during it."""
     call = await visit.gateway.calls.get(visit.request.path_params["call_id"])
-    hosted = {status.spec.id for status in visit.gateway.host.plugins()}
-    lines = visit.gateway.host_logs.tail(call.plugin, MAX_TAIL) if call.plugin in hosted else []
-    return visit.page("call.html", call=call_row(call), hosted=call.plugin in hosted, lines=lines_of_call(lines, call))
+    hosted = call.plugin in visit.gateway.host.specs
+    lines = visit.gateway.host_logs.tail(call.plugin, MAX_TAIL) if hosted else []
+    export = visit.gateway.host.exports().get(f"{call.plugin}/{call.export}")
+    needs = () if export is None else export.capabilities
+    grants = grantable(visit.dashboard.loader.plugin(call.plugin), needs, call.failure or {}) if hosted else ()
+    return visit.page("call.html", call=call_row(call), hosted=hosted, lines=lines_of_call(lines, call), grants=grants)

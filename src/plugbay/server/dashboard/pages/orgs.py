@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.responses import Response
 
 from plugbay.server.api.models import parse_page
@@ -18,7 +20,11 @@ from plugbay.store.orgs import Org, Project
 POLICY = "policy:"
 """Prefix of the fields of a policy in a form."""
 
-POLICY_FIELDS = forms.fields_of(PolicyDocument.model_json_schema()) or ()
+POLICY_FIELDS = tuple(
+    replace(field, kind=forms.JSON) if field.kind == forms.LIST else field
+    for field in forms.fields_of(PolicyDocument.model_json_schema()) or ()
+)
+"""An empty list allows nothing; a field with a line for each item cannot say that, and one for JSON can."""
 
 NO_ORGS = NextStep(
     "No orgs yet",
