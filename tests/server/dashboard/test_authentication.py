@@ -8,6 +8,7 @@ import pytest
 
 from plugbay.server.dashboard.authentication import (
     CODE_SECONDS,
+    CONTROL,
     LOGIN_BURST,
     LOGINS_PER_SECOND,
     MAX_CODES,
@@ -34,10 +35,9 @@ GUARDED = [(method, route.path) for route in ROUTES for method in sorted(route.m
 NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_id": "org_1", "key_id": "key_1"} | {
     "package": "pkg_1",
     "binding_id": "bind_1",
+    "invocation_id": "inv_1",
+    "delivery_id": "del_1",
 }
-
-CONTROL = ("/orgs", "/keys", "/packages", "/bindings")
-"""Pages of the control plane, which keys of an org see too."""
 
 
 def example(path: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from plugbay.server.app import ROUTERS
+from plugbay.server.dashboard.authentication import CONTROL
 from plugbay.server.dashboard.routes import ROUTES
-from tests.server.dashboard.test_authentication import CONTROL
 from tests.support.dashboards import stranger_to
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run

@@ -363,7 +363,10 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
-PAGES = ("/plugins/", "/calls", "/events", "/orgs", "/keys", "/packages", "/bindings")
+CONTROL = ("/orgs", "/keys", "/packages", "/bindings", "/invocations", "/deliveries", "/audit")
+"""Pages of the control plane."""
+
+PAGES = ("/plugins/", "/calls", "/events", *CONTROL)
 """Paths to which a login leads back."""
 
 

@@ -8,7 +8,20 @@ from starlette.routing import Route
 
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
-from plugbay.server.dashboard.pages import bindings, calls, events, exports, keys, login, orgs, packages, plugins
+from plugbay.server.dashboard.pages import (
+    audit,
+    bindings,
+    calls,
+    deliveries,
+    events,
+    exports,
+    invocations,
+    keys,
+    login,
+    orgs,
+    packages,
+    plugins,
+)
 
 
 async def show_asset(request: Request) -> Response:
@@ -64,7 +77,15 @@ ROUTES = (
     _route("/bindings/{binding_id}:enable", bindings.enable_binding, "POST"),
     _route("/bindings/{binding_id}:disable", bindings.disable_binding, "POST"),
     _route("/bindings/{binding_id}:delete", bindings.delete_binding, "POST"),
+    _route("/bindings/{binding_id}:test", deliveries.send_test, "POST"),
     _route("/bindings/{binding_id}", bindings.show_binding),
+    _route("/invocations", invocations.show_invocations),
+    _route("/invocations/{invocation_id}:cancel", invocations.cancel_invocation, "POST"),
+    _route("/invocations/{invocation_id}", invocations.show_invocation),
+    _route("/deliveries", deliveries.show_deliveries),
+    _route("/deliveries/{delivery_id}:replay", deliveries.replay_delivery, "POST"),
+    _route("/deliveries/{delivery_id}", deliveries.show_delivery),
+    _route("/audit", audit.show_audit),
     _route("/live/plugins", plugins.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", plugins.follow_plugin),
     _route("/live/calls", calls.follow_calls),

@@ -33,9 +33,8 @@ class Cell:
     """A moment, shown as its age instead of the text."""
     mono: bool = False
     number: bool = False
-
-
-NOTHING = Cell()
+    more: str = ""
+    """A longer text, behind a click."""
 
 
 @dataclass(frozen=True, slots=True)

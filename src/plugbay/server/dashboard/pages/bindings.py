@@ -423,6 +423,7 @@ async def _binding_page(
         review=review,
         problem=problem,
         action=f"/bindings/{row.id}:check",
+        subscribed=list(export.facts.get("subscribes_to", ())) if row.export_kind == "hook" else [],
         **_form(visit, export, settings, problem is not None, fields),
     )
 

@@ -29,7 +29,9 @@ NO_ORGS = NextStep(
 WAYS = (
     ("/bindings?org={}", "Bindings", "viewer"),
     ("/bindings/new?org={}", "New binding", "operator"),
+    ("/invocations?org={}", "Invocations", "viewer"),
     ("/keys?org={}", "Keys", "admin"),
+    ("/audit?org={}", "Audit", "admin"),
 )
 """Lists of the records of an org, and the role that sees each."""
 
