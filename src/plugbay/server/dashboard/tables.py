@@ -47,6 +47,8 @@ class Filter:
     choices: tuple[str, ...] = ()
     """Empty: any text."""
     hint: str = ""
+    scope: bool = False
+    """Whether it chooses whose records are listed: an empty list then is the first step, not a search in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Table:
 
     @property
     def is_filtered(self) -> bool:
+        """Whether some records may be left out."""
+        return any(each.value for each in self.filters if not each.scope)
+
+    @property
+    def has_values(self) -> bool:
         return any(each.value for each in self.filters)
 
 

@@ -26,7 +26,7 @@ async def show_audit(visit: Visit) -> Response:
     )
     filters = [Filter("search", "Search", asked["search"], hint="part of an action, subject or actor")]
     if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", asked["org"], hint="id"))
+        filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
     filters += [
         Filter("action", "Action", asked["action"], hint="binding.create"),
         Filter("subject", "Subject", asked["subject"], hint="id"),

@@ -108,7 +108,7 @@ async def show_bindings(visit: Visit) -> Response:
     )
     filters = [Filter("search", "Search", asked["search"], hint="part of an export, package or id")]
     if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", asked["org"], hint="id"))
+        filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
     filters += [
         Filter("project", "Project", asked["project"], hint="id"),
         Filter("kind", "Kind", asked["kind"], KINDS),

@@ -43,7 +43,7 @@ async def show_deliveries(visit: Visit) -> Response:
     filters = (
         Filter("search", "Search", search, hint="part of an id or error"),
         Filter("status", "Status", status, STATUSES),
-        Filter("binding", "Binding", binding, hint="id"),
+        Filter("binding", "Binding", binding, hint="id", scope=True),
     )
     empty = NextStep(
         "No deliveries yet",

@@ -54,11 +54,11 @@ async def show_invocations(visit: Visit) -> Response:
     )
     filters = [Filter("search", "Search", asked["search"], hint="part of an export, package, id or error")]
     if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", asked["org"], hint="id"))
+        filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
     filters += [
         Filter("status", "Status", asked["status"], STATUSES),
         Filter("kind", "Kind", asked["kind"], KINDS),
-        Filter("binding", "Binding", asked["binding"], hint="id"),
+        Filter("binding", "Binding", asked["binding"], hint="id", scope=True),
         Filter("since", "Since", asked["since"], tuple(PERIODS)),
     ]
     empty = NextStep(
