@@ -37,6 +37,11 @@ NAMES = {"plugin_id:path": "p", "operation": "stop", "call_id": "call_1", "org_i
     "binding_id": "bind_1",
     "invocation_id": "inv_1",
     "delivery_id": "del_1",
+    "session_id": "sess_1",
+    "chain_id": "chain_1",
+    "run_id": "run_1",
+    "execution_id": "exec_1",
+    "compaction_id": "comp_1",
 }
 
 

@@ -363,7 +363,8 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
-CONTROL = ("/orgs", "/keys", "/packages", "/bindings", "/invocations", "/deliveries", "/audit")
+_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit"
+CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
 """Pages of the control plane."""
 
 PAGES = ("/plugins/", "/calls", "/events", *CONTROL)

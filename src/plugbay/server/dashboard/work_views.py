@@ -19,7 +19,9 @@ TONES = {
     RUNNING: CALM,
     "queued": CALM,
     "succeeded": GOOD,
+    "completed": GOOD,
     "failed": BAD,
+    "timed_out": BAD,
     "retryable_failure": WARN,
     "cancelled": OFF,
     "interrupted": WARN,
@@ -203,6 +205,11 @@ PAGES = {
     "binding": "/bindings/{}",
     "delivery": "/deliveries/{}",
     "plugin": "/plugins/{}",
+    "session": "/sessions/{}",
+    "chain": "/chains/{}",
+    "run": "/runs/{}",
+    "harness_execution": "/harnesses/{}",
+    "compaction": "/compactions/{}",
 }
 """The page of a subject, by its kind."""
 

@@ -145,8 +145,10 @@ def _cause(record: InvocationRecord) -> tuple[tuple[str, str, str], ...]:
     found = (
         ("binding", record.binding_id, "/bindings/{}"),
         ("delivery", record.execution_id if record.export_kind == "hook" else None, "/deliveries/{}"),
-        ("session", record.session_id, ""),
-        ("chain", record.chain_id, ""),
-        ("run", record.run_id, ""),
+        ("execution", record.execution_id if record.export_kind == "harness" else None, "/harnesses/{}"),
+        ("compaction", record.execution_id if record.export_kind == "compactor" else None, "/compactions/{}"),
+        ("session", record.session_id, "/sessions/{}"),
+        ("chain", record.chain_id, "/chains/{}"),
+        ("run", record.run_id, "/runs/{}"),
     )
     return tuple((label, id, page.format(id)) for label, id, page in found if id)
