@@ -363,11 +363,11 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
-_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit"
+_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit install"
 CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
 """Pages of the control plane."""
 
-PAGES = ("/plugins/", "/calls", "/events", *CONTROL)
+PAGES = ("/plugins/", "/calls", "/events", "/publishers", *CONTROL)
 """Paths to which a login leads back."""
 
 

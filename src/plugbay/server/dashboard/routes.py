@@ -16,12 +16,14 @@ from plugbay.server.dashboard.pages import (
     deliveries,
     events,
     exports,
+    install,
     invocations,
     keys,
     login,
     orgs,
     packages,
     plugins,
+    publishers,
 )
 
 
@@ -69,6 +71,12 @@ ROUTES = (
     _route("/packages:pull", packages.pull_package, "POST"),
     _route("/packages/{package}:delete", packages.delete_package, "POST"),
     _route("/packages/{package}", packages.show_package),
+    _route("/install", install.show_cards),
+    _route("/install/{card_id}", install.show_card),
+    _route("/install/{card_id}", install.install_card, "POST"),
+    _route("/publishers", publishers.show_publishers),
+    _route("/publishers", publishers.trust_publisher, "POST"),
+    _route("/publishers/{key_id}:revoke", publishers.revoke_publisher, "POST"),
     _route("/bindings", bindings.show_bindings),
     _route("/bindings", bindings.create_binding, "POST"),
     _route("/bindings/new", bindings.show_new),

@@ -35,6 +35,8 @@ class Cell:
     number: bool = False
     more: str = ""
     """A longer text, behind a click."""
+    act: str = ""
+    """Where a button with the text sends its form."""
 
 
 @dataclass(frozen=True, slots=True)

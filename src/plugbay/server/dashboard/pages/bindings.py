@@ -41,6 +41,7 @@ from plugbay.server.dashboard.binding_views import (
     config_form,
     defaults_of,
     merge,
+    permission_changes,
     permission_facts,
     settings_of,
     shared_traffic,
@@ -83,6 +84,8 @@ class Review:
     """The request that the button sends, as JSON."""
     merged: Merge | None = None
     """Set when another operator has changed the binding meanwhile."""
+    permissions: tuple[Change, ...] = ()
+    """What the plugin gets more or less than before."""
 
     @property
     def is_conflict(self) -> bool:
@@ -381,7 +384,9 @@ async def _review_change(visit: Visit, row: BindingRow, base: Settings, yours: S
         result = await visit.gateway.bindings.preview_change(visit.principal, row.id, checked, row.revision)
     except GatewayError as error:
         return await _binding_page(visit, row, merged.settings, problem=error)
-    review = Review(changes_between(now, merged.settings), result, json.dumps(document), merged)
+    before = await visit.gateway.bindings.validate(visit.principal, row.id)
+    gains = () if result.verdict is None else permission_changes(before, result.verdict)
+    review = Review(changes_between(now, merged.settings), result, json.dumps(document), merged, gains)
     return await _binding_page(visit, row, merged.settings, review=review)
 
 
