@@ -144,17 +144,20 @@ class ConfigForm:
 def config_form(schema: Any, config: Mapping[str, Any], as_text: bool = False) -> ConfigForm:
     """Fields only if they would send back exactly this config."""
     fields = forms.fields_of(schema) if schema is not None else ()
-    filled = None if fields is None else forms.fill(fields, config)
-    is_exact = filled is not None and _sends(filled, config) == json.dumps(dict(config), sort_keys=True)
+    try:
+        filled = None if fields is None else forms.fill(fields, config)
+    except forms.Invalid:
+        filled = None
+    is_exact = filled is not None and _sends(filled) == json.dumps(dict(config), sort_keys=True)
     text = json.dumps(dict(config), ensure_ascii=False, indent=2)
     return ConfigForm(filled if is_exact and not as_text else None, text, is_exact)
 
 
-def _sends(fields: tuple[forms.Field, ...], config: Mapping[str, Any]) -> str:
+def _sends(fields: tuple[forms.Field, ...]) -> str:
     """What the fields with a value send, as JSON; a required one without a value is asked for when the form is sent."""
-    used = tuple(field for field in fields if field.name in config)
+    used = tuple(field for field in fields if field.value)
     try:
-        sent = forms.input_of(used, {forms.NAMES + field.name: field.value for field in used})
+        sent = forms.input_of(used, {forms.NAMES + field.key: field.value for field in used})
     except forms.Invalid:
         return ""
     return json.dumps(sent, sort_keys=True)

@@ -49,6 +49,11 @@ class Field:
     problem: str = ""
     """Why the submitted text is invalid."""
 
+    @property
+    def key(self) -> str:
+        """Its name in a form."""
+        return self.name
+
 
 class Invalid(Exception):
     """The submitted form is not a valid input; `fields` mark the problems, or `problem` describes the JSON error."""
@@ -203,11 +208,13 @@ def refill(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, 
     return tuple(replace(field, value=typed.get(NAMES + field.name, field.value)) for field in fields)
 
 
-def fill(fields: tuple[Field, ...], values: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields with the values of an input; those without one are empty."""
-    return tuple(
-        replace(field, value=_text(field, values[field.name]) if field.name in values else "") for field in fields
-    )
+def fill(fields: tuple[Field, ...], value: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The fields with the values of an input; raises `Invalid` if the form cannot express all of it."""
+    filled = tuple(replace(each, value=_text(each, value[each.name]) if each.name in value else "") for each in fields)
+    used = tuple(field for field in filled if field.value)
+    if input_of(used, {NAMES + field.key: field.value for field in used}) != value:
+        raise Invalid("the form has no fields for all of this JSON")
+    return filled
 
 
 def _text(field: Field, value: Any) -> str:

@@ -513,7 +513,7 @@ def _form(
     if refused and "settings" in visit.form.get("part", ()):
         config = _refilled(visit, schema, config, fields)
         policy = forms.refill(POLICY_FIELDS, forms.with_prefix(POLICY, visit.form))
-        if fields and fields[0].name in {field.name for field in POLICY_FIELDS}:
+        if fields and fields[0].key in {field.key for field in POLICY_FIELDS}:
             policy = fields
         slots = [(slot, visit.field(SLOT + slot)) for slot in slots_of(export)]
         version = visit.field("package_version") or version
@@ -535,5 +535,5 @@ def _refilled(visit: Visit, schema: Any, config: ConfigForm, fields: tuple[forms
     if "config_json" in visit.form:
         return ConfigForm(None, visit.field("config_json"), config.can_be_fields)
     own = forms.fields_of(schema) or ()
-    marked = fields if fields and {field.name for field in fields} == {field.name for field in own} else ()
+    marked = fields if fields and {field.key for field in fields} == {field.key for field in own} else ()
     return ConfigForm(marked or forms.refill(own, forms.with_prefix(CONFIG, visit.form)), config.json, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.responses import Response
 
 from plugbay.server.api.models import parse_page
@@ -18,7 +20,13 @@ from plugbay.store.orgs import Org, Project
 POLICY = "policy:"
 """Prefix of the fields of a policy in a form."""
 
-POLICY_FIELDS = forms.fields_of(PolicyDocument.model_json_schema()) or ()
+SIMPLE = (forms.INTEGER, forms.FLAG, forms.CHOICE)
+
+POLICY_FIELDS = tuple(
+    field if field.kind in SIMPLE else replace(field, kind=forms.JSON)
+    for field in forms.fields_of(PolicyDocument.model_json_schema()) or ()
+)
+"""Lists are JSON: an empty one allows nothing, and a missing one everything."""
 
 NO_ORGS = NextStep(
     "No orgs yet",
