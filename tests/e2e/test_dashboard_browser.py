@@ -12,12 +12,14 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.server.test_server import Served, served
-from tests.support.browser import Window, logged_in, open_browser
+from tests.support.browser import Window, browser, logged_in
 from tests.support.dashboards import PATIENT
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.tiers import exhaustive
+
+__all__ = ["browser"]
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e'
 
@@ -28,12 +30,6 @@ SCHEMA = {
 }
 
 LOUD_SH = 'echo "said <b>$$</b>" >&2\n' + ECHO_SH
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

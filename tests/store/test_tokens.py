@@ -59,6 +59,9 @@ def test_of_many_who_spend_at_the_same_moment_as_many_succeed_as_there_is_to_spe
         spent = await asyncio.gather(*(spend("child_run", 3) for _ in range(8)))
         assert sorted(number for number in spent if number is not None) == [1, 2, 3]
         assert await spend("child_run", 0) is None and await spend("compaction", None) == 1
+        async with database.reading() as tx:
+            assert await tokens.spent(tx, "org_1", "exec_1") == {"child_run": 3, "compaction": 1}
+            assert await tokens.spent(tx, "org_2", "exec_1") == {}
         await database.close()
 
     run(main)

@@ -13,12 +13,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.server.test_server import Served
 
 PATIENCE = 30_000
 """Milliseconds for what should take a fraction of a second."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
 
 
 @contextmanager

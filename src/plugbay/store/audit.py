@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, insert, select, tuple_, up
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.metadata import MICROSECONDS
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import Prepared, insert_missing
 from plugbay.store.tables import AUDIT, AUDIT_HEADS
 
@@ -183,10 +183,13 @@ async def page(
     project_id: str | None = None,
     subject_id: str | None = None,
     action: str | None = None,
+    search: str | None = None,
 ) -> Part[Entry]:
-    """Entries that match all given filters."""
+    """Entries that match all given filters; `search` is part of an action, a subject or an actor."""
+    found = matching(search, AUDIT.c.action, AUDIT.c.subject_id, AUDIT.c.actor_id)
     wanted = {"org_id": org_id, "project_id": project_id, "subject_id": subject_id, "action": action}
-    query = select(AUDIT).where(*(AUDIT.c[name] == value for name, value in wanted.items() if value is not None))
+    exact = [AUDIT.c[name] == value for name, value in wanted.items() if value is not None]
+    query = select(AUDIT).where(*exact, *found)
     return await select_page(tx, query, AUDIT.c.at, AUDIT.c.id, page, _entry)
 
 

@@ -67,12 +67,21 @@ async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **
     return await rows.change(tx, CHAINS, id, *only_if, **values)
 
 
+SEARCHED = ("id", "session_id")
+
+
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
+    tx: AsyncConnection,
+    part: Page,
+    tenant: Tenant,
+    *,
+    only: frozenset[str] | None = None,
+    search: str | None = None,
+    **filters: str | None,
 ) -> Part[Chain]:
-    """A page of the chains of a tenant; `filters` are column values, `only` by session."""
+    """A page of the chains of a tenant; `filters` are column values, `only` by session, `search` in `SEARCHED`."""
     also = () if only is None else (CHAINS.c.session_id.in_(only),)
-    return await rows.page(tx, CHAINS, Chain, part, tenant, filters, also)
+    return await rows.page(tx, CHAINS, Chain, part, tenant, filters, also, search=search, searched=SEARCHED)
 
 
 async def append(tx: AsyncConnection, blocks: Sequence[StoredBlock]) -> None:

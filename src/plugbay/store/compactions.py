@@ -79,9 +79,18 @@ async def unfinished(tx: AsyncConnection) -> list[Compaction]:
     return await rows.find_all(tx, query.order_by(COMPACTIONS.c.created_at), Compaction)
 
 
+SEARCHED = ("id", "chain_id", "binding_id", "new_chain_id")
+
+
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
+    tx: AsyncConnection,
+    part: Page,
+    tenant: Tenant,
+    *,
+    only: frozenset[str] | None = None,
+    search: str | None = None,
+    **filters: str | None,
 ) -> Part[Compaction]:
-    """A page of the compactions of a tenant; `filters` are column values, `only` by session."""
+    """A page of the compactions of a tenant; `filters` are column values, `only` by session, `search` in `SEARCHED`."""
     also = () if only is None else (COMPACTIONS.c.session_id.in_(only),)
-    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, filters, also)
+    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, filters, also, search=search, searched=SEARCHED)

@@ -238,6 +238,11 @@ async def attempts(tx: AsyncConnection, id: str) -> list[Attempt]:
     return await rows.find_all(tx, query.order_by(DELIVERY_ATTEMPTS.c.attempt), Attempt)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | bool | None) -> Part[Delivery]:
-    """A page of the deliveries of a tenant; `filters` are column values."""
-    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, filters)
+SEARCHED = ("id", "binding_id", "event_id", "error_code")
+
+
+async def page(
+    tx: AsyncConnection, part: Page, tenant: Tenant, search: str | None = None, **filters: str | bool | None
+) -> Part[Delivery]:
+    """A page of the deliveries of a tenant; `filters` are column values, `search` is part of one of `SEARCHED`."""
+    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, filters, search=search, searched=SEARCHED)

@@ -71,6 +71,13 @@ async def unfinished(tx: AsyncConnection) -> list[HarnessExecution]:
     return await rows.find_all(tx, query.order_by(HARNESS_EXECUTIONS.c.created_at), HarnessExecution)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[HarnessExecution]:
-    """A page of the executions of a tenant; `filters` are column values."""
-    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, filters)
+SEARCHED = ("id", "binding_id", "session_id")
+
+
+async def page(
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, search: str | None = None, **filters: str | None
+) -> Part[HarnessExecution]:
+    """A page of the executions of a tenant; `filters` are column values, `search` is part of one of `SEARCHED`."""
+    return await rows.page(
+        tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, filters, search=search, searched=SEARCHED
+    )

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import Prepared, Write
 from plugbay.store.tables import INVOCATIONS
 
@@ -21,6 +21,8 @@ EXACT = tuple(
     "execution_id".split()
 )
 """Columns that lists can filter by, besides status and time."""
+
+SEARCHED = tuple("id export_id package_id binding_id trace_id execution_id error_code".split())
 
 _TIMES = ("started_at", "ended_at")
 
@@ -58,6 +60,8 @@ class Wanted:
     """One of the four terminal statuses, or `running`."""
     since: float | None = None
     until: float | None = None
+    search: str | None = None
+    """Part of one of `SEARCHED`."""
 
 
 def opening(record: InvocationRecord) -> Write:
@@ -154,6 +158,7 @@ async def _part(tx: AsyncConnection, query: Select[Any], page: Page) -> Part[Inv
 
 def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [INVOCATIONS.c[name] == value for name, value in wanted.exact.items()]
+    found += matching(wanted.search, *(INVOCATIONS.c[name] for name in SEARCHED))
     if wanted.status is not None:
         running = wanted.status == "running"
         found.append(INVOCATIONS.c.status.is_(None) if running else INVOCATIONS.c.status == wanted.status)

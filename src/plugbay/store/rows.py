@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Row, Select, Table, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -63,12 +63,16 @@ async def page(
     also: Iterable[ColumnElement[bool]] = (),
     *,
     at: str = "created_at",
+    search: str | None = None,
+    searched: Iterable[str] = ("id",),
 ) -> Part[R]:
     """A page of records of a tenant, newest first. `filters` are column values; None: any value.
 
+    `search` is part of the text of one of the `searched` columns.
+
     Records of a whole org are included for each of its projects.
     """
-    query = select(table).where(*also)
+    query = select(table).where(*also, *matching(search, *(table.c[name] for name in searched)))
     if tenant.org_id is not None:
         query = query.where(table.c.org_id == tenant.org_id)
     if tenant.project_id is not None:

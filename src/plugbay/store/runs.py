@@ -119,12 +119,21 @@ async def unfinished(tx: AsyncConnection) -> list[Run]:
     return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNFINISHED)).order_by(RUNS.c.created_at), Run)
 
 
+SEARCHED = ("id", "chain_id", "session_id", "model")
+
+
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
+    tx: AsyncConnection,
+    part: Page,
+    tenant: Tenant,
+    *,
+    only: frozenset[str] | None = None,
+    search: str | None = None,
+    **filters: str | None,
 ) -> Part[Run]:
-    """A page of the runs of a tenant; `filters` are column values, `only` by session."""
+    """A page of the runs of a tenant; `filters` are column values, `only` by session, `search` in `SEARCHED`."""
     also = () if only is None else (RUNS.c.session_id.in_(only),)
-    return await rows.page(tx, RUNS, Run, part, tenant, filters, also)
+    return await rows.page(tx, RUNS, Run, part, tenant, filters, also, search=search, searched=SEARCHED)
 
 
 # Timeline.

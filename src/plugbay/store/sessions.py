@@ -40,12 +40,21 @@ async def change(tx: AsyncConnection, id: str, **values: Any) -> bool:
     return await rows.change(tx, SESSIONS, id, **values)
 
 
+SEARCHED = ("id", "external_session_id")
+
+
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
+    tx: AsyncConnection,
+    part: Page,
+    tenant: Tenant,
+    *,
+    only: frozenset[str] | None = None,
+    search: str | None = None,
+    **filters: str | None,
 ) -> Part[Session]:
-    """A page of the sessions of a tenant; `filters` are column values, `only` by session."""
+    """A page of the sessions of a tenant; `filters` are column values, `only` by session, `search` in `SEARCHED`."""
     also = () if only is None else (SESSIONS.c.id.in_(only),)
-    return await rows.page(tx, SESSIONS, Session, part, tenant, filters, also)
+    return await rows.page(tx, SESSIONS, Session, part, tenant, filters, also, search=search, searched=SEARCHED)
 
 
 async def children(tx: AsyncConnection, ids: frozenset[str]) -> frozenset[str]:

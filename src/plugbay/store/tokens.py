@@ -71,6 +71,13 @@ async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) ->
     return (await tx.execute(statement)).rowcount
 
 
+async def spent(tx: AsyncConnection, org_id: str, execution_id: str) -> dict[str, int]:
+    """The units that an execution has spent, by their kind."""
+    own = (SPENDING.c.org_id == org_id, SPENDING.c.execution_id == execution_id)
+    found = await tx.execute(select(SPENDING.c.what, SPENDING.c.spent).where(*own))
+    return {row.what: row.spent for row in found.all()}
+
+
 async def spend(
     tx: AsyncConnection, org_id: str, execution_id: str, what: str, limit: int | None, at: float
 ) -> int | None:

@@ -15,6 +15,7 @@ from plugbay.server.dashboard.binding_views import (
     defaults_of,
     flatten,
     merge,
+    permission_changes,
     permission_facts,
     settings_of,
     shared_traffic,
@@ -128,3 +129,14 @@ def test_a_list_and_facts_name_what_counts() -> None:
     facts = dict(permission_facts(verdict))
     assert (facts["network"], facts["secret slots"], facts["timeout ms"]) == ("egress", "none", "5")
     assert "max depth" not in facts
+
+
+def test_a_change_names_what_the_plugin_gets_more_or_less() -> None:
+    before = Verdict((), (), Permissions(network="none"), {"timeout_ms": 5})
+    after = Verdict((), (), Permissions(network="egress", secret_slots=("key",)), {})
+    assert permission_changes(before, after) == (
+        Change("network", "none", "egress"),
+        Change("secret slots", "none", "key"),
+        Change("timeout ms", "5", None),
+    )
+    assert permission_changes(before, before) == ()

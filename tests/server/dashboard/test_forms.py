@@ -190,6 +190,16 @@ def test_fields_keep_the_typed_values() -> None:
     assert [field.value for field in kept] == ["mine", "default"]
 
 
+def test_fields_show_the_values_of_an_input_and_send_them_back() -> None:
+    values = {"order": 3, "gift": False, "note": "a\nb", "currency": "EUR", "tags": ["x"], "mixed": "1"}
+    filled = forms.fill(fields_of(ORDER) or (), values)
+    assert {field.name: field.value for field in filled}["price"] == "", "a default is no value"
+    assert input_of(filled, {forms.NAMES + field.key: field.value for field in filled}) == values
+    for other in ({**values, "more": 1}, {**values, "order": "three"}):
+        with pytest.raises(Invalid):
+            forms.fill(fields_of(ORDER) or (), other)
+
+
 def test_one_of_several_groups_of_fields_is_told_by_its_prefix() -> None:
     form = {"a:x": ("1", "2"), "b:x": ("3",), "x": ("4",), "a:": ("5",)}
     assert forms.with_prefix("a:", form) == {"field:x": "1", "field:": "5"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from plugbay.server.app import ROUTERS
+from plugbay.server.dashboard.authentication import CONTROL
 from plugbay.server.dashboard.routes import ROUTES
-from tests.server.dashboard.test_authentication import CONTROL
-from tests.support.dashboards import stranger_to
-from tests.support.gateways import gateway_at
+from tests.support.dashboards import stranger_to, visitor_of
+from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
+from tests.support.packaged import Publisher, bind
 
 
 def test_only_static_files_are_public(sqlite_url: str, tmp_path: Path, run: Run) -> None:
@@ -34,7 +36,8 @@ def test_no_page_stands_where_the_api_is() -> None:
 def test_what_changes_something_is_never_a_link() -> None:
     changing = {route.path for route in ROUTES if "POST" in (route.methods or ())}
     control = {path for path in changing if path.startswith(CONTROL)}
-    assert changing - control == {
+    publishers = {"/publishers", "/publishers/{key_id}:revoke"}
+    assert changing - control - publishers == {
         "/login",
         "/logout",
         "/plugins",
@@ -47,3 +50,61 @@ def test_what_changes_something_is_never_a_link() -> None:
         "/command",
     }
     assert all(not {"GET", "POST"} <= set(route.methods or ()) for route in ROUTES)
+
+
+def test_every_page_of_the_control_plane_names_its_fields_and_repeats_no_id(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            await make_org(gateway)
+            package = await Publisher(tmp_path, tmp_path).bring(gateway)
+            binding = await bind(gateway, package)
+            lists = [path for path in CONTROL if path != "/chains"]
+            detail = [
+                "/orgs/org_1",
+                f"/packages/{package.id}",
+                f"/bindings/{binding.id}",
+                f"/bindings/{binding.id}?as=json",
+            ]
+            forms = [f"/bindings/new?package={package.id}&export=t", "/bindings/new", "/publishers", CARD]
+            for path in (*lists, *detail, *forms, "/audit?verify=1"):
+                page = await visitor.get(path)
+                assert page.status_code == 200, path
+                assert markup_problems(page.text) == [], path
+
+    run(main)
+
+
+CARD = "/install/thread-weave"
+
+FIELDS = re.compile(r"<(?:input|select|textarea)\b[^>]*>")
+
+
+def markup_problems(text: str) -> list[str]:
+    """Ids that are there twice, labels without a field, fields without a label, and pages without one heading."""
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    found = [f"twice: {id}" for id in ids if ids.count(id) > 1]
+    found += [f"label of nothing: {id}" for id in re.findall(r'<label for="([^"]*)"', text) if id not in ids]
+    found += [f"hint of nothing: {id}" for id in re.findall(r'aria-describedby="([^"]*)"', text) if id not in ids]
+    labelled = set(re.findall(r'<label for="([^"]*)"', text))
+    inside = " ".join(re.findall(r"<label\b.*?</label>", text, re.S))
+    for tag in FIELDS.findall(text):
+        id = next(iter(re.findall(r'\sid="([^"]*)"', tag)), "")
+        if 'type="hidden"' not in tag and id not in labelled and tag not in inside:
+            found.append(f"without a label: {tag}")
+    return found + ([] if text.count("<h1") == 1 else ["not one heading"])
+
+
+def test_problems_of_markup_are_found() -> None:
+    own = '<label for="a">A</label><input id="a" aria-describedby="h"><p id="h"></p>'
+    good = f'<h1>x</h1>{own}<label>B <input name="b"></label>'
+    assert markup_problems(good) == []
+    for bad in (
+        '<p id="a"></p>',
+        '<label for="z"></label>',
+        '<select name="c">',
+        '<i aria-describedby="q">',
+        "<h1>y</h1>",
+    ):
+        assert markup_problems(good + bad), bad

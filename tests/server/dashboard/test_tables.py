@@ -45,3 +45,14 @@ def test_every_cell_is_escaped_and_named() -> None:
     html = rendering.fragment("parts/table.html", table=table, now=5.0)
     assert "<script" not in html and html.count("&lt;script&gt;") == 4
     assert 'data-label="D" class="number"' in html and '<th scope="row">' in html
+
+
+def test_the_empty_list_of_one_org_is_a_first_step_and_no_search_in_vain() -> None:
+    def shown(*filters: Filter) -> str:
+        part: Part[str] = Part(())
+        table = table_of("Things", "/things", ("A",), part, lambda text: (Cell(text),), filters=filters, empty=EMPTY)
+        return rendering.fragment("parts/table.html", table=table, now=0.0)
+
+    of_org = Filter("org", "Org", "tea", scope=True)
+    assert "Nothing yet" in shown(of_org) and 'href="/things">All' in shown(of_org)
+    assert "Nothing found" in shown(of_org, Filter("search", "Search", "x"))

@@ -368,7 +368,11 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
-PAGES = ("/plugins", "/calls", "/events", "/orgs", "/keys", "/packages", "/bindings")
+_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit install"
+CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
+"""Pages of the control plane."""
+
+PAGES = ("/plugins", "/calls", "/events", "/publishers", *CONTROL)
 """Paths to which a login leads back."""
 
 

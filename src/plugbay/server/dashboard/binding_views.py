@@ -192,6 +192,13 @@ def permission_facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), _words(value)) for name, value in granted.items())
 
 
+def permission_changes(before: Verdict, after: Verdict) -> tuple[Change, ...]:
+    """The permissions and limits that a change gives or takes, such as those of another version."""
+    one, other = dict(permission_facts(before)), dict(permission_facts(after))
+    names = dict.fromkeys((*one, *other))
+    return tuple(Change(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name))
+
+
 def _words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"

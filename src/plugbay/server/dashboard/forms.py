@@ -283,9 +283,14 @@ def fill(fields: tuple[Field, ...], value: Any) -> tuple[Field, ...]:
     """The fields with the values of an input; raises `Invalid` if the form cannot express all of it."""
     filled = tuple(replace(field, value=_lines(_text_at(field, value))) for field in fields)
     made, checked = _collect(filled, drafted=True)
-    if made != value or any(field.problem for field in checked):
+    if _exact(made) != _exact(value) or any(field.problem for field in checked):
         raise Invalid("the form has no fields for all of this JSON")
     return filled
+
+
+def _exact(value: Any) -> str:
+    """JSON that tells 1 from 1.0 and from true."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _lines(text: str) -> str:

@@ -33,9 +33,10 @@ class Cell:
     """A moment, shown as its age instead of the text."""
     mono: bool = False
     number: bool = False
-
-
-NOTHING = Cell()
+    more: str = ""
+    """A longer text, behind a click."""
+    act: str = ""
+    """Where a button with the text sends its form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Filter:
     choices: tuple[str, ...] = ()
     """Empty: any text."""
     hint: str = ""
+    scope: bool = False
+    """Whether it chooses whose records are listed: an empty list then is the first step, not a search in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,11 @@ class Table:
 
     @property
     def is_filtered(self) -> bool:
+        """Whether some records may be left out."""
+        return any(each.value for each in self.filters if not each.scope)
+
+    @property
+    def has_values(self) -> bool:
         return any(each.value for each in self.filters)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errors import denied, invalid
+from plugbay.server.domain.errors import denied, invalid, not_found
 from plugbay.server.domain.ids import REQUEST_ID, Ids, new_id
 from plugbay.server.domain.principal import Principal
 from plugbay.store import audit as rows
@@ -78,12 +78,27 @@ class Audit:
         self._database.before_commit(rows.append, entry)
 
     async def page(
-        self, caller: Principal, page: Page, *, subject_id: str | None = None, action: str | None = None
+        self,
+        caller: Principal,
+        page: Page,
+        *,
+        subject_id: str | None = None,
+        action: str | None = None,
+        org_id: str | None = None,
+        search: str | None = None,
     ) -> Part[Entry]:
-        """Audit entries visible to the caller."""
+        """Audit entries visible to the caller; `search` is part of an action, a subject or an actor."""
+        if org_id is not None and not caller.sees(org_id):
+            raise not_found("org", org_id)
         async with self._database.reading() as tx:
             return await rows.page(
-                tx, page, org_id=caller.org_id, project_id=caller.project_id, subject_id=subject_id, action=action
+                tx,
+                page,
+                org_id=caller.org_id or org_id,
+                project_id=caller.project_id,
+                subject_id=subject_id,
+                action=action,
+                search=search,
             )
 
     async def verify(self, caller: Principal, known: Sequence[str] = ()) -> list[Report]:

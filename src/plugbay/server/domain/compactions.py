@@ -163,12 +163,15 @@ class Compactions:
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
 
-    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Compaction]:
+    async def page(
+        self, caller: Principal, part: Page, search: str | None = None, **filters: str | None
+    ) -> Part[Compaction]:
+        """Compactions visible to the caller; `search` is part of an id."""
         async with self._database.reading() as tx:
             only = await self._sessions.lineage(tx, caller)
             if reads_only_own(caller, "compactions:read"):
                 filters["invocation_id"] = caller.invocation_id
-            return await rows.page(tx, part, tenant(caller), only=only, **filters)
+            return await rows.page(tx, part, tenant(caller), only=only, search=search, **filters)
 
     async def _compactor(self, chain: Chain, wanted: str | None, context: str | None) -> str:
         """The compactor's binding: the named one, or the only active one for this context of conversations."""

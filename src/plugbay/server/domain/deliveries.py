@@ -197,9 +197,12 @@ class Deliveries:
             assert event is not None
             return delivery, event, await rows.attempts(tx, id)
 
-    async def page(self, caller: Principal, part: Page, **filters: str | bool | None) -> Part[Delivery]:
+    async def page(
+        self, caller: Principal, part: Page, *, search: str | None = None, **filters: str | bool | None
+    ) -> Part[Delivery]:
+        """Deliveries visible to the caller; `search` is part of an id or an error code."""
         async with self._database.reading() as tx:
-            return await rows.page(tx, part, tenant(caller), **filters)
+            return await rows.page(tx, part, tenant(caller), search, **filters)
 
     async def send_test(self, caller: Principal, binding: BindingRow, wanted: DeliveryTest) -> Delivery:
         """Deliver an event that did not happen to a hook, as if it had; it is marked as a test."""

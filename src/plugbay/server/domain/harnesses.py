@@ -42,6 +42,7 @@ from plugbay.server.domain.workers import (
 )
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
+from plugbay.store import tokens as token_rows
 from plugbay.store.chains import Chain
 from plugbay.store.database import Database, Tx
 from plugbay.store.harnesses import HarnessExecution
@@ -179,9 +180,18 @@ class Harnesses:
             journey = await journey_rows.load(tx, _checkpoint_key(execution))
         return execution, None if journey is None else journey.checkpoint
 
-    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[HarnessExecution]:
+    async def page(
+        self, caller: Principal, part: Page, search: str | None = None, **filters: str | None
+    ) -> Part[HarnessExecution]:
+        """Executions visible to the caller; `search` is part of an id."""
         async with self._database.reading() as tx:
-            return await rows.page(tx, part, tenant(caller), **filters)
+            return await rows.page(tx, part, tenant(caller), search=search, **filters)
+
+    async def spent(self, caller: Principal, id: str) -> dict[str, int]:
+        """The units of its budget that an execution has spent, by their kind."""
+        async with self._database.reading() as tx:
+            execution = await self._existing(tx, caller, id)
+            return await token_rows.spent(tx, execution.org_id, id)
 
     async def cancel(self, caller: Principal, id: str) -> HarnessExecution:
         """Cancel an execution; an ended one stays unchanged."""

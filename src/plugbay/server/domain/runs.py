@@ -195,14 +195,15 @@ class Runs:
         async with self._database.reading() as tx:
             return await self.existing(tx, caller, id)
 
-    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Run]:
-        """Runs visible to the caller; a plugin with write scope only sees its own."""
+    async def page(self, caller: Principal, part: Page, search: str | None = None, **filters: str | None) -> Part[Run]:
+        """Runs visible to the caller; a plugin with write scope only sees its own. `search` is part of an id."""
         async with self._database.reading() as tx:
             if filters.get("chain_id") is not None:
                 await self._chains.existing(tx, caller, str(filters["chain_id"]))
             if reads_only_own(caller, "runs:read"):
                 filters["invocation_id"] = caller.invocation_id
-            return await rows.page(tx, part, tenant(caller), only=await self._sessions.lineage(tx, caller), **filters)
+            only = await self._sessions.lineage(tx, caller)
+            return await rows.page(tx, part, tenant(caller), only=only, search=search, **filters)
 
     async def timeline(
         self, caller: Principal, id: str, *, after: int = 0

@@ -122,10 +122,20 @@ class Sessions:
         async with self._database.reading() as tx:
             return await self.existing(tx, caller, id)
 
-    async def page(self, caller: Principal, part: Page, *, external_session_id: str | None = None) -> Part[Session]:
+    async def page(
+        self,
+        caller: Principal,
+        part: Page,
+        *,
+        external_session_id: str | None = None,
+        org_id: str | None = None,
+        search: str | None = None,
+    ) -> Part[Session]:
+        """Sessions visible to the caller; `search` is part of an id."""
+        filters = {"external_session_id": external_session_id, "org_id": org_id}
         async with self._database.reading() as tx:
             only = await self.lineage(tx, caller)
-            return await session_rows.page(tx, part, tenant(caller), only=only, external_session_id=external_session_id)
+            return await session_rows.page(tx, part, tenant(caller), only=only, search=search, **filters)
 
     async def change(self, caller: Principal, id: str, **values: Any) -> Session:
         """Update metadata or external id."""
@@ -380,13 +390,21 @@ class Chains:
             return await self.existing(tx, caller, id)
 
     async def page(
-        self, caller: Principal, part: Page, *, session_id: str | None = None, status: str | None = None
+        self,
+        caller: Principal,
+        part: Page,
+        *,
+        session_id: str | None = None,
+        status: str | None = None,
+        search: str | None = None,
     ) -> Part[Chain]:
+        """Chains visible to the caller; `search` is part of an id."""
+        filters = {"session_id": session_id, "status": status}
         async with self._database.reading() as tx:
             if session_id is not None:
                 await self.sessions.existing(tx, caller, session_id)
             only = await self.sessions.lineage(tx, caller)
-            return await chain_rows.page(tx, part, tenant(caller), only=only, session_id=session_id, status=status)
+            return await chain_rows.page(tx, part, tenant(caller), only=only, search=search, **filters)
 
     async def context(
         self, caller: Principal, id: str, *, after: int = 0, limit: int | None = None

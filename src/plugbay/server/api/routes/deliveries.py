@@ -124,8 +124,10 @@ async def list_deliveries(
     test: bool | None = None,
 ) -> Listing[DeliveryOut]:
     """Deliveries visible to the caller, newest first."""
-    filters = {"status": status, "binding_id": binding_id, "event_id": event_id, "test": test}
-    return listing(await gateway.deliveries.page(caller, page, **filters), _delivery_out)
+    part = await gateway.deliveries.page(
+        caller, page, status=status, binding_id=binding_id, event_id=event_id, test=test
+    )
+    return listing(part, _delivery_out)
 
 
 @router.get("/v1/hook-deliveries/{delivery_id}", **needs("viewer"))

@@ -22,7 +22,18 @@ from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import Router, direct, long_running
 from plugbay.server.api.middleware import JsonBody
-from plugbay.server.api.models import Answer, Body, ChosenId, FailureOut, Listing, Paging, PathId, example, listing
+from plugbay.server.api.models import (
+    Answer,
+    Body,
+    ChosenId,
+    FailureOut,
+    Listing,
+    Paging,
+    PathId,
+    example,
+    listing,
+    to_seconds,
+)
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
@@ -346,8 +357,8 @@ async def _list_filter(
         "trace_id": trace_id,
         "execution_id": execution_id,
     }
-    times = [None if moment is None else moment.timestamp() for moment in (since, until)]
-    return Wanted({name: value for name, value in filters.items() if value is not None}, status, *times)
+    exact = {name: value for name, value in filters.items() if value is not None}
+    return Wanted(exact, status, to_seconds(since), to_seconds(until))
 
 
 @router.get("/v1/plugin-invocations", **needs("viewer"))

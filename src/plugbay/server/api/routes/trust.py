@@ -68,7 +68,7 @@ async def list_trusted_keys(caller: Caller, gateway: TheGateway, page: Paging) -
 @router.post("/v1/trusted-publishers", status_code=201, **needs("admin"))
 async def add_trusted_key(body: TrustedKeyIn, caller: Caller, gateway: TheGateway) -> ChangedKeyOut:
     """Trust a key of a publisher. Only for the operator of all orgs."""
-    public = _public_key(body.public_key)
+    public = parse_public_key(body.public_key)
     key, consequences = await gateway.trusted_publishers.add(
         caller, public, body.publisher, body.packages, body.not_after, body.other_keys
     )
@@ -84,7 +84,8 @@ async def revoke_trusted_key(key_id: PathId, caller: Caller, gateway: TheGateway
     return _changed_out(*await gateway.trusted_publishers.remove(caller, key_id))
 
 
-def _public_key(text: str) -> bytes:
+def parse_public_key(text: str) -> bytes:
+    """The bytes of a public key in PEM or base64; raises `trust.key_unusable`."""
     try:
         found = keys.parse_public(text.encode()) if "BEGIN" in text else binascii.a2b_base64(text, strict_mode=True)
     except ValueError:

@@ -41,6 +41,7 @@ from plugbay.server.dashboard.binding_views import (
     config_form,
     defaults_of,
     merge,
+    permission_changes,
     permission_facts,
     settings_of,
     shared_traffic,
@@ -83,6 +84,8 @@ class Review:
     """The request that the button sends, as JSON."""
     merged: Merge | None = None
     """Set when another operator has changed the binding meanwhile."""
+    permissions: tuple[Change, ...] = ()
+    """What the plugin gets more or less than before."""
 
     @property
     def is_conflict(self) -> bool:
@@ -108,7 +111,7 @@ async def show_bindings(visit: Visit) -> Response:
     )
     filters = [Filter("search", "Search", asked["search"], hint="part of an export, package or id")]
     if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", asked["org"], hint="id"))
+        filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
     filters += [
         Filter("project", "Project", asked["project"], hint="id"),
         Filter("kind", "Kind", asked["kind"], KINDS),
@@ -381,7 +384,9 @@ async def _review_change(visit: Visit, row: BindingRow, base: Settings, yours: S
         result = await visit.gateway.bindings.preview_change(visit.principal, row.id, checked, row.revision)
     except GatewayError as error:
         return await _binding_page(visit, row, merged.settings, problem=error)
-    review = Review(changes_between(now, merged.settings), result, json.dumps(document), merged)
+    before = await visit.gateway.bindings.validate(visit.principal, row.id)
+    gains = () if result.verdict is None else permission_changes(before, result.verdict)
+    review = Review(changes_between(now, merged.settings), result, json.dumps(document), merged, gains)
     return await _binding_page(visit, row, merged.settings, review=review)
 
 
@@ -423,6 +428,7 @@ async def _binding_page(
         review=review,
         problem=problem,
         action=f"/bindings/{row.id}:check",
+        subscribed=list(export.facts.get("subscribes_to", ())) if row.export_kind == "hook" else [],
         **_form(visit, export, settings, problem is not None, fields),
     )
 
@@ -507,7 +513,7 @@ def _form(
     if refused and "settings" in visit.form.get("part", ()):
         config = _refilled(visit, schema, config, fields)
         policy = forms.refill(POLICY_FIELDS, forms.with_prefix(POLICY, visit.form))
-        if fields and fields[0].name in {field.name for field in POLICY_FIELDS}:
+        if fields and fields[0].key in {field.key for field in POLICY_FIELDS}:
             policy = fields
         slots = [(slot, visit.field(SLOT + slot)) for slot in slots_of(export)]
         version = visit.field("package_version") or version
@@ -529,5 +535,5 @@ def _refilled(visit: Visit, schema: Any, config: ConfigForm, fields: tuple[forms
     if "config_json" in visit.form:
         return ConfigForm(None, visit.field("config_json"), config.can_be_fields)
     own = forms.fields_of(schema) or ()
-    marked = fields if fields and {field.name for field in fields} == {field.name for field in own} else ()
+    marked = fields if fields and {field.key for field in fields} == {field.key for field in own} else ()
     return ConfigForm(marked or forms.refill(own, forms.with_prefix(CONFIG, visit.form)), config.json, True)

@@ -109,7 +109,7 @@ async def _table(visit: Visit) -> Table:
     part = await visit.gateway.keys.page(visit.principal, page, org or None, search)
     filters = [Filter("search", "Search", search, hint="part of a name, id or last characters")]
     if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", org, hint="id"))
+        filters.append(Filter("org", "Org", org, hint="id", scope=True))
     empty = NextStep(
         "No keys yet",
         "A program needs a key to use the API. Create one above, or with a command:",

@@ -20,11 +20,13 @@ from plugbay.store.orgs import Org, Project
 POLICY = "policy:"
 """Prefix of the fields of a policy in a form."""
 
+SIMPLE = (forms.INTEGER, forms.FLAG, forms.CHOICE)
+
 POLICY_FIELDS = tuple(
-    replace(field, kind=forms.JSON) if field.kind == forms.LIST else field
+    field if field.kind in SIMPLE else replace(field, kind=forms.JSON)
     for field in forms.fields_of(PolicyDocument.model_json_schema()) or ()
 )
-"""An empty list allows nothing; a field with a line for each item cannot say that, and one for JSON can."""
+"""Lists are JSON: an empty one allows nothing, and a missing one everything."""
 
 NO_ORGS = NextStep(
     "No orgs yet",
@@ -35,7 +37,9 @@ NO_ORGS = NextStep(
 WAYS = (
     ("/bindings?org={}", "Bindings", "viewer"),
     ("/bindings/new?org={}", "New binding", "operator"),
+    ("/invocations?org={}", "Invocations", "viewer"),
     ("/keys?org={}", "Keys", "admin"),
+    ("/audit?org={}", "Audit", "admin"),
 )
 """Lists of the records of an org, and the role that sees each."""
 

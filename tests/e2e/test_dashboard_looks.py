@@ -11,9 +11,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from plugbay.server.dashboard.routes import ROUTES
-from tests.support.browser import Window, logged_in, open_browser
+from tests.support.browser import Window, browser, logged_in
 from tests.support.showcase import PAGES, Showcase, showcase
 from tests.support.tiers import exhaustive
+
+__all__ = ["browser"]
 
 AXE = (Path(__file__).parents[2] / ".peers/node_modules/axe-core/axe.min.js").read_text()
 
@@ -26,12 +28,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 WITHOUT_PAGE = re.compile(r"/(live|static)/|/login")
 """Paths of streams, files and the way in."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.test_config import SETTINGS
-from tests.e2e.test_dashboard_browser import Window, browser
 from tests.server.test_server import Served, served
 from tests.support.ainb import write_ainb_plugin
+from tests.support.browser import Window, browser, logged_in
 from tests.support.dashboards import PATIENT
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
@@ -58,12 +58,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def window(browser: Browser, server: Served) -> Iterator[Window]:
-    context = browser.new_context()
-    with server.client() as client:
-        window = Window(context.new_page(), server, client)
-        window.log_in()
+    with logged_in(browser, server) as window:
         yield window
-    context.close()
 
 
 def test_the_overview_follows_calls_and_grants(window: Window) -> None:
