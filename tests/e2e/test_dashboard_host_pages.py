@@ -71,7 +71,7 @@ def test_the_overview_follows_calls_and_grants(window: Window) -> None:
     expect(page.locator("#chart-calls .legend").first).not_to_have_text("calls 0")
     window.client.post("/api/v1/calls", json={"export": "calm/nothing"})
     expect(page.locator("#calls")).to_contain_text("not_found")
-    page.get_by_label("Grant tool.execute to wants").click()
+    page.get_by_label("Grant this to wants: tool.execute").click()
     expect(page.locator(".notice.good")).to_contain_text("wants may use tool.execute")
     expect(page.locator("#problems")).not_to_contain_text("wants")
     assert window.complaints == []

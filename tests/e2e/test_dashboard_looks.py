@@ -26,8 +26,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "narrow and dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
 }
 
-WITHOUT_PAGE = re.compile(r"/(live|static)/|/login")
-"""Paths of streams, files and the way in."""
+WITHOUT_PAGE = re.compile(r"/(live|static|tries|recordings)/|/login")
+"""Paths of streams, files, the way in, and pages that a visit itself makes."""
 
 
 @pytest.fixture(scope="module")

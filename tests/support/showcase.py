@@ -17,7 +17,6 @@ import httpx2
 
 from plugbay.cli.gateway.commands import ARCHIVE
 from tests.server.test_server import Served, served
-from tests.support.dashboards import PATIENT
 from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
 from tests.support.patience import until_blocking
@@ -33,6 +32,8 @@ import sys
 print("cannot open /var/lib/flaky/index: no such file", file=sys.stderr, flush=True)
 sys.exit(3)
 """
+
+EXPORTS = {"orders": "tool", "audit": "hook", "shrink": "compactor", "drafts": "harness"}
 
 TOOL = """
 def tool(body, m):
@@ -50,10 +51,18 @@ PAGES = {
     "plugin": "/plugins/example.greeter",
     "quarantined-plugin": "/plugins/flaky",
     "pending-plugin": "/plugins/weather",
-    "export": "/export?export=example.greeter/greet",
+    "settings": "/settings?plugin=flaky",
+    "log": "/logs?plugin=example.greeter",
+    "wire": "/wire?plugin=usage-publisher",
+    "screen": "/screen?name=usage-burndown/burndown",
+    "command": "/command?name=usage-burndown/burndown",
+    "export": "/export?export=tea-shop/quote",
     "calls": "/calls",
     "call": "/calls/{call}",
     "events": "/events",
+    "install": "/install",
+    "install-card": "/install/thread-weave",
+    "publishers": "/publishers",
     "orgs": "/orgs",
     "org": "/orgs/acme",
     "keys": "/keys",
@@ -63,9 +72,31 @@ PAGES = {
     "bindings": "/bindings",
     "binding-exports": "/bindings/new",
     "binding-new": "/bindings/new?package={package}&export=orders&org=acme",
-    "binding": "/bindings/{binding}",
+    "binding": "/bindings/{orders}",
+    "invocations": "/invocations",
+    "invocation": "/invocations/{invocation}",
+    "deliveries": "/deliveries",
+    "delivery": "/deliveries/{delivery}",
+    "sessions": "/sessions",
+    "session": "/sessions/{session}",
+    "chain": "/chains/{chain}",
+    "runs": "/runs",
+    "run": "/runs/{run}",
+    "harnesses": "/harnesses",
+    "harness": "/harnesses/{execution}",
+    "compactions": "/compactions",
+    "compaction": "/compactions/{compaction}",
+    "audit": "/audit?verify=1",
 }
 """Paths of the pages, by the names of their pictures; ids in braces are known at run time."""
+
+MODEL = """\
+[llm.providers.local]
+kind = "openai"
+base_url = "http://127.0.0.1:9"
+max_retries = 0
+"""
+"""A model that nobody serves: runs fail, and their pages show how."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +116,7 @@ def showcase(folder: Path) -> Iterator[Showcase]:
     write_plugin(plugins, "weather", capabilities=["net:api.weather.example"], description="The weather of a place.")
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
-    (folder / "plugbay.toml").write_text("".join(PATIENT % f'"{name}"' for name in ("weather",)))
+    (folder / "plugbay.toml").write_text(MODEL)
     with served(folder, "plugins") as server, server.client() as client:
         yield Showcase(server, _fill(server, client, folder))
 
@@ -100,23 +131,49 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     _post(client, "/api/v1/calls", {"export": "example.greeter/divide", "input": {"dividend": 1, "divisor": 0}})
     while client.get("/api/v1/plugins/flaky").json()["state"] != "quarantined":
         _post(client, "/api/v1/calls", {"export": "flaky/flaky_t"})
+    ids = _use_control_plane(server, client, folder)
+    until_blocking(lambda: len(client.get("/api/v1/calls").json()["items"]) >= 4)
+    ids["call"] = client.get("/api/v1/calls").json()["items"][0]["call_id"]
+    return {name: path.format(**ids) for name, path in PAGES.items()}
+
+
+def _use_control_plane(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]:
+    """An org that uses a package in all four ways; the ids of its records."""
     _post(client, "/v1/orgs", {"id": "acme", "name": "Acme Tea"})
     _post(client, "/v1/orgs/acme/projects", {"id": "shop", "name": "Web shop"})
-    key = _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]
+    ids = {"key": _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]}
     publisher = Publisher(Path(server.facts["data"]), folder)
-    packed = publisher.pack(TOOL, [export("orders")], version="1.2.0")
+    packed = publisher.pack(TOOL, [export(id, kind) for id, kind in EXPORTS.items()], version="1.2.0")
     headers = {"content-type": ARCHIVE, **publisher.header(packed)}
     added = client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers)
     assert added.is_success, added.text
-    named = {"package_id": "acme/p", "package_version": "1.2.0", "export_id": "orders"}
+    ids["package"] = added.json()["id"]
+    named = {"package_id": "acme/p", "package_version": "1.2.0"}
     scope = {"org_id": "acme", "project_id": "shop"}
-    binding = _post(client, "/v1/plugin-bindings", {**named, "scope": scope})["binding_id"]
+    for name in EXPORTS:
+        bound = _post(client, "/v1/plugin-bindings", {**named, "export_id": name, "scope": scope})
+        ids[name] = bound["binding_id"]
     for order in (17, 18, -1):
-        _post(client, "/v1/plugin-invocations", {"binding_id": binding, "input": {"order": order}})
-    until_blocking(lambda: len(client.get("/api/v1/calls").json()["items"]) >= 4)
-    call = client.get("/api/v1/calls").json()["items"][0]["call_id"]
-    ids = {"call": call, "key": key, "package": added.json()["id"], "binding": binding}
-    return {name: path.format(**ids) for name, path in PAGES.items()}
+        called = _post(client, "/v1/plugin-invocations", {"binding_id": ids["orders"], "input": {"order": order}})
+    ids["invocation"] = called["invocation"]["invocation_id"]
+    ids["delivery"] = _post(client, f"/v1/plugin-bindings/{ids['audit']}:test-delivery", {})["id"]
+    ids["session"] = _post(client, "/v1/sessions", {"org_id": "acme", "project_id": "shop"})["id"]
+    blocks = [{"kind": "input", "content": [{"type": "text", "text": "Which tea is left?"}]}]
+    chain = {"session_id": ids["session"], "defaults": {"model": "local/m"}, "blocks": blocks}
+    ids["chain"] = _post(client, "/v1/chains", chain)["id"]
+    ids["run"] = _post(client, f"/v1/chains/{ids['chain']}/runs", {"blocks": blocks})["id"]
+    _await_end(client, f"/v1/runs/{ids['run']}")
+    started = {"binding_id": ids["drafts"], "session_id": ids["session"], "policy": {"max_child_runs": 2}}
+    ids["execution"] = _post(client, "/v1/harness-executions", started)["id"]
+    _await_end(client, f"/v1/harness-executions/{ids['execution']}")
+    shorter = {"chain_id": ids["chain"], "target": {"max_input_tokens": 1000}}
+    ids["compaction"] = _post(client, "/v1/compactions", {**shorter, "compactor": {"binding_id": ids["shrink"]}})["id"]
+    _await_end(client, f"/v1/compactions/{ids['compaction']}")
+    return ids
+
+
+def _await_end(client: httpx2.Client, path: str) -> None:
+    until_blocking(lambda: client.get(path).json()["status"] not in ("queued", "running"))
 
 
 def _post(client: httpx2.Client, path: str, body: Any) -> Any:
