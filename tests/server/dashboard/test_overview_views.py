@@ -71,7 +71,8 @@ def test_problems_come_with_what_solves_them() -> None:
     found = problems_of([known("fine"), waits, known("broken", state="quarantined")])
     broken, pending = found.shown
     assert (broken.row.id, broken.can_start, broken.missing) == ("broken", True, ())
-    assert (pending.row.id, pending.can_start, pending.missing) == ("waits", False, ("tool.execute",))
+    assert (pending.row.id, pending.can_start) == ("waits", False)
+    assert [(each.name, each.risk) for each in pending.missing] == [("tool.execute", "medium")]
     assert found.more == 0
 
 

@@ -16,6 +16,7 @@ from plugbay.server.dashboard.views import (
     GOOD,
     WARN,
     Badge,
+    Capability,
     Row,
     capabilities_of,
     hint_of,
@@ -60,7 +61,7 @@ class Problem:
     row: Row
     hint: str
     can_start: bool
-    missing: tuple[str, ...]
+    missing: tuple[Capability, ...]
     """Capabilities it waits for."""
     needs_approval: bool
 
@@ -139,7 +140,8 @@ def _problem(plugin: PluginSnapshot) -> Problem:
     row, status = row_of(plugin), plugin.status
     if _tone(plugin) == BAD and not row.state.why:
         row = replace(row, state=Badge(row.state.word, BAD, plugin.trouble))
-    missing = status.missing if capabilities_of(plugin).undecided else ()
+    asked = capabilities_of(plugin)
+    missing = tuple(each for each in asked.requested if asked.undecided and each.name in status.missing)
     return Problem(
         f"problem-{key_of(row.id)}",
         row,
