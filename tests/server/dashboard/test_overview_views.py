@@ -8,6 +8,7 @@ import pytest
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import PENDING
+from plugbay.server.dashboard.loader import LifecycleEvent
 from plugbay.server.dashboard.overview_views import (
     MAX_LARGEST,
     MAX_PROBLEMS,
@@ -70,8 +71,18 @@ def test_problems_come_with_what_solves_them() -> None:
     found = problems_of([known("fine"), waits, known("broken", state="quarantined")])
     broken, pending = found.shown
     assert (broken.row.id, broken.can_start, broken.missing) == ("broken", True, ())
-    assert (pending.row.id, pending.can_start, pending.missing) == ("waits", False, ("tool.execute",))
+    assert (pending.row.id, pending.can_start) == ("waits", False)
+    assert [(each.name, each.risk) for each in pending.missing] == [("tool.execute", "medium")]
     assert found.more == 0
+
+
+def test_a_plugin_that_failed_last_is_a_problem_although_it_is_idle() -> None:
+    crashed = LifecycleEvent("start_failed", 1.0, "no such table")
+    plugin = replace(known("p", state="idle"), happened=crashed, trouble="start failed: no such table")
+    (problem,) = problems_of([plugin]).shown
+    assert (problem.row.state.tone, problem.row.state.why) == ("bad", "start failed: no such table")
+    assert health_of([plugin], 0, WELL, []).badge.word == "1 plugin fails"
+    assert problems_of([replace(plugin, status=known("p", state="running").status)]).shown == ()
 
 
 def test_of_many_problems_some_are_shown() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plugbay.host.supervision.resident import TROUBLE
 from plugbay.model.lifecycle import PENDING, State
 from plugbay.server.dashboard.charts import BARS, NO_VALUE, Chart, Series
 from plugbay.server.dashboard.loader import PluginSnapshot
@@ -15,6 +16,7 @@ from plugbay.server.dashboard.views import (
     GOOD,
     WARN,
     Badge,
+    Capability,
     Row,
     capabilities_of,
     hint_of,
@@ -59,7 +61,7 @@ class Problem:
     row: Row
     hint: str
     can_start: bool
-    missing: tuple[str, ...]
+    missing: tuple[Capability, ...]
     """Capabilities it waits for."""
     needs_approval: bool
 
@@ -95,7 +97,7 @@ def health_of(
     """The worst problem in words, then numbers."""
     rows = rows_of(plugins)
     failed = [f"{name}: {text}" for name, text in checks.items() if text != "ok"]
-    tones = [row.state.tone for row in rows]
+    tones = list(map(_tone, plugins))
     if failed:
         badge = Badge("server problem", BAD, "; ".join(failed))
     elif BAD in tones:
@@ -122,14 +124,24 @@ def _calls_in_words(minutes: Sequence[CallMinute]) -> str:
 
 def problems_of(plugins: Iterable[PluginSnapshot]) -> Problems:
     """Plugins that failed or wait for a decision, failed ones first."""
-    found = [plugin for plugin in plugins if row_of(plugin).state.tone in (BAD, WARN)]
-    found.sort(key=lambda plugin: (row_of(plugin).state.tone != BAD, plugin.status.spec.id))
+    found = [plugin for plugin in plugins if _tone(plugin) in (BAD, WARN)]
+    found.sort(key=lambda plugin: (_tone(plugin) != BAD, plugin.status.spec.id))
     return Problems(tuple(map(_problem, found[:MAX_PROBLEMS])), max(0, len(found) - MAX_PROBLEMS))
+
+
+def _tone(plugin: PluginSnapshot) -> str:
+    """The tone of its state; bad for a plugin that failed last and has not come back since."""
+    state = row_of(plugin).state
+    failed = plugin.happened is not None and plugin.happened.word in TROUBLE and state.word == State.IDLE
+    return BAD if failed else state.tone
 
 
 def _problem(plugin: PluginSnapshot) -> Problem:
     row, status = row_of(plugin), plugin.status
-    missing = status.missing if capabilities_of(plugin).undecided else ()
+    if _tone(plugin) == BAD and not row.state.why:
+        row = replace(row, state=Badge(row.state.word, BAD, plugin.trouble))
+    asked = capabilities_of(plugin)
+    missing = tuple(each for each in asked.requested if asked.undecided and each.name in status.missing)
     return Problem(
         f"problem-{key_of(row.id)}",
         row,
