@@ -193,7 +193,8 @@ async def _choose_export(visit: Visit) -> Response:
         exports=list(zip(found[:MOST], links, strict=True)),
         hidden=max(0, len(found) - MOST),
         search=visit.query("search"),
-        **scope,
+        org=scope["org"],
+        project=scope["project"],
     )
 
 
