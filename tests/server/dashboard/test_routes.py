@@ -8,10 +8,12 @@ from pathlib import Path
 from plugbay.server.app import ROUTERS
 from plugbay.server.dashboard.authentication import CONTROL
 from plugbay.server.dashboard.routes import ROUTES
+from plugbay.server.domain.settings import GatewaySettings
 from tests.support.dashboards import stranger_to, visitor_of
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
+from tests.support.tiers import exhaustive
 
 
 def test_only_static_files_are_public(sqlite_url: str, tmp_path: Path, run: Run) -> None:
@@ -108,3 +110,51 @@ def test_problems_of_markup_are_found() -> None:
         "<h1>y</h1>",
     ):
         assert markup_problems(good + bad), bad
+
+
+JUNK = ("%ff%fe", "x" * 3_000, "'%22%25_%5C", "%F0%9F%8D%B5", "-1", "99999999999999999999", "%5B%7B")
+QUERIES = (
+    "search",
+    "org",
+    "project",
+    "kind",
+    "status",
+    "binding",
+    "since",
+    "cursor",
+    "after",
+    "action",
+    "subject",
+    "as",
+)
+
+FORMS: tuple[dict[str, str], ...] = (
+    {},
+    {"confirm": "yes", "document": "{", "base": "{", "revision": "x", "part": "traffic", "traffic_percent": "\u0661"},
+    {"confirm": "yes", "document": '{"scope": 1, "config": []}', "base": '{"config": 1}', "revision": "9" * 50},
+    {"part": "settings", "config_json": "[" * 5_000, "policy:timeout_ms": "1e9", "package_version": "\u202e"},
+    {"name": "x" * 5_000, "id": "..", "org": "../..", "role": "king", "expires": "9999-99-99", "source": "oci://"},
+    {"publisher": "\u202e", "public_key": "-----BEGIN", "other_keys": "all", "consent": "yes", "digest": "\ud7ff"},
+)
+
+
+@exhaustive
+def test_no_page_of_the_control_plane_breaks_whatever_is_sent_to_it(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, requests_per_second=1e6, request_burst=1_000_000)
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway, visitor_of(gateway) as visitor:
+            await make_org(gateway)
+            package = await Publisher(tmp_path, tmp_path).bring(gateway)
+            binding = await bind(gateway, package)
+            known = {"org_id": "org_1", "package": package.id, "binding_id": binding.id, "card_id": "thread-weave"}
+            pages = [route for route in ROUTES if route.path.startswith((*CONTROL, "/publishers"))]
+            for route in pages:
+                path = re.sub(r"{(\w+)}", lambda found: known.get(found[1], "none"), route.path)
+                if "POST" in (route.methods or ()):
+                    answers = [await visitor.post(path, form) for form in FORMS]
+                else:
+                    answers = [await visitor.get(f"{path}?{name}={junk}") for name in QUERIES[:4] for junk in JUNK]
+                    answers += [await visitor.get(f"{path}?{name}={JUNK[at % 7]}") for at, name in enumerate(QUERIES)]
+                assert [answer.status_code for answer in answers if answer.status_code >= 500] == [], path
+
+    run(main)

@@ -65,6 +65,10 @@ def test_a_first_binding_is_shown_as_it_would_be_and_then_saved(sqlite_url: str,
             assert "plugbay binding create" in empty.text
             chosen = f"/bindings/new?package={package.id}&amp;export=t"
             assert f'href="{chosen}"' in (await visitor.get("/bindings/new")).text
+            assert chosen in (await visitor.get("/bindings/new?search=ACME/p/T")).text
+            assert "Nothing found" in text_of(await visitor.get("/bindings/new?search=nothing"))
+            placed = await visitor.get("/bindings/new?org=org_1&project=proj_1")
+            assert f"{chosen}&amp;org=org_1&amp;project=proj_1" in placed.text
             page = await visitor.get(unescape(chosen))
             assert "config.units metric" in text_of(page) and "org org_1" in text_of(page)
             assert not await all_bindings(gateway), "nothing is saved"

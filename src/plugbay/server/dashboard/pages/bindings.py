@@ -113,11 +113,12 @@ async def show_bindings(visit: Visit) -> Response:
     if visit.principal.org_id is None:
         filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
     filters += [
-        Filter("project", "Project", asked["project"], hint="id"),
+        Filter("project", "Project", asked["project"], hint="id", scope=True),
         Filter("kind", "Kind", asked["kind"], KINDS),
         Filter("status", "Status", asked["status"], STATUSES),
     ]
-    new = f"/bindings/new?{query_of({'org': asked['org']})}".rstrip("?")
+    scope = query_of({"org": asked["org"], "project": asked["project"]})
+    new = f"/bindings/new?{scope}".rstrip("?")
     may = visit.principal.has_role("operator")
     empty = NextStep(
         "No bindings yet",
@@ -177,18 +178,34 @@ async def create_binding(visit: Visit) -> Response:
 
 
 async def _choose_export(visit: Visit) -> Response:
-    org = visit.query("org") or None
-    exports: list[ListedExport] = []
-    for kind in KINDS:
-        exports += (await visit.gateway.packages.exports(visit.principal, kind, Page(MOST), org)).items
+    """The exports to choose from; a search looks at all of them."""
+    scope = {name: visit.query(name) for name in ("org", "project")}
     words = visit.query("search").lower()
-    shown = [each for each in exports if words in f"{each.package.package_id}/{each.export.name}".lower()]
-    links = [
-        query_of({"package": each.package.id, "export": each.export.name, "org": org or ""}) for each in shown[:MOST]
+    found = [
+        each
+        for kind in KINDS
+        for each in await _exports(visit, kind, scope["org"] or None)
+        if words in f"{each.package.package_id}/{each.export.name}".lower()
     ]
+    links = [query_of({"package": each.package.id, "export": each.export.name, **scope}) for each in found[:MOST]]
     return visit.page(
-        "binding_exports.html", exports=list(zip(shown, links, strict=False)), search=visit.query("search"), org=org
+        "binding_exports.html",
+        exports=list(zip(found[:MOST], links, strict=True)),
+        hidden=max(0, len(found) - MOST),
+        search=visit.query("search"),
+        org=scope["org"],
+        project=scope["project"],
     )
+
+
+async def _exports(visit: Visit, kind: str, org_id: str | None) -> list[ListedExport]:
+    exports: list[ListedExport] = []
+    page: Page | None = Page(MOST)
+    while page is not None:
+        part = await visit.gateway.packages.exports(visit.principal, kind, page, org_id)
+        exports += part.items
+        page = None if part.after is None else Page(MOST, part.after)
+    return exports
 
 
 async def _chosen(visit: Visit) -> tuple[PackageRow, Export]:

@@ -11,7 +11,7 @@ from plugbay.server.api.routes.orgs import OrgIn, OrgPatch, ProjectIn
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.actions import check_document, failed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
+from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, query_of, table_of
 from plugbay.server.dashboard.views import GOOD
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.policy import PolicyDocument
@@ -164,4 +164,5 @@ async def _projects(visit: Visit, org: Org) -> Table:
 
 
 def project_row(project: Project) -> tuple[Cell, ...]:
-    return Cell(project.name, project.id), Cell(at=project.created_at)
+    link = f"/bindings?{query_of({'org': project.org_id, 'project': project.id})}"
+    return Cell(project.name, project.id, link), Cell(at=project.created_at)
