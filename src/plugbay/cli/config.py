@@ -51,13 +51,13 @@ config = typer.Typer(
 class PluginSettings:
     """One plugin with its settings and the bindings that a host would use."""
 
-    def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
+    def __init__(self, where: str, plugins: Path | None, config_file: Path | None, *, quiet: bool = False) -> None:
         from plugbay.host.bindings import Bindings, Options
         from plugbay.host.config.config import Config
         from plugbay.host.invocations.context import settings_of
 
         loaded = local_host.load_config(config_file) or Config()
-        self.spec = _find_plugin(where, plugins, loaded)
+        self.spec = _find_plugin(where, plugins, loaded, quiet)
         self.settings = settings_of(self.spec)
         self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
         self.bindings: Bindings = Bindings(loaded, Options(), self.state)
@@ -81,7 +81,7 @@ class PluginSettings:
         }
 
 
-def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
+def _find_plugin(where: str, plugins: Path | None, config: Config, quiet: bool) -> PluginSpec:
     """Find the plugin in plugbay.toml, by id or by path; exits or raises `CallFailed` when there is none."""
     from plugbay.host.discovery import servers
     from plugbay.host.discovery.folders import discover
@@ -92,7 +92,7 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
             if local_host.declares_server(config, where)
             else {}
         )
-        found = declared.get(where) or _find_by_id(where) or lookup.find(Path(where))
+        found = declared.get(where) or _find_by_id(where, quiet) or lookup.find(Path(where))
         if found.spec is None:
             raise lookup.refusal(found, "config show")
         return found.spec
@@ -103,14 +103,21 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
     return specs[where]
 
 
-def _find_by_id(where: str) -> Found | None:
-    """The plugin of this id in this directory or among the installed ones, unless a path has this name."""
+def _find_by_id(where: str, quiet: bool) -> Found | None:
+    """The plugin of this id in this directory, among the installed ones or on the server, unless a path has this name.
+
+    Prints its folder unless `quiet`.
+    """
     from plugbay.host.discovery.folders import discover
 
     if lookup.folder_of(Path(where)).exists():
         return None
     here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
-    return here or local_host.find_installed(where) or remote.find_served(where)
+    if here is None:
+        return remote.find_by_id(where, quiet=quiet)
+    if not quiet:
+        output.using(f"the folder {here.root}")
+    return here
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -119,7 +126,7 @@ def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None,
 
     Exits with 3 when a setting is invalid or missing.
     """
-    shown = PluginSettings(plugin, plugins, config_file).describe()
+    shown = PluginSettings(plugin, plugins, config_file, quiet=as_json).describe()
     if as_json:
         output.print_json(shown)
     else:
@@ -139,7 +146,7 @@ def set_(
     """Change one setting. The settings must match the plugin's schema; they apply after a reload."""
     from plugbay.host.config import settings
 
-    target = PluginSettings(plugin, plugins, config_file)
+    target = PluginSettings(plugin, plugins, config_file, quiet=as_json)
     field = next((known.binds_to for known in target.settings.knobs if known.name == knob), None)
     with settings.changing(target.state):
         before = target.bindings.config_of(target.spec)
