@@ -32,6 +32,7 @@ from tests.cli.conftest import (
     write_manifest,
 )
 from tests.conformance.foreign_plugins import write_plugin
+from tests.server.test_server import served
 from tests.support.commands import Piped
 from tests.support.kaged import write_kaged_plugin
 from tests.support.machine import without_limits_notes
@@ -397,6 +398,40 @@ def test_a_crash_is_reported_with_its_exit_status_and_the_last_words(run: Run, m
     assert done.err.startswith("✗ example.echo/echo · crashed · ")
     assert "exit code 3" in done.err
     assert "no city today" in done.err
+
+
+@requirement("host:crash-panel")
+def test_the_panel_of_a_crash_has_the_exit_then_stderr_then_the_hint(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(answer="echo 'no city today' >&2; kill -SEGV $$"), "echo")
+    labels = [line.split()[0] for line in done.err.splitlines()[1:] if line.startswith("  ")]
+    assert labels[0] == "exit" and labels.index("stderr") < labels.index("hint"), done.err
+    assert "SIGSEGV" in done.err
+
+
+OWN_LINES = """
+def tool_invoke(m):
+    args = m["params"]["args"]
+    sys.stderr.write("line of %s\\n" % args["name"])
+    sys.stderr.flush()
+    if args["crash"]:
+        os._exit(3)
+    reply(m, {})
+"""
+
+
+@requirement("host:crash-panel")
+def test_a_crash_has_only_the_lines_that_its_own_call_wrote(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd / "plugins", "p", OWN_LINES, tools=["do"])
+    with served(cwd, "plugins") as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        first = run("call", "p", "p_do", "name=first", "crash=false", *there)
+        assert first.code == 0, first.err
+        second = run("call", "p", "p_do", "name=second", "crash=true", *there)
+        assert second.code == 1 and "exit code 3" in second.err
+        assert "line of second" in second.err and "line of first" not in second.err
+        logged = run("logs", "p", *there).out
+        assert "line of first" in logged, "the log has all of them"
+        assert server.end() == 0
 
 
 def test_the_plugins_own_error_is_reported_with_its_code(run: Run, make_plugin: MakePlugin) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from plugbay import Host
 from plugbay.cli import local_host
 from plugbay.cli.exit_codes import Refusal
+from plugbay.cli.local_host import could_be_id
 from plugbay.host.config.config import Config, parse
-from tests.cli.conftest import MakePlugin, write_manifest
+from plugbay.server.occupancy import RunningServer, announce
+from tests.cli.conftest import MakePlugin, Run, write_manifest
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
 
@@ -114,3 +117,18 @@ def test_only_a_host_that_stays_is_joined_with_others() -> None:
     assert local_host.make_host([], config, grants=()).broker is None
     assert local_host.make_host([], config, grants=(), joins=True).broker is not None
     assert config.broker is not None
+
+
+def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
+    run: Run, make_plugin: MakePlugin, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = cwd / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    (cwd / make_plugin()).rename(cwd / "echo")
+    assert not could_be_id("echo")
+    with announce(state / "plugbay", RunningServer("http://127.0.0.1:1", os.getpid(), "token", "data")):
+        assert could_be_id("echo")
+        assert not any(map(could_be_id, ("./echo", "plugins/echo", ".")))
+        words = "using a host of this command for the folder echo, not the running server\n"
+        assert words in run("call", "echo", "echo", XDG_STATE_HOME=str(state)).err
+        assert run("call", "./echo", "echo", "--json", XDG_STATE_HOME=str(state)).err == ""

@@ -16,9 +16,8 @@ import pytest
 
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.remote import NoServer, RemoteRefused, ServerClient, SeveralServers, could_be_id, is_path, plugin_path
+from plugbay.cli.remote import NoServer, RemoteRefused, ServerClient, SeveralServers, is_path, plugin_path
 from plugbay.server.occupancy import RunningServer, announce
-from tests.cli.conftest import MakePlugin, Run
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -133,10 +132,14 @@ def test_of_several_servers_the_one_of_this_folder_is_asked_or_one_that_is_named
             for server in (shop, bank):
                 assert f"--server {server.url} (started in {server.folder})" in several.value.failure.detail["hint"]
                 assert remote.find(server.url).url == server.url, "with the key that it keeps"
+                assert capsys.readouterr().err == "", "an option names it"
                 monkeypatch.chdir(server.folder)
                 assert remote.find().url == server.url
+                assert capsys.readouterr().err == f"using the server {server.url}\n"
             monkeypatch.setenv(remote.SERVER_VARIABLE, shop.url)
             assert remote.find().url == shop.url
+            assert capsys.readouterr().err == f"using the server {shop.url}, named by PLUGBAY_SERVER\n"
+            assert remote.find(quiet=True).url == shop.url
     assert capsys.readouterr().err == ""
 
 
@@ -160,18 +163,3 @@ def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_id_with_odd_letters_is_one_path() -> None:
     assert plugin_path("acme/dev kit", ":stop") == "/api/v1/plugins/acme/dev%20kit:stop"
-
-
-def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
-    run: Run, make_plugin: MakePlugin, cwd: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = cwd / "state"
-    monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    (cwd / make_plugin()).rename(cwd / "echo")
-    assert not could_be_id("echo")
-    with announce(state / "plugbay", RunningServer("http://127.0.0.1:1", os.getpid(), "token", "data")):
-        assert could_be_id("echo")
-        assert not any(map(could_be_id, ("./echo", "plugins/echo", ".")))
-        words = "note:  echo is a folder, so this command uses a host of its own, not the running server\n"
-        assert words in run("call", "echo", "echo", XDG_STATE_HOME=str(state)).err
-        assert run("call", "./echo", "echo", "--json", XDG_STATE_HOME=str(state)).err == ""

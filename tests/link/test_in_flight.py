@@ -116,7 +116,9 @@ def test_at_the_end_all_waiting_calls_are_returned_and_nothing_is_left(run: Run)
     async def main() -> None:
         bench = Bench()
         futures = [bench.add(1, HOUR), bench.add(2, HOUR)]
-        assert bench.in_flight.end() == [(1, futures[0]), (2, futures[1])]
+        left = bench.in_flight.end()
+        assert [(id, future) for id, future, _ in left] == [(1, futures[0]), (2, futures[1])]
+        assert 0 < left[0][2] <= left[1][2], "when they were sent"
         assert (len(bench.in_flight), len(bench.deadlines)) == (0, 0)
 
     run(main)

@@ -285,7 +285,13 @@ def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
 def test_a_fault_fails_every_waiter_once_with_the_owners_explanation(run: Run) -> None:
     async def main() -> None:
         told: list[Failure] = []
-        hooks = Hooks(explain=lambda failure: failure.with_detail("p", exit_code=3), faulted=told.append)
+        since: list[float | None] = []
+
+        def explain(failure: Failure, sent: float | None) -> Failure:
+            since.append(sent)
+            return failure.with_detail("p", exit_code=3)
+
+        hooks = Hooks(explain=explain, faulted=told.append)
         pair = await Pair(hooks, Hooks(handler=never)).open()
         calls = [asyncio.ensure_future(pair.host.call(InvokeTool("t", CODEC.dump(1)), 5)) for _ in range(20)]
         await until(lambda: pair.host.waiting == 20)
@@ -294,6 +300,9 @@ def test_a_fault_fails_every_waiter_once_with_the_owners_explanation(run: Run) -
         assert {failure.code for failure in failures if failure} == {Code.MALFORMED_RESPONSE}
         assert all(failure and failure.detail["exit_code"] == 3 for failure in failures)
         assert len(told) == 1
+        whole, first, *others = since
+        assert whole is first is None, "the end of the link, and its first call, have all of stderr"
+        assert len(others) == 19 and others == sorted(filter(None, others)), "a later one from its beginning on"
         assert pair.host.fault is not None
         assert await pair.ask("later") == Code.MALFORMED_RESPONSE
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -212,6 +213,39 @@ def test_the_tail_has_as_many_lines_as_asked_for(run: Run) -> None:
     assert len(drain.tail()) == 20
     assert drain.tail(0) == []
     assert len(drain.tail(500)) == 50
+
+
+def test_the_tail_has_only_lines_from_a_time_on(run: Run) -> None:
+    times: list[float] = []
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        for piece in (b"a\nb\n", b"", b"c\nd", b"\ne\n"):
+            times.append(time.monotonic())
+            if piece:
+                os.write(fd, piece)
+            drain.drain_now()
+
+    drain = drained(run, scenario)
+    assert drain.tail(since=times[0]) == ["a", "b", "c", "d", "e"]
+    assert drain.tail(since=times[1]) == drain.tail(since=times[2]) == ["c", "d", "e"]
+    assert drain.tail(since=times[3]) == ["d", "e"], "its end arrived then"
+    assert drain.tail(1, since=times[2]) == ["e"]
+    assert drain.tail(since=time.monotonic()) == []
+
+
+def test_the_tail_from_a_time_on_is_right_after_the_ring_has_lost_lines(run: Run) -> None:
+    began: list[float] = []
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        for number in range(3 * stderr.RING_LINES):
+            if number == 3 * stderr.RING_LINES - 2:
+                began.append(time.monotonic())
+            os.write(fd, b"%d\n" % number)
+            drain.drain_now()
+
+    drain = drained(run, scenario)
+    assert drain.tail(since=began[0]) == [str(3 * stderr.RING_LINES - 2), str(3 * stderr.RING_LINES - 1)]
+    assert len(drain.tail(1000, since=0.0)) == stderr.RING_LINES
 
 
 @pytest.mark.parametrize("split", [1, 100, 5000, 8192, 8193, 20000])

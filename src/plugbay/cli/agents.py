@@ -48,7 +48,8 @@ def hook(
         "agent": agent,
         "context": _object(context, "--context"),
     }
-    asked = target.choose(plugins, server, token_file, config, grants=grant, grant_all=grant_all, unconfined=no_sandbox)
+    options = {"grants": grant, "grant_all": grant_all, "unconfined": no_sandbox}
+    asked = target.choose(plugins, server, token_file, config, quiet=as_json, **options)
 
     async def fire(host: Host) -> dict[str, Any]:
         outcome = await host.fire(name, body["event"], agent=agent, context=body["context"], timeout=timeout)
@@ -63,7 +64,6 @@ def hook(
         output.print_json({"asked": asked.asked, **outcome})
         return
     output.print_document(output.json_bytes(outcome["event"]))
-    asked.announce(f"fired {name} on")
     if outcome["blocked"]:
         output.note(f"{outcome['blocked_by']} blocked it: {outcome['reason'] or 'it gave no reason'}")
     _show_plugins(outcome["injections"], outcome["skipped"])
@@ -95,7 +95,8 @@ def compact(
         "trigger": trigger,
         "context": _object(context, "--context"),
     }
-    asked = target.choose(plugins, server, token_file, config, grants=grant, grant_all=grant_all, unconfined=no_sandbox)
+    options = {"grants": grant, "grant_all": grant_all, "unconfined": no_sandbox}
+    asked = target.choose(plugins, server, token_file, config, quiet=as_json, **options)
 
     async def shorten(host: Host) -> dict[str, Any]:
         outcome = await host.compact(body["messages"], agent=agent, trigger=trigger, context=body["context"])
@@ -106,7 +107,6 @@ def compact(
         output.print_json({"asked": asked.asked, **outcome})
         return
     output.print_document(output.json_bytes(outcome["messages"]))
-    asked.announce("compacted on")
     because = f", because {outcome['built_in_because']}" if outcome["built_in_because"] else ""
     by = outcome["compacted_by"] or f"the built-in strategy{because}"
     output.note(f"removed {output.count(len(outcome['removed']), 'message')}{output.DOT}by {by}")

@@ -87,16 +87,32 @@ def call(
             raise Refusal(call_view.no_such_plugin(path, f"the server {client.url} has no plugin with this id"))
         view.show_outcome(outcome)
         raise typer.Exit(outcome.status)
-    if not as_json and remote.could_be_id(path):
-        output.note(f"{path} is a folder, so this command uses a host of its own, not the running server")
     found, name = find_export(path, export, plugins, settings)
+    if not as_json:
+        local_host.announce(path, plugins, settings)
     settings = local_host.config_for(settings, path)
     view.show_warnings(found, grant or ())
+    if not as_json:
+        _warn_of_drift(plugins or Path(path), found, name)
     options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     host = functools.partial(_make_host, found, settings, options, trace)
     outcome = call_on_local_host(host, CallRequest(name, value, about, timeout, view.show_progress if stream else None))
     view.show_outcome(outcome)
     raise typer.Exit(outcome.status)
+
+
+def _warn_of_drift(place: Path, found: list[Found], name: str) -> None:
+    """Warn of a stale manifest of the called plugin, and of plugins that have none. `show_warnings` has those of a
+    single plugin.
+    """
+    called = [
+        item
+        for item in found
+        if item.spec and any(name in (each.name, full_name(item.spec.id, each.name)) for each in item.spec.exports)
+    ]
+    stale = call_view.drift_warnings(called) if len(found) > 1 else []
+    for text in (*stale, *call_view.missing_manifests(place)):
+        output.note(text)
 
 
 def _parse_context(text: str) -> dict[str, Any]:

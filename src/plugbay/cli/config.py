@@ -48,19 +48,19 @@ config = typer.Typer(
 )
 
 
-def _load(where: str, plugins: Path | None, config_file: Path | None) -> PluginSettings:
+def _load(where: str, plugins: Path | None, config_file: Path | None, *, quiet: bool = False) -> PluginSettings:
     """The settings of a plugin, with the bindings that a host would use."""
     from plugbay.host.admin.plugin_settings import PluginSettings
     from plugbay.host.bindings import Bindings, Options
     from plugbay.host.config.config import Config
 
     loaded = local_host.load_config(config_file) or Config()
-    spec = _find_plugin(where, plugins, loaded)
+    spec = _find_plugin(where, plugins, loaded, quiet)
     state = Path(loaded.host.state_dir or directories()["state"]).absolute()
     return PluginSettings(spec, Bindings(loaded, Options(), state), state)
 
 
-def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
+def _find_plugin(where: str, plugins: Path | None, config: Config, quiet: bool) -> PluginSpec:
     """Find the plugin in plugbay.toml, by id or by path; exits or raises `CallFailed` when there is none."""
     from plugbay.host.discovery import servers
     from plugbay.host.discovery.folders import discover
@@ -71,7 +71,7 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
             if local_host.declares_server(config, where)
             else {}
         )
-        found = declared.get(where) or _find_by_id(where) or lookup.find(Path(where))
+        found = declared.get(where) or _find_by_id(where, quiet) or lookup.find(Path(where))
         if found.spec is None:
             raise lookup.refusal(found, "config show")
         return found.spec
@@ -82,14 +82,21 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
     return specs[where]
 
 
-def _find_by_id(where: str) -> Found | None:
-    """The plugin of this id in this directory or among the installed ones, unless a path has this name."""
+def _find_by_id(where: str, quiet: bool) -> Found | None:
+    """The plugin of this id in this directory, among the installed ones or on the server, unless a path has this name.
+
+    Prints its folder unless `quiet`.
+    """
     from plugbay.host.discovery.folders import discover
 
     if lookup.folder_of(Path(where)).exists():
         return None
     here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
-    return here or local_host.find_installed(where) or remote.find_served(where)
+    if here is None:
+        return remote.find_by_id(where, quiet=quiet)
+    if not quiet:
+        output.using(f"the folder {here.root}")
+    return here
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -98,7 +105,7 @@ def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None,
 
     Exits with 3 when a setting is invalid or missing.
     """
-    shown = _load(plugin, plugins, config_file).describe()
+    shown = _load(plugin, plugins, config_file, quiet=as_json).describe()
     if as_json:
         output.print_json(shown)
     else:
@@ -116,7 +123,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The settings must match the plugin's schema; they apply after a reload."""
-    target = _load(plugin, plugins, config_file)
+    target = _load(plugin, plugins, config_file, quiet=as_json)
     is_knob = any(known.name == knob for known in target.settings.knobs)
     failure = target.change({knob: value if is_knob else _parse_value(value)}).get(knob)
     if failure is not None:

@@ -53,7 +53,8 @@ def publish(
     if problem is not None:
         raise refusal(f"cannot publish to {topic!r}: {problem}", "a topic is like orders.created", Exit.USAGE)
     body = {"topic": topic, "payload": read_json(payload, "the payload"), "session_id": _check_session(session_id)}
-    asked = target.choose(plugins, server, token_file, config, grants=grant, grant_all=grant_all, unconfined=no_sandbox)
+    options = {"grants": grant, "grant_all": grant_all, "unconfined": no_sandbox}
+    asked = target.choose(plugins, server, token_file, config, quiet=as_json, **options)
     published = _publish_locally(asked, body) if asked.client is None else asked.client.post(PATH, body)
     if as_json:
         output.print_json({"asked": asked.asked, **published})
@@ -63,7 +64,7 @@ def publish(
         (output.OK, output.GOOD_STYLE),
         " published ",
         (topic, output.NAME),
-        f" on {asked.name}{output.DOT}event {published['id']}{output.DOT}subscribed: {subscribers}",
+        f"{output.DOT}event {published['id']}{output.DOT}subscribed: {subscribers}",
     )
 
 
@@ -113,7 +114,8 @@ def events(
     problem = pattern_problem(pattern)
     if problem is not None:
         raise refusal(problem, "a pattern is like orders.* or orders.>", Exit.USAGE)
-    asked = target.choose(plugins, server, token_file, config, grants=grant, grant_all=grant_all, unconfined=no_sandbox)
+    options = {"grants": grant, "grant_all": grant_all, "unconfined": no_sandbox}
+    asked = target.choose(plugins, server, token_file, config, quiet=as_json, **options)
     watch = _watch_locally if asked.client is None else _watch_server
     try:
         watch(asked, pattern, count, as_json)
@@ -124,7 +126,7 @@ def events(
 def _watch_server(asked: Target, pattern: str, count: int | None, as_json: bool) -> None:
     assert asked.client is not None
     watched = asked.client.events("GET", PATH, topic=pattern)
-    asked.announce("watching", f", topics {pattern}; Ctrl-C ends this")
+    output.note(f"watching topics {pattern}; Ctrl-C ends this")
     for event in _first(watched, count):
         _show(event, as_json)
 
@@ -141,7 +143,7 @@ def _watch_locally(asked: Target, pattern: str, count: int | None, as_json: bool
     async def work(host: Host) -> None:
         number = 0
         async with host.subscribe(pattern, depth=WATCHED) as stream:
-            asked.announce("watching", f", topics {pattern}; Ctrl-C ends this")
+            output.note(f"watching topics {pattern}; Ctrl-C ends this")
             async for event in stream:
                 _show(event.to_json(), as_json)
                 number += 1

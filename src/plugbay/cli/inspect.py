@@ -45,10 +45,11 @@ def inspect(
 ) -> None:
     """Show the exports, capabilities, sandbox and problems of a plugin.
 
-    Reads files only. Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
+    Reads files only. Exits with 3 when the manifest, the source or plugbay.toml has errors, with 4 when there is no
+    plugin.
     """
     settings = local_host.load_config(config)
-    views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings)]
+    views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings, as_json)]
     shown = [view.to_json() for view in views]
     document = shown[0] if len(shown) == 1 else {"plugins": shown}
     absent = next((view.found for view in views if lookup.is_absent(view.found)), None)
@@ -65,17 +66,28 @@ def inspect(
     raise typer.Exit(max(lookup.exit_status(view.found) for view in views))
 
 
-def _find(path: Path, config: Config | None) -> list[Found]:
+def _find(path: Path, config: Config | None, quiet: bool) -> list[Found]:
     """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
     from plugbay.cli.manifest import generated
     from plugbay.host.discovery.servers import find_servers
 
     if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in find_servers(config) if item.entry == str(path)]
-    named = None if path.exists() else local_host.find_installed(str(path)) or remote.find_served(str(path))
+    named = None if path.exists() else remote.find_by_id(str(path), quiet=quiet)
     found = named or (local_host.find_plugin(path, None) if lookup.is_source(path) else lookup.find(path))
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [generated.add_drift_warnings(item) for item in (lookup.find_all(path) if several else [found])]
+    return [
+        _check_source(generated.add_drift_warnings(item)) for item in (lookup.find_all(path) if several else [found])
+    ]
+
+
+def _check_source(found: Found) -> Found:
+    """A source that is not Python is an error here: the plugin cannot start."""
+    from plugbay.cli.manifest.generated import NOT_PYTHON
+    from plugbay.model.errors import Problem
+
+    problems = [Problem(NOT_PYTHON, "", each.message) if each.code == NOT_PYTHON else each for each in found.problems]
+    return replace(found, problems=tuple(problems))
 
 
 class _Inspection:

@@ -17,7 +17,7 @@ import typer
 from plugbay.cli import exit_codes, lookup
 from plugbay.cli.exit_codes import Exit, Refusal, refusal
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
-from plugbay.cli.render import call_view
+from plugbay.cli.render import call_view, output
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
@@ -101,12 +101,21 @@ def discover_in(place: Path, prefer: str = "", *, may_be_empty: bool = False) ->
     folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
     if may_be_empty and all(item.plugins_folder is not None for item in found):
-        return found
+        return [_with_drift(item) for item in found]
     if not any(item.spec for item in found):
         broken = any(not lookup.is_absent(item) for item in found)
         status = Exit.INVALID if broken else Exit.NOT_FOUND
         raise Refusal(call_view.no_usable_plugin(folder, found), found, status)
-    return found
+    return [_with_drift(item) for item in found]
+
+
+def _with_drift(found: Found) -> Found:
+    """The plugin, with a warning if its manifest was generated from another state of its source."""
+    if not lookup.has_mark(found):
+        return found
+    from plugbay.cli.manifest import generated
+
+    return generated.add_drift_warnings(found)
 
 
 def check_folder(place: Path) -> Path:
@@ -115,6 +124,31 @@ def check_folder(place: Path) -> Path:
     if not folder.is_dir():
         raise refusal(f"there is no folder {place}", FOLDER_HINT, Exit.NOT_FOUND)
     return folder
+
+
+def describe(place: Path | str) -> str:
+    """The host of a command, in words, for `output.using`."""
+    return f"a host of this command for {place}"
+
+
+def announce(path: str, plugins: Path | None, config: Config | None) -> None:
+    """Print the folder that the host of this command uses, unless `path` or `--plugins` can mean nothing else."""
+    if plugins is not None:
+        return
+    if lookup.is_place(Path(path)):
+        if could_be_id(path):
+            output.using(f"{describe(f'the folder {path}')}, not the running server")
+    elif declares_server(config, path):
+        output.using(describe(f"{path} of {CONFIG_NAME}"))
+    else:
+        output.using(describe(find_home(path, None) or path))
+
+
+def could_be_id(path: str) -> bool:
+    """Whether the name of a folder could also be a plugin id of a running server."""
+    from plugbay.server.occupancy import running_servers
+
+    return "/" not in path and not path.startswith(".") and bool(running_servers(directories()["state"]))
 
 
 def find_installed(plugin_id: str) -> Found | None:

@@ -5,6 +5,7 @@ Reads files and starts nothing. Prints nothing: `render` imports this module.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,11 +81,38 @@ def manifest_name(found: Found) -> str:
     return next((name for name in names if (found.root / name).exists()), "")
 
 
+MARK = "Written by plugbay from "
+"""The words with which the mark of a generated manifest begins."""
+
+MARKED_BYTES = 4096
+"""The mark counts only in the first bytes of a file; further down it is a quotation."""
+
+
+def has_mark(found: Found) -> bool:
+    """Whether the manifest seems to be generated; `manifest.generated` reads the mark."""
+    name = manifest_name(found)
+    return bool(name) and MARK.encode() in read_head(found.root / name)
+
+
+def read_head(file: Path) -> bytes:
+    """The beginning of a file, where a mark counts; empty if it cannot be read. A pipe in its place would block."""
+    try:
+        if not file.is_file():
+            return b""
+        with open(file, "rb") as opened:
+            return opened.read(MARKED_BYTES)
+    except OSError:
+        return b""
+
+
 SOURCE = "plugin.py"
 """The usual name of a plugin's Python source."""
 
 MAX_SOURCE = 4 << 20
 """Bytes of a source; a larger file is not read."""
+
+MAX_FOLDERS = 1000
+"""Folders in which a source without a manifest is searched."""
 
 MAX_LISTED = 12
 """Folders that are listed."""
@@ -97,17 +125,37 @@ def refusal(found: Found, command: str) -> Refusal:
         return Refusal(exit_codes.to_failure(text, "", Exit.INVALID), [found], Exit.INVALID)
     inside = plugins_below(found.root)
     if not inside:
-        return exit_codes.refusal(_describe_absence(found), _absence_hint(found.root), Exit.NOT_FOUND)
+        return exit_codes.refusal(_describe_absence(found), absence_hint(found.root), Exit.NOT_FOUND)
     text = f"{found.root} is a folder of {_count(len(inside), 'plugin')}, not a plugin"
     commands = [f"plugbay {command} {shlex.quote(str(folder))}" for folder in inside[:MAX_LISTED]]
     more = [f"… and {len(inside) - MAX_LISTED} more"] if len(inside) > MAX_LISTED else []
     return exit_codes.refusal(text, "\n".join(["name one of them:", *commands, *more]), Exit.NOT_FOUND)
 
 
-def _absence_hint(folder: Path) -> str:
+def without_manifest(place: Path) -> list[Path]:
+    """The folder itself, or the folders in it, that have a source with the SDK and no manifest."""
+    from plugbay.host.discovery.folders import contracts_in
+
+    if not place.is_dir() or contracts_in(place):
+        return []
+    try:
+        names = sorted(os.listdir(place))[:MAX_FOLDERS]
+    except OSError:
+        return []
+    inside = [place / name for name in names if not name.startswith(".")]
+    folders = [place, *(folder for folder in inside if folder.is_dir() and not contracts_in(folder))]
+    return [folder for folder in folders if uses_sdk(folder / SOURCE)]
+
+
+def manifest_hint(folder: Path) -> str:
+    """The command that writes the missing manifest of a folder."""
+    return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
+
+
+def absence_hint(folder: Path) -> str:
     """The hint: a folder with a source and no manifest yet needs `plugbay manifest`."""
     if (folder / SOURCE).is_file() or any(map(uses_sdk, folder.glob("*.py"))):
-        return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
+        return manifest_hint(folder)
     return "name the folder of one plugin, which holds its manifest"
 
 

@@ -59,7 +59,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Store an entry in the memory of an agent."""
-    asked = _choose(local, config, server, token_file)
+    asked = _choose(local, config, server, token_file, as_json)
     if asked.client is None:
         entry = _use(asked, lambda kept: kept.remember(agent, content, tags=tag or (), memory_type=kind)).to_json()
     else:
@@ -68,7 +68,7 @@ def add(
     if as_json:
         output.print_json({"asked": asked.asked, "entry": entry})
     else:
-        output.err().line((output.OK, output.GOOD_STYLE), f" stored {entry['id']} in {asked.name}")
+        output.err().line((output.OK, output.GOOD_STYLE), f" stored {entry['id']}")
 
 
 @memory.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -85,7 +85,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Show the entries of an agent that match, best first, as a plugin's memory.recall finds them."""
-    asked = _choose(local, config, server, token_file)
+    asked = _choose(local, config, server, token_file, as_json)
     if asked.client is None:
         found = [entry.to_json() for entry in _use(asked, lambda kept: kept.recall(agent, query, limit))]
     else:
@@ -93,7 +93,6 @@ def search(
     if as_json:
         output.print_json({"asked": asked.asked, "entries": found})
         return
-    asked.announce("searched")
     for entry in found:
         tags = f"  {', '.join(entry['tags'])}" if entry["tags"] else ""
         output.out().line((f"{entry['created_at']} {entry['id']} ", output.DIM), entry["content"], (tags, output.DIM))
@@ -114,7 +113,7 @@ def forget(
     """Remove one entry from the memory of an agent."""
     from urllib.parse import quote
 
-    asked = _choose(local, config, server, token_file)
+    asked = _choose(local, config, server, token_file, as_json)
     if asked.client is not None:
         asked.client.delete(f"{PATH}/{quote(entry, safe='')}", agent_id=agent)
     elif not _use(asked, lambda kept: kept.forget(agent, entry)):
@@ -133,7 +132,7 @@ def clear(
     as_json: AsJson = False,
 ) -> None:
     """Remove every entry of an agent, for good."""
-    asked = _choose(local, config, server, token_file)
+    asked = _choose(local, config, server, token_file, as_json)
     if asked.client is None:
         removed = _use(asked, lambda kept: kept.clear(agent))
     else:
@@ -146,23 +145,31 @@ def _report(asked: Target, removed: int, as_json: bool) -> None:
         output.print_json({"asked": asked.asked, "removed": removed})
         return
     words = output.count(removed, "entry", "entries")
-    output.err().line((output.OK, output.GOOD_STYLE), f" removed {words} from {asked.name}")
+    output.err().line((output.OK, output.GOOD_STYLE), f" removed {words}")
 
 
-def _choose(local: bool, config: Path | None, server: str | None, token_file: Path | None) -> Target:
-    """The memory of the server that is named or runs, else the local one."""
+def _choose(local: bool, config: Path | None, server: str | None, token_file: Path | None, quiet: bool) -> Target:
+    """The memory of the server that is named or runs, else the local one; prints which, unless `quiet`."""
     if server is not None and (local or config is not None):
         raise refusal("--server names another memory than --local and --config", "give one of them", Exit.USAGE)
-    if not local and config is None:
-        try:
-            client = remote.find(server, token_file, quiet=True)
-            return Target(f"the memory of the server {client.url}", client.url, client)
-        except remote.NoServer:
-            if server is not None:
-                raise
-    settings = local_host.load_config(config)
-    place = str(_memory(Target("", "", None, config=settings)).path)
-    return Target(f"the local memory {place}", place, None, config=settings)
+    asked = None if local or config is not None else _server(server, token_file)
+    if asked is None:
+        settings = local_host.load_config(config)
+        place = str(_memory(Target("", "", None, config=settings)).path)
+        asked = Target(f"the local memory {place}", place, None, config=settings)
+    if not quiet:
+        output.using(asked.name)
+    return asked
+
+
+def _server(server: str | None, token_file: Path | None) -> Target | None:
+    try:
+        client = remote.find(server, token_file, quiet=True)
+    except remote.NoServer:
+        if server is not None:
+            raise
+        return None
+    return Target(f"the memory of the server {client.url}", client.url, client)
 
 
 def _memory(asked: Target) -> AgentMemory:

@@ -14,6 +14,7 @@ import typer
 
 from plugbay.cli import completion, exit_codes, local_host, remote
 from plugbay.cli.options import AsJson, ConfigFile, Grant, GrantAll, NoSandbox, Server, TokenFile
+from plugbay.cli.paths import CONFIG_NAME
 from plugbay.cli.remote import ServerClient
 from plugbay.cli.render import output, policy_view
 from plugbay.cli.render.call_view import HumanView, JsonView
@@ -125,6 +126,8 @@ def ps(
         answer = client.get("/api/v1/plugins")
         shown, invalid = answer["plugins"], answer["invalid"]
     else:
+        if plugins is None and not as_json:
+            output.using(local_host.describe(CONFIG_NAME if config is None else config))
         output.show_host_log()
         view.show_warnings(found, grant or ())
         host = local_host.make_host(

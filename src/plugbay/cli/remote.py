@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from plugbay.cli import lookup
+from plugbay.cli import local_host, lookup
 from plugbay.cli.exit_codes import Exit, Refusal, to_failure
 from plugbay.cli.paths import directories
 from plugbay.cli.render import output
@@ -77,7 +77,7 @@ class RemoteRefused(Refusal):
 def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> ServerClient:
     """The named server, or the one of this folder; raises `NoServer`, `SeveralServers`.
 
-    Prints a note if the server was neither named nor started in this folder, unless `quiet`.
+    Prints which server is used unless it is the argument `server`, or `quiet`.
     """
     from plugbay.server.occupancy import running_servers, select_servers
 
@@ -85,6 +85,8 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     if url is not None:
         url = _with_scheme(url)
         known = [found for found in servers if found.url == url.rstrip("/")]
+        if server is None and not quiet:
+            output.using(f"the server {url}, named by {SERVER_VARIABLE}")
         return ServerClient(url, _token(token_file, known[0].token_file if known else None))
     chosen = select_servers(servers, Path.cwd())
     if not chosen:
@@ -94,8 +96,9 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     if len(chosen) > 1:
         raise SeveralServers(chosen)
     (found,) = chosen
-    if not quiet and found.folder != os.getcwd():
-        output.note(f"using the server {found.url}, {_describe_origin(found)}")
+    if not quiet:
+        origin = "" if found.folder == os.getcwd() else f", {_describe_origin(found)}"
+        output.using(f"the server {found.url}{origin}")
     return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
@@ -110,13 +113,22 @@ def _with_scheme(url: str) -> str:
     return f"http://{url}" if is_loopback(urlsplit(f"//{url}").hostname or "") else f"https://{url}"
 
 
-def find_served(plugin_id: str) -> Found | None:
-    """The plugin of this id in a folder of the server that runs on this machine."""
-    try:
-        plugin = find(quiet=True).get(plugin_path(plugin_id))
-    except Refusal:
-        return None
-    return lookup.find(Path(plugin["folder"]), plugin["contract"])
+def find_by_id(plugin_id: str, *, quiet: bool) -> Found | None:
+    """The installed plugin of this id, or the one in a folder of the server that runs on this machine.
+
+    Prints its folder unless `quiet`.
+    """
+    found, owner = local_host.find_installed(plugin_id), ""
+    if found is None:
+        try:
+            client = find(quiet=True)
+            plugin = client.get(plugin_path(plugin_id))
+        except Refusal:
+            return None
+        found, owner = lookup.find(Path(plugin["folder"]), plugin["contract"]), f" of the server {client.url}"
+    if not quiet:
+        output.using(f"the folder {found.root}{owner}")
+    return found
 
 
 def _describe_origin(server: RunningServer) -> str:
@@ -126,13 +138,6 @@ def _describe_origin(server: RunningServer) -> str:
 def is_path(word: str) -> bool:
     """Whether an argument can only be a path; `acme/devkit` can also be an id."""
     return word.startswith((".", "/", "~")) or word.endswith("/") or word.count("/") > 1
-
-
-def could_be_id(path: str) -> bool:
-    """Whether the name of a folder could also be a plugin id of a running server."""
-    from plugbay.server.occupancy import running_servers
-
-    return "/" not in path and not path.startswith(".") and bool(running_servers(directories()["state"]))
 
 
 def _token(file: Path | None, kept: str | None = None) -> str:

@@ -91,7 +91,7 @@ def render(
     the plugins that start with their host, because a screen may show data that they publish. An id names a plugin of
     the running server.
     """
-    client = _find_server(path, plugins, server, token_file)
+    client = _find_server(path, plugins, server, token_file, as_json)
     if client is not None:
         _refuse_local_options(grant, grant_all, no_sandbox)
         _show(*_draw_on_server(client, path, screen, size, key or (), timeout), svg, text, as_json)
@@ -102,6 +102,8 @@ def render(
         found = local_host.discover_in(Path(path), prefer="ainb")
     else:
         found = local_host.discover_id(plugin_id, plugins, prefer="ainb")
+    if not as_json:
+        local_host.announce(path, plugins, None)
     output.show_host_log(without=output.FAILED_STARTS)
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
     host = local_host.make_host(found, local_host.load_config(config), grants=grant, **options)
@@ -164,17 +166,19 @@ def _to_ms(timeout: float | None) -> dict[str, int]:
     return {} if timeout is None else {"timeout_ms": max(1, round(timeout * 1000))}
 
 
-def _find_server(path: str, plugins: Path | None, server: str | None, token_file: Path | None) -> ServerClient | None:
+def _find_server(
+    path: str, plugins: Path | None, server: str | None, token_file: Path | None, quiet: bool
+) -> ServerClient | None:
     """The running server if `path` may be an id of one of its plugins; None to use a local host."""
     if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir() or remote.is_path(path)):
         return None
-    return _running_server(server, token_file)
+    return _running_server(server, token_file, quiet)
 
 
-def _running_server(server: str | None, token_file: Path | None) -> ServerClient | None:
+def _running_server(server: str | None, token_file: Path | None, quiet: bool = False) -> ServerClient | None:
     """The named server, or the running one; None if none was named and none runs."""
     try:
-        return remote.find(server, token_file)
+        return remote.find(server, token_file, quiet=quiet)
     except remote.NoServer:
         if server is not None:
             raise
@@ -430,11 +434,13 @@ def _explain(failure: Failure, found: Sequence[Found]) -> None:
     """Print on stderr why the plugin did not run."""
     plugin = f"{failure.plugin}: " if failure.plugin else ""
     _print_line(f"{plugin}{failure.code}: {failure.message}")
-    for name in ("cause", "exit", "hint"):
+    for name in ("exit", "cause"):
         if failure.detail.get(name):
             _print_line(f"{name}: {failure.detail[name]}")
     for line in failure.detail.get("stderr_tail", []):
         _print_line(f"stderr: {line}")
+    if failure.detail.get("hint"):
+        _print_line(f"hint: {failure.detail['hint']}")
     for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
         if item.errors and not lookup.is_absent(item):
             _print_line(f"{item.root} is left out: its manifest has {count_problems(item.errors)}")

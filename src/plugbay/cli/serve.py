@@ -19,6 +19,7 @@ from plugbay.cli.exit_codes import Exit, refusal
 from plugbay.cli.options import ConfigFile, Folders, Grant, GrantAll, NoSandbox
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
+from plugbay.cli.render.call_view import drift_warnings, missing_manifests
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -84,6 +85,7 @@ def serve(
     # A folder that is missing is named in the refusal as it was written.
     served = [folder.absolute() if folder.exists() else folder for folder in folders or [_installed()]]
     found = [item for folder in served for item in local_host.discover_in(folder, may_be_empty=True)]
+    warnings = [*drift_warnings(found), *(text for folder in served for text in missing_manifests(folder))]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {
         "require_signature": not allow_unsigned,
@@ -98,7 +100,8 @@ def serve(
     # Until the server has frozen what it loaded, collections find nothing and take a tenth of the start.
     gc.disable()
     try:
-        _run(found, settings, wanted, place, (host, port, tuple(public or ()), database), options, as_json)
+        where = (host, port, tuple(public or ()), database)
+        _run(found, settings, wanted, place, where, options, warnings, as_json)
     finally:
         gc.enable()
 
@@ -124,6 +127,7 @@ def _run(
     data: Path,
     where: tuple[str, int, tuple[str, ...], str | None],
     options: dict[str, Any],
+    warnings: list[str],
     as_json: bool,
 ) -> None:
     try:
@@ -140,6 +144,8 @@ def _run(
         text = f"plugbay serve needs {error.name}, which is not installed"
         raise refusal(text, "pip install 'plugbay[serve]'") from None
     logs.configure(as_json=True if as_json else None)
+    for text in warnings:
+        logging.getLogger("plugbay.server").warning(text)
     raise_open_files()
     log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
     host, port, names, database = where

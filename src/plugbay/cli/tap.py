@@ -67,6 +67,8 @@ def tap(
 
     settings = local_host.load_config(config)
     found, plugin_id = _find(path, plugins, settings)
+    if not as_json:
+        local_host.announce(path, plugins, settings)
     settings = local_host.config_for(settings, path)
     calls = [parse_call(words) for words in call or ()]
     call_view.HumanView().show_warnings(found, grant or ())

@@ -1,6 +1,6 @@
 """The host that a command asks: the running server, or a host of this command for the plugins of a folder.
 
-Each command prints the choice: as a note on stderr, or as `asked` in its JSON.
+Each command prints the choice: on stderr, or as `asked` in its JSON.
 """
 
 from __future__ import annotations
@@ -58,19 +58,17 @@ class Target:
 
         return local_host.run_with(local_host.make_host(self.found, self.config, eager=True, **self.options), started)
 
-    def announce(self, verb: str, more: str = "") -> None:
-        """Print which host is asked."""
-        output.note(f"{verb} {self.name}{more}")
-
 
 def choose(
     plugins: Path | None,
     server: str | None,
     token_file: Path | None,
     config: Path | None = None,
+    *,
+    quiet: bool,
     **options: Any,
 ) -> Target:
-    """The local host if a folder is named, else the running server; raises `Refusal`.
+    """The local host if a folder is named, else the running server; raises `Refusal`. Prints which, unless `quiet`.
 
     `options` are those of a local host: grants, grant_all, unconfined.
     """
@@ -78,19 +76,24 @@ def choose(
         if any(options.values()) or config is not None:
             text = "--grant, --grant-all, --no-sandbox and --config do not work with a server; they need --plugins DIR"
             raise refusal(text, "plugbay grant ID CAP grants a capability on the running server", Exit.USAGE)
-        return _server(server, token_file)
+        return _server(server, token_file, quiet)
     if server is not None:
         raise refusal("--plugins and --server name two different hosts", "give one of them", Exit.USAGE)
     settings = local_host.load_config(config)
     found = local_host.discover_in(plugins)
     grants = {"grants": options.get("grants"), **{name: value for name, value in options.items() if name != "grants"}}
-    return Target(f"a host of this command for {plugins}", str(plugins), None, found, settings, grants)
+    name = local_host.describe(plugins)
+    if not quiet:
+        output.using(name)
+    return Target(name, str(plugins), None, found, settings, grants)
 
 
-def _server(server: str | None, token_file: Path | None) -> Target:
+def _server(server: str | None, token_file: Path | None, quiet: bool) -> Target:
     try:
-        client = remote.find(server, token_file, quiet=True)
+        client = remote.find(server, token_file, quiet=quiet)
     except remote.NoServer as error:
         hint = f"{error.hint}; --plugins DIR runs the plugins of a folder" if error.hint else ""
         raise remote.NoServer(error.failure.message, hint) from None
+    if server is not None and not quiet:
+        output.using(f"the server {client.url}")
     return Target(f"the server {client.url}", client.url, client)

@@ -158,9 +158,9 @@ class InFlight:
         self.silence.gave_up(call)
         return call[0]
 
-    def end(self) -> list[tuple[CallId, asyncio.Future[CallFinished]]]:
-        """End all calls, without expiry; returns the waiting futures."""
-        left = [(id, future) for id, (future, *_) in self.calls.items()]
+    def end(self) -> list[tuple[CallId, asyncio.Future[CallFinished], float]]:
+        """End all calls, without expiry; returns the waiting futures, and when each call was sent."""
+        left = [(id, future, sent) for id, (future, _, _, sent) in self.calls.items()]
         self.calls.clear()
         self._look_at = NEVER
         self._deadlines.discard(self)

@@ -36,11 +36,14 @@ from plugbay.model.events import (
 )
 
 if TYPE_CHECKING:
+    from plugbay.link.in_flight import Call
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
 
     Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
     """(operation, send progress) → value or Failure."""
+
+    Explain = Callable[[Failure, float | None], Failure]
 
 NO_MEMORY = Failure(
     Code.OVERLOADED,
@@ -66,7 +69,7 @@ class Hooks:
         notified: Callable[[Operation], None] | None = None,
         noise: Callable[[Noise], None] | None = None,
         faulted: Callable[[Failure], None] | None = None,
-        explain: Callable[[Failure], Failure] | None = None,
+        explain: Explain | None = None,
         trace: Callable[[str], object] | None = None,
     ) -> None:
         self.handler = handler
@@ -76,7 +79,8 @@ class Hooks:
         self.faulted = faulted
         """Called once, when the link has ended."""
         self.explain = explain
-        """Adds the exit status and stderr to a failure before callers see it."""
+        """Adds the exit status and stderr to a failure before its caller sees it. With the time on `monotonic` at which
+        the call was sent, stderr from then on; None for all of it."""
         self.trace = trace
         """Called with the name of each step of the walk."""
 
@@ -299,9 +303,9 @@ class Link:
 
     def _give_up(self, id: CallId, reason: str, failure: Failure) -> None:
         if id in self._in_flight:
-            future = self._in_flight.calls[id][0]
+            call = self._in_flight.calls[id]
             self._abandon(id, reason)
-            self._settle(future, CallFinished(id, None, failure))
+            self._settle(call, CallFinished(id, None, failure))
 
     def _untold(self, op: Operation, refusal: Failure) -> None:
         self._noticed(Noise(b"", f"{type(op).__name__} was not sent: {refusal.message}"))
@@ -365,17 +369,17 @@ class Link:
             elif (found := waiting.pop(event.id, None)) is None:
                 self.late += 1
             else:
-                self._settle(found[0], event)
+                self._settle(found, event)
 
-    def _settle(self, future: asyncio.Future[CallFinished], event: CallFinished) -> None:
+    def _settle(self, call: Call, event: CallFinished) -> None:
         if self._trace is not None:
             self._trace("link.settle")
         if event.failure is not None and self._hooks.explain is not None:
-            event.failure = self._hooks.explain(event.failure)
+            event.failure = self._hooks.explain(event.failure, _stderr_since(event.id, call[3]))
         if self._progress:
             self._progress.pop(event.id, None)
-        if not future.done():
-            future.set_result(event)
+        if not call[0].done():
+            call[0].set_result(event)
 
     def _dispatch(self, event: Event) -> None:
         match event:
@@ -443,25 +447,34 @@ class Link:
     def fail(self, failure: Failure) -> None:
         """End the link: all waiting calls fail with the reason, once."""
         if self.fault is None:
-            self._end(failure if self._hooks.explain is None else self._hooks.explain(failure))
+            self._end(failure, self._hooks.explain)
 
     def _part(self, failure: Failure | None) -> None:
         if self._parting is not None and not self._parting.done():
             self._parting.set_result(failure)
 
-    def _end(self, failure: Failure) -> None:
-        self.fault = failure
+    def _end(self, reason: Failure, explain: Explain | None = None) -> None:
+        self.fault = failure = reason if explain is None else explain(reason, None)
         self._sender.over = True
         self._part(failure)
         self._incoming.end()
-        for id, future in self._in_flight.end():
+        for id, future, sent in self._in_flight.end():
             if not future.done():
-                future.set_result(CallFinished(id, None, failure))
+                own = failure if explain is None else explain(reason, _stderr_since(id, sent))
+                future.set_result(CallFinished(id, None, own))
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_result(None)
         self._answers.stop()
         if self._hooks.faulted is not None:
             self._hooks.faulted(failure)
+
+
+FIRST_CALL: CallId = 1
+
+
+def _stderr_since(id: CallId, sent: float) -> float | None:
+    """From when on stderr belongs to a call: the first one has also what was written at the start."""
+    return None if id == FIRST_CALL else sent
 
 
 def _never_parted(parting: asyncio.Future[Failure | None]) -> None:

@@ -186,6 +186,7 @@ class StderrDrain:
     """Reads one pipe for as long as it is open. Owns `fd`."""
 
     __slots__ = (
+        "_arrivals",
         "_busy",
         "_cut",
         "_fd",
@@ -195,8 +196,10 @@ class StderrDrain:
         "_log",
         "_loop",
         "_partial",
+        "_read_at",
         "_rest",
         "_tag",
+        "_total",
         "clean",
         "copy",
     )
@@ -208,6 +211,11 @@ class StderrDrain:
         self._tag = tag
         # Made with the first line: most children never write one, and an empty deque already holds 0.6 KiB.
         self._lines: deque[bytes] | None = None
+        self._arrivals: deque[tuple[float, int]] | None = None
+        """When lines arrived, on `monotonic`, and the number of lines before them. A chunk has at least one line."""
+        self._total = 0
+        self._read_at = 0.0
+        """When the current read began, on `monotonic`."""
         self._held = 0
         self._partial = b""
         self._cut = False
@@ -228,9 +236,15 @@ class StderrDrain:
             os.close(fd)
             raise
 
-    def tail(self, lines: int = 20) -> list[str]:
-        """The last lines, oldest first, safe to print; an unfinished last line counts."""
+    def tail(self, lines: int = 20, since: float | None = None) -> list[str]:
+        """The last lines, oldest first, safe to print; an unfinished last line counts.
+
+        With `since`, a time of `monotonic`, only lines that arrived from then on.
+        """
         kept = list(self._lines or ())
+        if since is not None:
+            earlier = next((before for at, before in self._arrivals or () if at >= since), self._total)
+            kept = kept[max(0, len(kept) - (self._total - earlier)) :]
         if self._partial:
             kept.append(self._finished())
         return [printable(line) for line in kept[-lines:]] if lines > 0 else []
@@ -249,6 +263,7 @@ class StderrDrain:
 
     def drain_now(self) -> None:
         """Read the pipe until it is empty, without waiting."""
+        self._read_at = time.monotonic()
         taken = 0
         while taken < FINAL_BYTES:
             size = self._read()
@@ -279,7 +294,7 @@ class StderrDrain:
             self._fd = -1
 
     def _readable(self) -> None:
-        began = time.monotonic()
+        self._read_at = began = time.monotonic()
         if self._read() < self._full:
             self._busy = 0.0
             return
@@ -340,6 +355,10 @@ class StderrDrain:
                 log.write(lines, self._tag)
         if self._lines is None:
             self._lines = deque()
+            self._arrivals = deque(maxlen=RING_LINES)
+        assert self._arrivals is not None
+        self._arrivals.append((self._read_at, self._total))
+        self._total += len(lines)
         for line in lines[-RING_LINES:]:
             self._lines.append(line)
             self._held += len(line)

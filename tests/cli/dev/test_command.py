@@ -356,3 +356,44 @@ def test_what_cannot_be_is_reported(run: Run, words: list[str], status: int, sai
     done = run("attach", *words)
     assert done.code == status
     assert said in done.err
+
+
+WEATHER = """\
+from plugbay.sdk import Plugin
+
+plugin = Plugin("weather")
+
+@plugin.tool()
+def look() -> str:
+    return "blue"
+
+plugin.run()
+"""
+
+
+def test_a_saved_declaration_updates_the_generated_manifest_and_reloads_once(run: Run, cwd: Path, dev: Dev) -> None:
+    source = cwd / "weather" / "plugin.py"
+    source.parent.mkdir()
+    source.write_text(WEATHER)
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    stream = dev("weather", "--call", "look")
+    assert stream.next("result")["output"] == "blue"
+    source.write_text(WEATHER.replace("def look()", "def look(days: int = 1)"))
+    assert stream.next("changed")["paths"] == ["plugin.py"]
+    assert stream.next("generated")["paths"] == ["rterm-plugin.json"]
+    assert stream.next("result")["output"] == "blue"
+    assert "days" in (source.parent / "rterm-plugin.json").read_text()
+    source.write_text(WEATHER.replace("def look()", "def look(days: int = 1)").replace("blue", "grey"))
+    assert stream.next("changed")["paths"] == ["plugin.py"], "the manifest that dev wrote is no save of the author"
+    assert stream.next("result")["output"] == "grey"
+
+
+def test_once_changes_no_file(run: Run, cwd: Path) -> None:
+    source = cwd / "weather" / "plugin.py"
+    source.parent.mkdir()
+    source.write_text(WEATHER)
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    before = (source.parent / "rterm-plugin.json").read_bytes()
+    source.write_text(WEATHER.replace("def look()", "def look(days: int = 1)"))
+    done = run("dev", "weather", "--once", "--call", "look")
+    assert "manifest_drift" in done.err and (source.parent / "rterm-plugin.json").read_bytes() == before

@@ -47,12 +47,12 @@ class Notebook:
 
 
 class Fixture:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: bool) -> None:
         self.folder = folder
         self.view = Notebook()
         self.hosts: list[Host] = []
         self.refusal: Refusal | None = None
-        self.session = Session(folder, None, self.make_host, self.view)
+        self.session = Session(folder, None, self.make_host, self.view, **options)
 
     def make_host(self, found: Found) -> Host:
         if self.refusal is not None:
@@ -126,15 +126,72 @@ plugin.run()
 """
 
 
-def test_a_source_that_its_manifest_no_longer_speaks_for_is_reported_once(
-    tmp_path: Path, on_loop: Callable[[Main], None]
-) -> None:
-    folder = tmp_path / "weather"
-    folder.mkdir()
-    source = folder / "plugin.py"
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A source with a generated manifest of rune."""
+    source = tmp_path / "weather" / "plugin.py"
+    source.parent.mkdir()
     source.write_text(SOURCE)
-    generate(generated.read_declarations(source), folder, ["rune"], write=True)
-    here = Fixture(folder)
+    generate(generated.read_declarations(source), source.parent, ["rune"], write=True)
+    return source
+
+
+def test_a_generated_manifest_follows_its_source(source: Path, on_loop: Callable[[Main], None]) -> None:
+    here, name = Fixture(source.parent), "rterm-plugin.json"
+
+    async def main() -> None:
+        await here.session.reload()
+        before = (source.parent / name).read_text()
+        source.write_text(SOURCE.replace("look", "gaze"))
+        await here.session.reload()
+        await here.session.reload()
+        assert [event.paths for event in here.view.all(events.Generated)] == [[name]]
+        assert here.session.was_generated(name) and not here.session.was_generated("plugin.py")
+        assert here.view.all(events.Validated) == []
+        await here.call(ExportCall("gaze", {}))
+        assert here.view.all(events.CallFinished)[0].record.failure is None
+        (source.parent / name).write_text(before)
+        assert not here.session.was_generated(name), "the author has changed it"
+        await here.session.close()
+
+    on_loop(main)
+
+
+def test_a_manifest_that_was_written_by_hand_stays(source: Path, on_loop: Callable[[Main], None]) -> None:
+    here, file = Fixture(source.parent), source.parent / "rterm-plugin.json"
+    file.write_text(generated.strip_mark(file.read_text()))
+    before = file.read_bytes()
+
+    async def main() -> None:
+        source.write_text(SOURCE.replace("look", "gaze"))
+        await here.session.reload()
+        assert file.read_bytes() == before and here.view.all(events.Generated) == []
+        await here.session.close()
+
+    on_loop(main)
+
+
+@pytest.mark.parametrize("broken", ["def (:", "raise SystemExit(3)"], ids=["no Python", "cannot be loaded"])
+def test_a_source_that_cannot_be_used_leaves_its_manifest(
+    source: Path, broken: str, on_loop: Callable[[Main], None]
+) -> None:
+    here, file = Fixture(source.parent), source.parent / "rterm-plugin.json"
+    before = file.read_bytes()
+
+    async def main() -> None:
+        source.write_text(broken)
+        await here.session.reload()
+        assert file.read_bytes() == before and here.view.all(events.Generated) == []
+        assert len(here.view.all(events.Validated)) == 1
+        await here.session.close()
+
+    on_loop(main)
+
+
+def test_a_source_that_its_manifest_no_longer_speaks_for_is_reported_once(
+    source: Path, on_loop: Callable[[Main], None]
+) -> None:
+    here = Fixture(source.parent, updates_manifests=False)
 
     async def main() -> None:
         await here.session.reload()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from plugbay.cli import lookup
 from tests.cli.conftest import Run
+from tests.server.test_server import served
+from tests.support.requirements import requirement
 
 SOURCE = """\
 from plugbay.sdk import Plugin
@@ -244,3 +248,110 @@ def test_what_is_not_there_is_reported(run: Run, weather: Path, words: list[str]
 def test_the_folder_one_is_in_is_the_default(run: Run, weather: Path, cwd: Path) -> None:
     (cwd / "plugin.py").write_text(SOURCE.replace('"weather"', '"here"'))
     assert run("manifest", "--contract", "rune", "--json").json["id"] == "here"
+
+
+# Drift, seen by other commands.
+
+
+@requirement("host:drift-hint")
+def test_a_call_warns_of_a_stale_manifest_and_goes_on(run: Run, weather: Path) -> None:
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    fresh = run("call", "weather", "look", "{}")
+    assert fresh.code == 0 and "manifest" not in fresh.err
+    change(weather, 'city: str = "Lima"', 'city: str = "Quito"')
+    stale = run("call", "weather", "look", "{}")
+    assert (stale.code, stale.json) == (0, {"sky": "blue"})
+    assert "manifest_drift" in stale.err and "plugbay manifest weather updates it" in " ".join(stale.err.split())
+    assert run("call", "weather", "look", "{}", "--json").err == ""
+
+
+@requirement("host:drift-hint")
+def test_a_call_in_a_folder_of_plugins_warns_of_stale_and_missing_manifests(run: Run, weather: Path, cwd: Path) -> None:
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    change(weather, 'city: str = "Lima"', 'city: str = "Quito"')
+    bare = cwd / "bare"
+    bare.mkdir()
+    (bare / "plugin.py").write_text(SOURCE)
+    done = run("call", ".", "weather/look", "{}")
+    words = " ".join(done.err.split())
+    assert done.code == 0 and "plugbay manifest weather updates it" in words
+    assert "bare has no manifest and is left out; plugbay manifest bare writes one from its source" in words
+    assert "note:" not in run("call", ".", "weather/look", "{}", "--json").err
+
+
+@requirement("host:drift-hint")
+def test_a_call_of_a_folder_without_its_manifest_names_the_command_that_writes_it(run: Run, weather: Path) -> None:
+    done = run("call", "weather", "look", "{}")
+    assert done.code == 4 and "plugbay manifest weather writes one from its source" in done.err
+
+
+@requirement("host:drift-hint")
+def test_a_server_warns_of_stale_and_missing_manifests(run: Run, weather: Path, cwd: Path) -> None:
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    change(weather, 'city: str = "Lima"', 'city: str = "Quito"')
+    bare = cwd / "bare"
+    bare.mkdir()
+    (bare / "plugin.py").write_text(SOURCE)
+    with served(cwd, str(cwd)) as server:
+        assert server.facts["plugins"] == 1
+        assert server.end() == 0
+    logged = "".join(server.log)
+    assert f"plugbay manifest {weather} updates it" in logged and f"{bare} has no manifest and is left out" in logged
+
+
+# A source that cannot be used.
+
+
+@requirement("host:inspect-source")
+def test_the_source_of_a_generated_manifest_that_is_not_python_is_an_error_of_inspect(run: Run, weather: Path) -> None:
+    assert run("manifest", "weather", "--contract", "rune").code == 0
+    assert run("inspect", "weather").code == 0
+    change(weather, "def look(", "def look((")
+    done = run("inspect", "weather")
+    assert done.code == 3 and "weather/plugin.py cannot be used: line 8: SyntaxError: " in " ".join(done.out.split())
+    (problem,) = [each for each in run("inspect", "weather", "--json").json["problems"] if each["severity"] == "error"]
+    assert problem["code"] == "source_invalid"
+    called = run("call", "weather", "look", "{}")
+    assert called.code != 0 and "source_invalid" in called.err, "the call goes on, and its plugin does not start"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SOURCE.replace("def look(", "def look(("), "weather/plugin.py cannot be loaded: line 8: SyntaxError: "),
+        ("\tx = 1\n", "line 1: IndentationError: "),
+        ("x = '\0'\n", "null bytes"),
+        (SOURCE.replace("plugin.run()", "boom()"), "weather/plugin.py cannot be loaded: line 18: NameError: "),
+    ],
+    ids=["syntax", "indentation", "a NUL", "name"],
+)
+@requirement("host:inspect-source")
+def test_a_file_that_cannot_be_loaded_is_invalid_and_its_line_is_named(
+    run: Run, weather: Path, text: str, said: str
+) -> None:
+    (weather / "plugin.py").write_text(text)
+    done = run("inspect", "weather/plugin.py")
+    assert (done.code, done.out) == (3, "") and said in " ".join(done.err.split())
+    assert said in run("inspect", "weather/plugin.py", "--json").json["failure"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("make", "status"),
+    [
+        (lambda folder: folder, 4),
+        (lambda folder: (folder.mkdir(), folder)[1], 4),
+        (lambda folder: (folder / "rterm-plugin.json").mkdir(parents=True), 3),
+        (lambda folder: (folder.mkdir(), subprocess.run(["mkfifo", folder / "rterm-plugin.json"], check=True)), 3),
+        (lambda folder: (folder.mkdir(), (folder / "rterm-plugin.json").write_bytes(b"\xff\xfe{}")), 3),
+        (lambda folder: (folder.mkdir(), (folder / "rterm-plugin.json").symlink_to("rterm-plugin.json")), 3),
+        (lambda folder: (folder.mkdir(), (folder / "nexo-plugin.toml").write_text("[plugin\n")), 3),
+    ],
+    ids=["nothing", "an empty folder", "a folder", "a pipe", "bytes", "a loop", "half a file"],
+)
+@requirement("host:inspect-source")
+def test_a_place_without_a_readable_manifest_has_the_status_of_its_kind(
+    run: Run, cwd: Path, make: Callable[[Path], object], status: int
+) -> None:
+    make(cwd / "odd")
+    done = run("inspect", "odd")
+    assert done.code == status and "odd" in done.out + done.err and "Traceback" not in done.err

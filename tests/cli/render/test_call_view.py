@@ -52,13 +52,13 @@ def test_a_failure_is_reported_in_a_readable_block(capsys: pytest.CaptureFixture
     lines = said(capsys, Failure(Code.CRASHED, "it closed its output", origin=Origin.PLUGIN, detail=detail))
     assert lines.splitlines()[:6] == [
         "✗ example.x/tool · crashed · 12 ms · call_00",
+        "  exit      exit code 1",
         "  it closed its output",
         "  cause     the plugin ended early (exit code 1): requests is not installed",
-        "  exit      exit code 1",
-        "  hint      run: pip install requests",
         "  stderr    line 10",
+        "            line 11",
     ]
-    assert lines.endswith("            line 19\n")
+    assert lines.endswith("            line 19\n  hint      run: pip install requests\n")
 
 
 def test_a_cause_that_says_no_more_than_the_exit_status_is_left_out(

@@ -66,6 +66,14 @@ class Changed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Generated(Event):
+    """Generated manifests were written again, because the declarations of their source have changed."""
+
+    kind: ClassVar[str] = "generated"
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Ready(Event):
     """The plugin started and completed its handshake."""
 

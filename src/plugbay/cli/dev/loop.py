@@ -79,7 +79,13 @@ class DevLoop:
         self._process = 0
         self._returns = False
         self._session = Session(
-            options.path, options.contract, self._make_host, view, options.timeout, attached=options.attach
+            options.path,
+            options.contract,
+            self._make_host,
+            view,
+            options.timeout,
+            attached=options.attach,
+            updates_manifests=not options.once,
         )
         self._session.repeated_calls = list(options.calls)
 
@@ -169,8 +175,9 @@ class DevLoop:
             await self._repeat_calls()
 
     def _author_changes(self, paths: Sequence[str]) -> list[str]:
-        """Leave out files that the plugin writes during its own calls: they would reload it forever."""
-        left = [name for name in paths if name not in self._own.known]
+        """Leave out generated manifests, and files that the plugin writes during its own calls: they would reload it
+        forever."""
+        left = [name for name in paths if name not in self._own.known and not self._session.was_generated(name)]
         if not left or not all(map(self._session.written_during_calls, left)):
             self._own.forget()
             return left

@@ -42,6 +42,9 @@ DRAIN_SECONDS = 2.0
 SIGNALLED = -1
 """Exit code in a lifecycle event when a signal ended the child."""
 
+LOAD_SECONDS = 5.0
+"""For a changed source to reach its `plugin.run()`; after that its manifest stays as it is."""
+
 CLOCK_SKEW = 0.1
 """Seconds by which the clock of a file system may differ from ours."""
 
@@ -58,6 +61,7 @@ class Session:
         timeout: float | None = None,
         *,
         attached: bool = False,
+        updates_manifests: bool = True,
     ) -> None:
         """`attached`: the author runs the plugin in a terminal, so its end is not reported."""
         self._path = path
@@ -66,6 +70,9 @@ class Session:
         self._view = view
         self._timeout = timeout
         self._attached = attached
+        self._updates_manifests = updates_manifests
+        self._generated: dict[str, str] = {}
+        """The text of each manifest that was generated here, by path."""
         self._found: Found | None = None
         self._host: Host | None = None
         self._stream: TapStream | None = None
@@ -100,6 +107,8 @@ class Session:
         `new_host`: plugbay.toml was saved, and a running host does not read it again.
         """
         self.status = Exit.OK
+        if self._updates_manifests:
+            await self._update_manifests()
         found = generated.add_drift_warnings(lookup.find(self._path, self._contract))
         if found.problems and (self._found is None or found.problems != self._found.problems or found.spec is None):
             self._view.show(events.Validated(found))
@@ -120,6 +129,24 @@ class Session:
             self._view.show(events.Failed(refusal.failure))
             return False
         return True
+
+    async def _update_manifests(self) -> None:
+        """Generate manifests again whose source has changed. If that fails, so does the start, which says why."""
+        from plugbay.cli.manifest.command import update
+
+        with suppress(generated.Unusable):
+            written = await asyncio.to_thread(update, lookup.folder_of(self._path), LOAD_SECONDS)
+            self._generated |= {path: plan.text for path, plan in written.items()}
+            drifted = [path for path, plan in written.items() if plan.drifted]
+            if drifted:
+                self._view.show(events.Generated(drifted))
+
+    def was_generated(self, name: str) -> bool:
+        """Whether a file is as `reload` wrote it, so that its change is none of the author's."""
+        try:
+            return (lookup.folder_of(self._path) / name).read_bytes().decode() == self._generated.get(name)
+        except (OSError, ValueError):
+            return False
 
     async def _replace_host(self, found: Found) -> None:
         """Start a host with the plugin as it is now, in place of the old one."""

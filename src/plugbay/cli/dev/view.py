@@ -120,6 +120,11 @@ class HumanView:
         output.err().line(("↻ ", output.CODE), (f"{shown}{more}", output.NAME), (" saved", output.DIM))
 
     @_show.register
+    def _(self, event: events.Generated) -> None:
+        page, words = output.err(), " updated from the declarations in the source"
+        page.line(("↻ ", output.CODE), (", ".join(event.paths), output.NAME), (words, output.DIM))
+
+    @_show.register
     def _(self, event: events.Ready) -> None:
         took = f"{output.DOT}{output.duration(event.duration_ms)}"
         output.err().line((output.OK, output.GOOD_STYLE), " started; the handshake is complete", (took, output.DIM))

@@ -110,6 +110,23 @@ def generate(
     return [_generate(declared, folder, name, write=write, force=force) for name in names]
 
 
+def update(folder: Path, timeout: float) -> dict[str, Plan]:
+    """Write the generated manifests of a folder again if the declarations of their source have changed.
+
+    Returns the written files by path. A file that was written by hand stays. Raises `Unusable`.
+    """
+    from plugbay.cli.manifest import generated
+
+    stale = generated.find_stale(folder)
+    outcomes = [
+        outcome
+        for source, contracts in stale.items()
+        for outcome in generate(generated.read_declarations(source, timeout), folder, contracts, write=True)
+    ]
+    plans = [plan for outcome in outcomes if outcome.status == WRITTEN for plan in outcome.plans]
+    return {plan.path: plan for plan in plans if plan.change is not generated.Change.SAME}
+
+
 def _contracts_present(declared: Declarations, folder: Path) -> list[str]:
     from plugbay.host.discovery.folders import contracts_in
 

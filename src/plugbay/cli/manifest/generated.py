@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec
 
 
-MARK = "Written by plugbay from {source}{digest}. Change that file, then: plugbay manifest .{left_out}"
+MARK = lookup.MARK + "{source}{digest}. Change that file, then: plugbay manifest .{left_out}"
 LEFT_OUT = " Left out here: {words}."
 _MARK = re.compile(
     r"Written by plugbay from ([^/\\\n]+?)(?: \(([0-9a-f]{16})\))?\. Change that file, then: plugbay manifest \."
@@ -53,9 +53,6 @@ DIGITS = 16
 MAX_LEFT_OUT = 1000
 """Characters of the list of declarations that the contract cannot carry."""
 
-MARKED_BYTES = 4096
-"""The mark counts only in the first bytes of a file; further down it is a quotation."""
-
 PROGRAM = 0o755
 
 
@@ -69,7 +66,7 @@ class Mark(NamedTuple):
 
 def read_mark(text: str) -> Mark | None:
     """Parse the mark of a file; None when there is none."""
-    found = _MARK.search(text[:MARKED_BYTES])
+    found = _MARK.search(text[: lookup.MARKED_BYTES])
     return None if found is None else Mark(found[1], found[2] or "", found[3] or "")
 
 
@@ -87,7 +84,7 @@ def add_mark(path: str, text: str, mark: Mark) -> str:
 
 def strip_mark(text: str) -> str:
     """Remove the line of the mark."""
-    head, tail = text[:MARKED_BYTES], text[MARKED_BYTES:]
+    head, tail = text[: lookup.MARKED_BYTES], text[lookup.MARKED_BYTES :]
     found = _MARK.search(head)
     if found is None:
         return text
@@ -95,17 +92,21 @@ def strip_mark(text: str) -> str:
     return head[:begin] + head[end:] + tail
 
 
+class NotPython(ValueError):
+    """A source cannot be parsed; the message has the line."""
+
+
 def digest_source(source: bytes) -> str:
-    """Digest of a source's declarations; raises ValueError when it is not Python.
+    """Digest of a source's declarations; raises `NotPython`.
 
     Leaves out function bodies except docstrings, comments and whitespace.
     """
     try:
         outline = ast.unparse(_Outline().visit(ast.parse(source)))
     except SyntaxError as error:
-        raise ValueError(f"it is not Python: {error.msg}, line {error.lineno}") from None
-    except (RecursionError, MemoryError) as error:  # nested too deeply, on purpose
-        raise ValueError(f"it is not Python: {type(error).__name__}") from None
+        raise NotPython(f"line {error.lineno}: {type(error).__name__}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # a NUL, or nested too deeply, on purpose
+        raise NotPython(f"it is not Python: {type(error).__name__}") from None
     return hashlib.sha256(outline.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
@@ -192,6 +193,9 @@ def write_file(folder: Path, plan: Plan) -> None:
 
 LOAD_TIMEOUT_S = 20.0
 """For a source to reach its `plugin.run()`: ten times the handshake timeout of rune."""
+
+_PLACE = re.compile(r'\s*File "(.+)", line (\d+)')
+"""A frame of a traceback, or the place of a syntax error."""
 
 LAST_LINES = 6
 """Lines of a traceback that are kept: the error and where it was raised."""
@@ -307,7 +311,10 @@ def _load_failure(source: Path, stderr: str) -> Unusable:
     last = lines[-1] if lines else "it exited without a message"
     hint = "run plugbay in an environment where the modules of the plugin are installed"
     missing = last.startswith("ModuleNotFoundError")
-    return Unusable(f"{source} cannot be loaded: {last}", hint=hint if missing else "", lines=lines[:-1])
+    places = [found for line in lines if (found := _PLACE.match(line))]
+    file, line = places[-1].groups() if places else ("", "")
+    where = f"{'' if file == source.name else f'{file}, '}line {line}: " if line else ""
+    return Unusable(f"{source} cannot be loaded: {where}{last}", hint=hint if missing else "", lines=lines[:-1])
 
 
 def _author_frames(lines: Iterable[str]) -> Iterator[str]:
@@ -323,6 +330,7 @@ def _author_frames(lines: Iterable[str]) -> Iterator[str]:
 
 
 CODE = "manifest_drift"
+NOT_PYTHON = "source_invalid"
 AXIS = "manifest.drift"
 TITLE = "has a manifest that matches its source"
 
@@ -362,18 +370,45 @@ def _drift_problem(found: Found) -> Problem | None:
     if mark is None:
         return None
     try:
-        source = found.root / mark.source
-        if source.stat().st_size > lookup.MAX_SOURCE:
-            return None
-        if digest_source(source.read_bytes()) == mark.digest:
+        if not _has_changed(found.root / mark.source, mark):
             return None
         text = f"the declarations of {mark.source} have changed since this manifest was written"
     except FileNotFoundError:
         text = f"its source {mark.source} does not exist any more"
-    except (OSError, ValueError) as error:
+    except NotPython as error:
+        return Problem(
+            NOT_PYTHON, "", f"its source {found.root / mark.source} cannot be used: {error}", severity="warning"
+        )
+    except OSError as error:
         text = f"its source {mark.source} cannot be read: {error}"
     command = f"plugbay manifest {shlex.quote(str(found.root))}"
     return Problem(CODE, "", f"{text}; {command} updates it, --check shows the differences", severity="warning")
+
+
+def _has_changed(source: Path, mark: Mark) -> bool:
+    """Whether the declarations of a source differ from those of a mark; raises OSError and `NotPython`."""
+    if source.stat().st_size > lookup.MAX_SOURCE:
+        return False
+    return digest_source(source.read_bytes()) != mark.digest
+
+
+def find_stale(folder: Path) -> dict[Path, list[str]]:
+    """The sources whose declarations have changed since manifests of this folder were generated from them, and the
+    contracts of these manifests. A source that cannot be read has none.
+    """
+    from plugbay.contracts.registry import CONTRACTS
+    from plugbay.host.discovery.folders import contracts_in
+
+    stale: dict[Path, list[str]] = {}
+    for contract in contracts_in(folder):
+        heads = (lookup.read_head(folder / name) for name in CONTRACTS[contract].manifest_files)
+        mark = read_mark(next(filter(None, heads), b"").decode("utf-8", "replace"))
+        try:
+            if mark is not None and _has_changed(folder / mark.source, mark):
+                stale.setdefault(folder / mark.source, []).append(contract)
+        except (OSError, NotPython):
+            continue
+    return stale
 
 
 def read_left_out(found: Found) -> str:
@@ -384,10 +419,7 @@ def read_left_out(found: Found) -> str:
 
 def _mark(found: Found) -> Mark | None:
     name = lookup.manifest_name(found)
-    try:
-        return read_mark((found.root / name).read_text("utf-8", "replace")) if name else None
-    except OSError:
-        return None
+    return read_mark(lookup.read_head(found.root / name).decode("utf-8", "replace")) if name else None
 
 
 def check_drift(found: Found) -> AxisResult | None:
@@ -424,7 +456,7 @@ def plan_from_source(folder: Path, texts: dict[str, str], source: Path, left_out
     """Plan to write these files from this source into a folder; raises `Unusable`."""
     try:
         digest = digest_source(source.read_bytes())
-    except ValueError as error:
+    except NotPython as error:
         raise Unusable(f"{source}: {error}") from None
     return plan_files(folder, texts, Mark(source.name, digest, "; ".join(left_out)))
 

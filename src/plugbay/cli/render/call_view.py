@@ -85,7 +85,9 @@ def unknown_id(plugin_id: str, known: Sequence[str]) -> Failure:
 def no_usable_plugin(place: Path, found: Sequence[Found]) -> Failure:
     broken = [item for item in found if not lookup.is_absent(item)]
     if not broken:
+        bare = lookup.without_manifest(place)
         hint = "name the folder of a plugin, which holds its manifest, or a folder of such folders"
+        hint = lookup.manifest_hint(bare[0]) if bare else hint
         return Failure(Code.NOT_FOUND, f"there is no plugin in {place}", detail={"hint": hint})
     errors = [problem for item in broken for problem in item.errors]
     text = f"{broken[0].root} cannot be used: its manifest has {count_problems(errors)}"
@@ -195,6 +197,21 @@ def _show_folders(found: Sequence[Found]) -> None:
             output.note(f"{text}; plugbay inspect {shlex.quote(str(item.root))} lists them")
 
 
+DRIFT = frozenset({"manifest_drift", "source_invalid", "never_runs"})
+"""Problems of a generated manifest."""
+
+
+def drift_warnings(found: Iterable[Found]) -> list[str]:
+    """A sentence for each generated manifest that does not fit its source any more."""
+    return [f"{item.root}: {problem.message}" for item in found for problem in item.problems if problem.code in DRIFT]
+
+
+def missing_manifests(place: Path) -> list[str]:
+    """A sentence for each folder with a source of the SDK that has no manifest, and is left out for that."""
+    bare = lookup.without_manifest(place)
+    return [f"{folder} has no manifest and is left out; {lookup.manifest_hint(folder)}" for folder in bare[:MAX_LISTED]]
+
+
 def show_problems(printer: output.Printer, found: Found, problems: Sequence[Problem], indent: int = 2) -> None:
     """Print each problem with its file and line, code and message."""
     place = str(found.root / lookup.manifest_name(found))
@@ -219,6 +236,8 @@ SHOWN = frozenset("hint cause exit exit_code signal stderr_tail errors candidate
 def show_failure(failure: Failure) -> None:
     """Print the details of a failure, below the line that names it."""
     detail, page = failure.detail, output.err()
+    if detail.get("exit") and failure.code == Code.CRASHED:
+        page.field("exit", str(detail["exit"]), label_style=output.BAD_STYLE)
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:
         page.line(f"{error['path']}: {error['rule']}", indent=2)
@@ -233,13 +252,13 @@ def show_failure(failure: Failure) -> None:
     if detail.get("command"):
         page.field("command", shlex.join(detail["command"]))
     _show_more(detail, page)
-    if detail.get("exit"):
+    if detail.get("exit") and failure.code != Code.CRASHED:
         page.field("exit", str(detail["exit"]))
+    if detail.get("stderr_tail"):
+        page.field("stderr", "\n".join(error_excerpt(detail["stderr_tail"], STDERR_LINES)))
     hint = detail.get("hint") or HINTS.get(failure.code)
     if hint:
         page.field("hint", str(hint), label_style=output.CODE)
-    if detail.get("stderr_tail"):
-        page.field("stderr", "\n".join(error_excerpt(detail["stderr_tail"], STDERR_LINES)))
 
 
 def _show_more(detail: Mapping[str, Any], page: output.Printer) -> None:

@@ -164,6 +164,11 @@ def note(message: str) -> None:
     err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
 
 
+def using(host: str) -> None:
+    """Print on stderr which server or which folder this command uses. Commands that print JSON leave it out."""
+    err().line((f"using {host}", DIM))
+
+
 def confirm(question: str) -> bool:
     """Ask a yes-or-no question on the terminal; False without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():

@@ -179,7 +179,7 @@ class Instance:
     """A greeted process of a plugin and the link to it. Made by `open_instance`."""
 
     __slots__ = tuple(
-        "_killed_for _closing _handler _runtime _active binding child redactor link scratch_folder".split()
+        "_explained _killed_for _closing _handler _runtime _active binding child redactor link scratch_folder".split()
     )
 
     def __init__(self, binding: Binding, runtime: Runtime, child: Child, scratch_folder: Path | None = None) -> None:
@@ -192,6 +192,8 @@ class Instance:
         self._active = False
         self._closing = False
         self._killed_for: diagnose.Words | None = None
+        self._explained: tuple[Failure, object, Failure] | None = None
+        """The last failure that was explained, its facts, and the result: many calls may fail with one reason."""
         spec = binding.spec
         side = _side(binding, runtime, runtime.protocol_cache.era_for(spec, child.argv))
         machine = CONTRACTS[spec.contract].host_machine(spec, side, runtime.codec)
@@ -312,10 +314,17 @@ class Instance:
         notes.note_kill(self._runtime.services.journal, self.binding.spec.id, kind, words[0])
         self.child.kill()
 
-    def explain(self, failure: Failure) -> Failure:
-        """Add to a failure how the process ended and the tail of its stderr."""
+    def explain(self, failure: Failure, since: float | None = None) -> Failure:
+        """Add to a failure how the process ended and the tail of its stderr: from `since` on, if it stays for many
+        calls."""
         self.child.stderr.drain_now()
-        tail = self.child.stderr.tail()
+        tail = self.child.stderr.tail(since=since if self.binding.spec.lifetime == "resident" else None)
+        facts = (tail, self.child.exit)
+        if self._explained is None or self._explained[0] is not failure or self._explained[1] != facts:
+            self._explained = failure, facts, self._explain(failure, tail)
+        return self._explained[2]
+
+    def _explain(self, failure: Failure, tail: list[str]) -> Failure:
         more: dict[str, object] = {"stderr_tail": tail} if tail else {}
         status = self.child.exit
         if status is not None:
