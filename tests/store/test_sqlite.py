@@ -670,3 +670,35 @@ def test_a_kill_loses_no_confirmed_commit(sqlite_url: str, tmp_path: Path, after
     found = sqlite3.connect(tmp_path / "plugbay.db")
     assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     found.close()
+
+
+def test_a_connection_whose_opening_was_cancelled_is_closed(tmp_path: Path, run: Run) -> None:
+    opened: list[sqlite3.Connection] = []
+    may_open = threading.Event()
+
+    def slowly() -> sqlite3.Connection:
+        may_open.wait(PATIENCE)
+        opened.append(sqlite3.connect(tmp_path / "x.db", check_same_thread=False))
+        return opened[0]
+
+    async def main() -> None:
+        async def opening() -> Connection:
+            return await Connection(slowly)
+
+        task = asyncio.create_task(opening())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_open.set()
+        await until(lambda: bool(opened) and is_closed(opened[0]))
+
+    run(main)
+
+
+def is_closed(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018 - closed connections refuse it
+    except sqlite3.ProgrammingError:
+        return True
+    return False

@@ -46,10 +46,25 @@ class Connection(aiosqlite.Connection):
     """A connection with at most one thread round trip per statement."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        super().__init__(connect, iter_chunk_size=64)
+        super().__init__(partial(self._open, connect), iter_chunk_size=64)
         self._thread.daemon = True  # a connection that was not closed must not keep the process alive
         self._begun = self._ended = 0
         """Statements started and finished in the thread. Each counter is written by one thread only."""
+        self._opened: sqlite3.Connection | None = None
+
+    def _open(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        self._opened = connect()
+        return self._opened
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        """End the thread. When the opening was cancelled, only the thread knows the connection, and closes it."""
+        self._tx.put_nowait((None, self._close_opened))
+        return super().stop()
+
+    def _close_opened(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def cursor(self) -> Cursor:  # type: ignore[override]
         return Cursor(self)
