@@ -62,6 +62,7 @@ def window(browser: Browser, server: Served) -> Iterator[Window]:
         yield window
 
 
+@exhaustive
 def test_the_overview_follows_calls_and_grants(window: Window) -> None:
     page = window.page
     expect(page.locator("#problems")).to_contain_text("wants")

@@ -682,8 +682,8 @@ def test_a_connection_whose_opening_was_cancelled_is_closed(tmp_path: Path, run:
         return opened[0]
 
     async def main() -> None:
-        async def opening() -> Connection:
-            return await Connection(slowly)
+        async def opening() -> None:
+            await Connection(slowly)
 
         task = asyncio.create_task(opening())
         await asyncio.sleep(0)
