@@ -45,6 +45,7 @@ def window(request: pytest.FixtureRequest, browser: Browser, shown: Showcase) ->
 @exhaustive
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_its_window_and_has_no_findings_of_axe(window: Window, shown: Showcase, name: str) -> None:
+    window.complaints.clear()
     window.open(shown.pages[name])
     assert window.page.title().endswith(" · plugbay")
     width = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -14,6 +14,7 @@ from plugbay.server.dashboard.authentication import (
     MAX_CODES,
     MAX_FORM_FIELDS,
     MAX_SESSIONS,
+    MAX_UNSHOWN,
     SESSION_SECONDS,
     Notice,
     Sessions,
@@ -314,3 +315,11 @@ def test_a_notice_is_shown_once() -> None:
     session.notice = Notice("good", "done")
     assert session.take_notice() == Notice("good", "done")
     assert session.take_notice() is None
+
+
+def test_of_new_keys_that_no_page_has_shown_a_session_keeps_a_few() -> None:
+    _, session = Sessions(TurnedClock()).begin("token")
+    for number in range(MAX_UNSHOWN + 1):
+        session.show_later(f"key_{number}", f"secret-{number}")
+    assert len(session.unshown) == MAX_UNSHOWN and "key_0" not in session.unshown
+    assert "secret" not in repr(session)
