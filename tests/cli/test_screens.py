@@ -26,7 +26,9 @@ from tests.support import commands
 from tests.support.ainb import write_ainb_plugin
 from tests.support.commands import Command, Piped
 from tests.support.machine import without_limits_notes
+from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
+from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -208,11 +210,17 @@ class Window:
     """`plugbay tui` in a terminal of its own."""
 
     def __init__(
-        self, cwd: Path, home: Path, *arguments: str | Path, before: tuple[str, ...] = (), **more: str
+        self,
+        cwd: Path,
+        home: Path,
+        *arguments: str | Path,
+        before: tuple[str, ...] = (),
+        size: tuple[int, int] = (80, 24),
+        **more: str,
     ) -> None:
         """`before`: a program, with its arguments, that becomes `plugbay tui`."""
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         env = environment(home, TERM="xterm-256color", **more)
         self.process: Command | subprocess.Popen[bytes]
         if before:
@@ -242,6 +250,12 @@ class Window:
     def shows(self, text: str) -> None:
         wait_until(lambda: text in self.seen or self.process.poll() is not None, f"{text!r} on the terminal")
         assert text in self.seen
+
+    def type_until(self, keys: bytes, text: str) -> None:
+        """Type keys, and wait until this text is written after them."""
+        before = len(self.seen)
+        self.type(keys)
+        wait_until(lambda: text in self.seen[before:], f"{text!r} after {keys!r}")
 
     def left(self) -> int:
         """The status it left with."""
@@ -715,3 +729,54 @@ def test_a_folder_makes_a_host_of_its_own_beside_a_server(cwd: Path, window: Cal
             assert refused.left() in (2, 4), arguments
             assert words in " ".join(re.sub("[│╭╮╰╯─]", " ", refused.seen).split()), arguments
         assert server.end() == 0
+
+
+TALKS = """
+def tool_invoke(m):
+    sys.stderr.write("doing %s\\n" % m["params"]["args"]["word"])
+    sys.stderr.flush()
+    reply(m, {"did": m["params"]["args"]["word"]})
+"""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=["small", "large"])
+@requirement("ainb:tui-server", "ainb:tui-operate")
+def test_a_plugin_of_a_server_is_granted_called_stopped_and_started_in_a_terminal(
+    cwd: Path, window: Callable[..., Window], size: tuple[int, int]
+) -> None:
+    write_nexo_plugin(cwd / "plugins", "p", TALKS, tools=["do"])
+    write_plugin(cwd / "plugins", "shy", capabilities=["net"])
+    with served(cwd, "plugins") as server:
+        terminal = window(size=size, XDG_STATE_HOME=str(cwd / "state"))
+        terminal.shows(f"server {server.facts['url']}")
+        terminal.shows("running")
+        terminal.type(b"c")
+        terminal.shows("call a tool of p")
+        terminal.type(b'{"word":"tea"}')
+        terminal.shows('"tea"}')
+        terminal.type(b"\r")
+        terminal.shows('"did": "tea"')
+        terminal.type_until(b"\x1b", "l logs")
+        if size[1] < 45:
+            terminal.type(b"l")
+        terminal.shows("doing")
+        terminal.type_until(b"s", "stopped")
+        terminal.type(b"s")
+        wait_until(lambda: state_of(server, "p") == "running", "the start of p")
+        terminal.type(b"\x1b[B")
+        terminal.type(b"g")
+        terminal.shows("grant to shy")
+        terminal.shows("plugbay.toml of the server")
+        terminal.type(b"\r")
+        wait_until(lambda: state_of(server, "shy") == "idle", "the grant")
+        assert '"net"' in (cwd / "plugbay.toml").read_text()
+        pid = process_of(server, "p")
+        terminal.hang_up()
+        wait_until(lambda: terminal.process.poll() is not None, "the end of plugbay tui")
+        assert process_of(server, "p") == pid and is_alive(pid), "it is a process of the server"
+        assert server.end() == 0
+
+
+def state_of(server: Served, plugin_id: str) -> str:
+    with server.client() as client:
+        return str(client.get(f"/api/v1/plugins/{plugin_id}").json()["state"])

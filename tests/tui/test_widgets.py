@@ -13,6 +13,8 @@ from plugbay.tui.app import Terminal
 from plugbay.tui.styles import THEME
 from plugbay.tui.widgets import (
     LIST_KEYS,
+    MAX_SHOWN,
+    MAX_SHOWN_LINES,
     NAME_COLUMNS,
     SCREEN_KEYS,
     HelpScreen,
@@ -27,6 +29,7 @@ from plugbay.tui.widgets import (
 )
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
+from tests.support.requirements import requirement
 from tests.tui.conftest import Seen, terminal
 
 
@@ -151,7 +154,7 @@ def test_what_a_plugin_logs_does_not_name_its_level_twice() -> None:
     assert line(Note(0.0, "info", "log.info", "well")).plain.endswith("  info   well")
 
 
-def test_notes_are_added_and_replaced_when_the_oldest_are_gone(run: Run) -> None:
+def test_notes_are_added_also_when_the_oldest_are_gone(run: Run) -> None:
     async def main() -> None:
         app = LogApp()
         async with app.run_test() as pilot:
@@ -163,7 +166,34 @@ def test_notes_are_added_and_replaced_when_the_oldest_are_gone(run: Run) -> None
             app.logs.show("p", [note("one"), note("two")])
             assert [text.split()[-1] for text in app.lines()] == ["one", "two"]
             app.logs.show("p", [note("two"), note("three")])
-            assert [text.split()[-1] for text in app.lines()] == ["two", "three"]
+            assert [text.split()[-1] for text in app.lines()] == ["one", "two", "three"]
+            app.logs.show("p", [note("late"), note("three"), note("two")])
+            assert [text.split()[-1] for text in app.lines()] == ["late", "three", "two"], "another order"
+
+    run(main)
+
+
+@requirement("host:log-flood")
+def test_a_flood_is_bounded_and_says_what_is_left_out(run: Run) -> None:
+    async def main() -> None:
+        app = LogApp()
+        async with app.run_test() as pilot:
+            app.logs.show("p", [note("one")])
+            await pilot.pause()
+            app.logs.show("p", [note(f"line {number}") for number in range(1000)])
+            shown = app.lines()
+            assert shown[0].startswith("Lines before these came too fast")
+            assert app.logs.border_subtitle == "600 lines dropped"
+            assert shown[-1].endswith("line 999") and len(shown) <= MAX_SHOWN + 4
+            mark = Note(0.0, "info", "stderr", "[plugbay] 41 lines dropped: too many, or the log could not be written")
+            forged = Note(0.0, "info", "stderr", "[7] [plugbay] 999 lines dropped")
+            app.logs.show("p", [note("line 999"), mark, forged])
+            assert app.logs.border_subtitle == "641 lines dropped"
+            app.logs.show("q", [note("line 1")])
+            assert not app.logs.border_subtitle, "it is of another plugin"
+            for number in range(1000, 1000 + 12 * MAX_SHOWN, MAX_SHOWN):
+                app.logs.show("p", [note(f"line {number + more}") for more in range(-1, MAX_SHOWN)])
+            assert len(app.lines()) <= MAX_SHOWN_LINES, "the view keeps the newest"
 
     run(main)
 
@@ -191,7 +221,7 @@ def test_the_keys_are_those_that_work_where_one_is(run: Run, tmp_path: Path) -> 
         async with terminal(tmp_path) as seen:
             await seen.until(lambda: "z zoom" in last_line(seen))
             await seen.use("echo")
-            await seen.until(lambda: "^o list" in last_line(seen) and "z zoom" not in last_line(seen))
+            await seen.until(lambda: "^o switch" in last_line(seen) and "z zoom" not in last_line(seen))
             await seen.press("ctrl+o")
             await seen.until(lambda: "z zoom" in last_line(seen))
 

@@ -6,7 +6,7 @@ Owns layout, key bindings and selection. A `Backend` has the plugins; the app ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,9 +21,11 @@ from textual.widgets import Static
 from plugbay.host.discovery.folders import Found
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.lifecycle import State
 from plugbay.tui import pages
 from plugbay.tui.backend import Backend, LifecycleEvent, Watched
 from plugbay.tui.canvas import Canvas
+from plugbay.tui.dialogs import CallDialog, GrantDialog
 from plugbay.tui.driver import HangupDriver, KeyHeld
 from plugbay.tui.painter import Painter
 from plugbay.tui.styles import GREY, INVALID, RED, SIGNS, THEME, safe, state_text, version_text
@@ -44,8 +46,17 @@ REFRESH_SECONDS = 0.25
 NARROW = 100
 """Columns; in a narrower terminal, a screen in use covers the list."""
 
+TALL = 45
+"""Rows; a taller terminal shows the log without being asked."""
+
 END_EVENTS = frozenset({"crashed", "exited"})
 """Lifecycle events after which no process can draw."""
+
+LIST_ACTIONS = frozenset("switch call grant reload start_or_stop restart logs zoom turn palette help".split())
+"""Actions that a dialog disables."""
+
+ENDED = frozenset({State.STOPPED, State.QUARANTINED})
+"""States that a start leaves."""
 
 SCREEN_ACTIONS = frozenset({"switch", "list", "help", "quit", "notify"})
 """Actions whose keys always belong to the host."""
@@ -64,17 +75,21 @@ class Terminal(App[None], inherit_bindings=False):
     #plugins:focus, #stage:focus-within, #logs:focus { border: round $border; }
     #stage { height: 1fr; border-subtitle-color: $foreground-muted; }
     #page { padding: 1 2; scrollbar-size-vertical: 1; }
-    #logs { height: 8; max-height: 40%; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
+    #logs { height: 30%; min-height: 8; max-height: 40%; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
     #plugins, #page, #logs { scrollbar-background: $surface; scrollbar-color: $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+o", "switch", "list / screen", priority=True, key_display="^o"),
+        Binding("ctrl+o", "switch", "switch", priority=True, key_display="^o"),
+        Binding("c", "call", "call"),
+        Binding("g", "grant", "grant"),
         Binding("r", "reload", "reload"),
+        Binding("s", "start_or_stop", "stop"),
+        Binding("R", "restart", "restart", show=False),
         Binding("l", "logs", "logs"),
         Binding("z", "zoom", "zoom"),
         Binding("left", "turn(-1)", "screen", show=False),
         Binding("right", "turn(1)", "screen", show=False),
-        Binding("p", "palette", "commands"),
+        Binding("p", "palette", "more"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("ctrl+q", "quit", "quit", priority=True, key_display="^q"),
         Binding("ctrl+c", "quit", priority=True, show=False),
@@ -100,7 +115,10 @@ class Terminal(App[None], inherit_bindings=False):
         self._shown: object = ()
         """The values that the border titles describe."""
         self._zoomed = False
-        self._reloading: set[str] = set()
+        self._log_chosen = False
+        """Whether the operator has shown or hidden the log."""
+        self._operating: set[str] = set()
+        """Plugins with an operation that has not ended."""
 
     def compose(self) -> ComposeResult:
         yield self._top
@@ -109,7 +127,7 @@ class Terminal(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._tabs.display = False
-        self._logs.display = False
+        self._logs.display = self.size.height >= TALL
         self._refresh_all()
         self.set_interval(REFRESH_SECONDS, self._refresh_all)
         self.run_worker(self._listen(), name="lifecycle")
@@ -233,10 +251,12 @@ class Terminal(App[None], inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether an action is available; the footer shows available ones."""
         if self.screen is not self.screen_stack[0]:
-            return action == "quit" or action not in {"switch", "reload", "logs", "zoom", "turn", "palette", "help"}
+            return action not in LIST_ACTIONS
         if self._canvas.has_focus:
             return action in SCREEN_ACTIONS or (action == "reload" and self._canvas.without_screen)
-        return True
+        if action == "grant":
+            return isinstance(self._selected, PluginStatus) and bool(_missing(self._selected))
+        return action != "zoom" or self.size.width >= NARROW
 
     @on(PluginList.OptionSelected)
     def action_open(self) -> None:
@@ -261,6 +281,8 @@ class Terminal(App[None], inherit_bindings=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self._hide_list()
+        if not self._log_chosen:
+            self._logs.display = event.size.height >= TALL
 
     def _hide_list(self) -> None:
         """Hide the list while a screen is in use, if zoomed or if the terminal is narrow."""
@@ -269,6 +291,7 @@ class Terminal(App[None], inherit_bindings=False):
         self.refresh_bindings()
 
     def action_logs(self) -> None:
+        self._log_chosen = True
         self._logs.display = not self._logs.display
         self._show()
         if not self._logs.display and self._logs.has_focus:
@@ -292,25 +315,72 @@ class Terminal(App[None], inherit_bindings=False):
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
 
-    def action_reload(self) -> None:
-        entry = self._selected
-        if isinstance(entry, PluginStatus) and entry.spec.id not in self._reloading:
-            self._reloading.add(entry.spec.id)
-            self.run_worker(self._reload(entry.spec.id), name="reload")
+    # Operations.
 
-    async def _reload(self, plugin_id: str) -> None:
+    def action_reload(self) -> None:
+        self._operate("reload", "not reloaded")
+
+    def action_restart(self) -> None:
+        self._operate("restart", "not restarted")
+
+    def action_start_or_stop(self) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus):
+            self._operate(*(("start", "not started") if entry.state in ENDED else ("stop", "not stopped")))
+
+    def _operate(self, operation: str, failed: str) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus):
+            self._change(entry.spec.id, self.backend.operate(entry.spec.id, operation), failed)
+
+    def _change(self, plugin_id: str, work: Coroutine[Any, Any, None], failed: str) -> None:
+        """Run an operation, unless another one of the same plugin has not ended."""
+        if plugin_id in self._operating:
+            work.close()
+            return
+        self._operating.add(plugin_id)
+        self.run_worker(self._wait_for(plugin_id, work, failed), name="operation")
+
+    async def _wait_for(self, plugin_id: str, work: Coroutine[Any, Any, None], failed: str) -> None:
         painters = self._painters_of(plugin_id)
         for painter in painters:
             painter.hold()
         try:
-            await self.backend.reload(plugin_id)
+            await work
         except CallFailed as error:
-            self.notify(str(error), title="not reloaded", severity="error", markup=False)
+            self.notify(str(error), title=failed, severity="error", markup=False)
         finally:
-            self._reloading.discard(plugin_id)
+            self._operating.discard(plugin_id)
             for painter in painters:
                 painter.renew()
         self._refresh_all()
+
+    def action_grant(self) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus) and _missing(entry):
+            plugin_id = entry.spec.id
+
+            def grant(chosen: list[str] | None) -> None:
+                if chosen:
+                    self._change(plugin_id, self.backend.grant(plugin_id, chosen), "not granted")
+
+            self.push_screen(GrantDialog(plugin_id, _missing(entry), self.backend.grant_effect), grant)
+
+    def action_call(self) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus):
+            self.run_worker(self._open_call(entry.spec.id), name="call", exclusive=True, group="call")
+
+    async def _open_call(self, plugin_id: str) -> None:
+        try:
+            tools = await self.backend.tools(plugin_id)
+        except CallFailed as error:
+            self.notify(str(error), title="no call", severity="error", markup=False)
+            return
+        if not tools:
+            self.notify(f"{safe(plugin_id)} has no tools.", title="no call", severity="warning", markup=False)
+        elif self.screen is self.screen_stack[0]:
+            self.push_screen(CallDialog(plugin_id, tools, partial(self.backend.call, plugin_id)))
 
     # Command palette.
 
@@ -333,7 +403,11 @@ class Terminal(App[None], inherit_bindings=False):
             for screen in self.backend.screens.all()
         ]
         own: list[tuple[str, str, Any]] = [
-            ("reload", "restart the plugin", self.action_reload),
+            ("call", "call a tool of the plugin", self.action_call),
+            ("grant", "grant capabilities to the plugin", self.action_grant),
+            ("reload", "restart the plugin after its calls", self.action_reload),
+            ("restart", "restart the plugin at once", self.action_restart),
+            ("start or stop", "start a stopped plugin, or stop it", self.action_start_or_stop),
             ("logs", "show or hide the log of the plugin", self.action_logs),
             ("help", "show all keys", self.action_help),
             ("quit", self.backend.quit_effect, self.exit),
@@ -365,10 +439,17 @@ class Terminal(App[None], inherit_bindings=False):
         self.action_open()
 
 
+def _missing(status: PluginStatus) -> list[str]:
+    """The requested capabilities that are not granted."""
+    granted = set(status.granted)
+    return [name for name in dict.fromkeys((*status.missing, *status.spec.capabilities)) if name not in granted]
+
+
 def _failure_of(facts: Mapping[str, Any]) -> Failure:
     """The failure that a lifecycle event of an ended process describes."""
-    text = f"it exited with code {facts['exit_code']}" if facts["exit_code"] >= 0 else "it was killed by a signal"
-    return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})
+    ended = f"exit code {facts['exit_code']}" if facts["exit_code"] >= 0 else "killed by a signal"
+    detail = {"exit": ended, "stderr_tail": facts["stderr_tail"]}
+    return Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN, detail=detail)
 
 
 def _summary(rows: list[Row], backend: Backend) -> Text:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -18,14 +18,15 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from plugbay.host.admin import operating
-from plugbay.host.admin.logs import LogLine, PluginLogs
+from plugbay.host.admin.logs import MAX_TAIL, LogLine, PluginLogs
 from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
-from plugbay.host.journal import KEPT, OWN_LINE, Note
+from plugbay.host.journal import OWN_LINE, Note
 from plugbay.host.screens.screens import Frame, Screen
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError, Problem
+from plugbay.model.ids import full_name
 from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 
@@ -58,8 +59,16 @@ INPUT_BATCH = 64
 INPUT_SECONDS = 1 / 30
 """Seconds between requests with input: the server limits requests, and the plugin is drawn no faster."""
 
-LOG_LINES = 2 * KEPT
-"""Lines of a log: notes of the journal and lines of stderr."""
+OPERATIONS = {
+    "start": operating.start,
+    "stop": operating.stop,
+    "restart": operating.restart,
+    "reload": operating.reload,
+}
+
+
+def is_tool(export: Export) -> bool:
+    return export.kind == "tool"
 
 
 class LifecycleEvent(NamedTuple):
@@ -68,6 +77,14 @@ class LifecycleEvent(NamedTuple):
     kind: str
     """`started`, `crashed`, `exited`, …"""
     facts: Mapping[str, Any]
+
+
+class Called(NamedTuple):
+    """The end of a call."""
+
+    output: Any
+    failure: Failure | None
+    duration_ms: float
 
 
 class Watched(NamedTuple):
@@ -104,6 +121,8 @@ class Backend(Protocol):
     """For the header; empty for a host in this process."""
     quit_effect: str
     """The effect of quitting the app."""
+    grant_effect: str
+    """How long a grant lasts."""
 
     @property
     def lost(self) -> str:
@@ -130,8 +149,20 @@ class Backend(Protocol):
         """Send an action to a plugin; False when it does not run. Raises `CallFailed`."""
         ...
 
-    async def reload(self, plugin_id: str) -> None:
+    async def operate(self, plugin_id: str, operation: str) -> None:
+        """`start`, `stop`, `restart` or `reload` a plugin; raises `CallFailed`."""
+        ...
+
+    async def grant(self, plugin_id: str, capabilities: Sequence[str]) -> None:
         """Raises `CallFailed`."""
+        ...
+
+    async def tools(self, plugin_id: str) -> list[Export]:
+        """The tools of a plugin, with their schemas; raises `CallFailed`."""
+        ...
+
+    async def call(self, plugin_id: str, tool: str, value: Any) -> Called:
+        """Call a tool; a failure is a value, unless the host does not respond."""
         ...
 
     def lifecycle(self) -> AsyncIterator[LifecycleEvent]:
@@ -156,6 +187,7 @@ class HostBackend:
 
     location = ""
     quit_effect = "stop all plugins and exit"
+    grant_effect = "Granted until this app ends; the plugin is reloaded."
     lost = ""
 
     def __init__(self, host: Host) -> None:
@@ -177,14 +209,32 @@ class HostBackend:
         """Nothing to do: everything is at hand."""
 
     def log(self, plugin_id: str) -> list[Note]:
-        lines = map(to_note, self._logs.stderr(plugin_id, KEPT))
+        lines = map(to_note, self._logs.stderr(plugin_id, MAX_TAIL))
         return sorted([*self._host.journal.recent(plugin_id), *lines], key=lambda note: note.at)
 
     async def act(self, plugin_id: str, action: str) -> bool:
         return self._host.screens.act(plugin_id, action)
 
-    async def reload(self, plugin_id: str) -> None:
+    async def operate(self, plugin_id: str, operation: str) -> None:
+        await OPERATIONS[operation](self._host, plugin_id)
+
+    async def grant(self, plugin_id: str, capabilities: Sequence[str]) -> None:
+        config = self._host.config
+        ours = config.plugin(plugin_id)
+        known = [name for status in self.plugins() if status.spec.id == plugin_id for name in status.granted]
+        wider = ours.model_copy(update={"grants": list(dict.fromkeys([*known, *(ours.grants or ()), *capabilities]))})
+        operating.apply(self._host, config.model_copy(update={"plugins": {**config.plugins, plugin_id: wider}}))
         await operating.reload(self._host, plugin_id)
+
+    async def tools(self, plugin_id: str) -> list[Export]:
+        found = self._host.exports()
+        return [
+            export for name, export in found.items() if name == full_name(plugin_id, export.name) and is_tool(export)
+        ]
+
+    async def call(self, plugin_id: str, tool: str, value: Any) -> Called:
+        result = await self._host.attempt(full_name(plugin_id, tool), value)
+        return Called(result.value(), result.failure, result.record.duration_ms)
 
     async def lifecycle(self) -> AsyncIterator[LifecycleEvent]:
         async with self._host.subscribe(LIFECYCLE_TOPICS, depth=LIFECYCLE_DEPTH) as stream:
@@ -388,6 +438,7 @@ class ServerBackend:
     """The plugins of a running server. Enter it before use; leaving it leaves the server as it is."""
 
     quit_effect = "exit; the plugins of the server keep running"
+    grant_effect = "Granted for good, in the plugbay.toml of the server; the plugin is reloaded."
 
     def __init__(self, client: Client) -> None:
         self.location = f"server {client.url}"
@@ -445,12 +496,39 @@ class ServerBackend:
         except PlugbayError as error:
             raise _to_call_failed(error) from None
 
-    async def reload(self, plugin_id: str) -> None:
+    async def operate(self, plugin_id: str, operation: str) -> None:
+        await self._post(_path(plugin_id, f":{operation}"))
+
+    async def grant(self, plugin_id: str, capabilities: Sequence[str]) -> None:
+        await self._post(_path(plugin_id, ":grant"), {"capabilities": list(capabilities)})
+
+    async def _post(self, path: str, body: Any = None) -> None:
         try:
-            await self._connection.request(lambda client: client.post(_path(plugin_id, ":reload")))
+            await self._connection.request(lambda client: client.post(path, body))
             await self._refresh()
         except PlugbayError as error:
             raise _to_call_failed(error) from None
+
+    async def tools(self, plugin_id: str) -> list[Export]:
+        try:
+            found = await self._connection.request(
+                lambda client: client.get(_path(plugin_id), wait=POLL_ANSWER_SECONDS)["exports"]
+            )
+        except PlugbayError as error:
+            raise _to_call_failed(error) from None
+        exports = [Export(each["kind"], each["name"], each["description"], each["input_schema"]) for each in found]
+        return list(filter(is_tool, exports))
+
+    async def call(self, plugin_id: str, tool: str, value: Any) -> Called:
+        body = {"export": full_name(plugin_id, tool), "input": value}
+        began = asyncio.get_running_loop().time()
+        try:
+            answer = await self._connection.request(lambda client: client.post("/api/v1/calls", body))
+        except PlugbayError as error:
+            took = asyncio.get_running_loop().time() - began
+            return Called(None, _to_call_failed(error).failure, took * 1000)
+        failure = None if answer["failure"] is None else Failure.from_json(answer["failure"])
+        return Called(answer["output"], failure, answer["duration_ms"])
 
     async def lifecycle(self) -> AsyncIterator[LifecycleEvent]:
         while True:
@@ -510,7 +588,7 @@ def _read(client: Client, watched: Watched) -> _Snapshot:
     if at is not None and not watched.screen:
         plugins[at] = _to_status(client.get(_path(watched.plugin_id), wait=POLL_ANSWER_SECONDS))
     if at is not None and watched.log:
-        lines = client.get(_path(watched.plugin_id, "/logs"), wait=POLL_ANSWER_SECONDS, tail=LOG_LINES)["lines"]
+        lines = client.get(_path(watched.plugin_id, "/logs"), wait=POLL_ANSWER_SECONDS, tail=MAX_TAIL)["lines"]
         log = [to_note(LogLine(line["at"], line["source"], line["level"], line["text"])) for line in lines]
     return _Snapshot(plugins, [_to_found(shape) for shape in listed["invalid"]], screens, log)
 

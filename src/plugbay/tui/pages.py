@@ -23,7 +23,7 @@ LABEL_COLUMNS = 12
 STDERR_LINES = 12
 """Lines of stderr: enough for the end of a traceback."""
 
-OTHER_LINES = 10
+OTHER_LINES = 12
 """Lines of the failure page besides stderr."""
 
 NO_PLUGINS = Text.assemble(
@@ -113,8 +113,8 @@ def failure_page(status: PluginStatus, failure: Failure, height: int) -> Rendera
             [
                 ("plugin", Text(safe(status.spec.id))),
                 ("state", Text.assemble((f"{look.symbol} {state_text(status.state)}", look.colour))),
+                *([("exit", Text(safe(failure.detail["exit"]), style=RED))] if failure.detail.get("exit") else []),
                 ("failure", Text(f"{failure.code}: {safe(failure.message)}")),
-                *([("hint", Text(safe(failure.detail["hint"])))] if failure.detail.get("hint") else []),
             ]
         ),
         Text(),
@@ -125,6 +125,8 @@ def failure_page(status: PluginStatus, failure: Failure, height: int) -> Rendera
         parts += [Text("last lines of stderr", style=f"bold {BLUE}")]
         parts += [Text("  " + line, style=GREY, overflow="fold") for line in tail]
         parts += [Text()]
+    if failure.detail.get("hint"):
+        parts += [_fields([("hint", Text(safe(failure.detail["hint"])))]), Text()]
     parts.append(Text.assemble(("r", f"bold {BLUE}"), " reloads it   ", ("Esc", f"bold {BLUE}"), " goes to the list"))
     return Group(*parts)
 

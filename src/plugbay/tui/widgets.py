@@ -5,6 +5,7 @@ They show the data they are given and know no host. Text of plugins is never int
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -23,6 +24,7 @@ from textual.widgets import Footer, OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
 from plugbay.host.journal import Note
+from plugbay.process.stderr import HOST_TAG
 from plugbay.tui.canvas import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES
 from plugbay.tui.styles import BLUE, GREY, LEVELS, SIGNS, fit, safe, state_text
 
@@ -41,13 +43,27 @@ FRAME_COLUMNS = 4
 
 LEVEL_COLUMNS = 5
 
+MAX_SHOWN = 400
+"""Notes that are drawn at once: a flood must not keep the app from its keys."""
+
+MAX_SHOWN_LINES = 4000
+"""Lines of the log view; the log itself has more."""
+
+GAP_TEXT = Text("Lines before these came too fast and are not shown here; plugbay logs has them.", style=GREY)
+
+_DROPPED = re.compile(rf"{re.escape(HOST_TAG)} (\d{{1,18}}) lines dropped")
+
 EMPTY = Text("The log is empty.", style=GREY)
 
 LIST_KEYS = {
     "↑ ↓": "select a plugin",
     "Enter": "open its screen",
     "← →": "select another screen of the plugin",
-    "r": "reload the plugin",
+    "c": "call a tool of the plugin",
+    "g": "grant capabilities that it requests",
+    "r": "reload the plugin: restart it after its calls",
+    "R": "restart the plugin at once",
+    "s": "start or stop the plugin",
     "l": "show or hide its logs",
     "z": "enlarge the screen, or restore its size",
     "p": "open the command palette",
@@ -113,7 +129,7 @@ class Row(NamedTuple):
 class PluginList(OptionList):
     """One plugin per line with contract and state; Enter opens its screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "open")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "open", show=False)]
 
     def __init__(self) -> None:
         super().__init__(id="plugins", markup=False)
@@ -160,24 +176,60 @@ class LogView(RichLog, can_focus=True):
     """The log of one plugin, newest last."""
 
     def __init__(self) -> None:
-        super().__init__(id="logs", wrap=True, markup=False, highlight=False, auto_scroll=True)
+        super().__init__(
+            id="logs",
+            wrap=True,
+            markup=False,
+            highlight=False,
+            auto_scroll=True,
+            min_width=0,
+            max_lines=MAX_SHOWN_LINES,
+        )
         self.border_title = "logs"
         self._shown: tuple[str, list[Note]] | None = None
+        self._dropped = 0
+        """Lines that are known to be missing: in the log itself, or only here."""
 
     def show(self, plugin_id: str, notes: Sequence[Note]) -> None:
-        """Show these notes; append if they continue the ones shown."""
+        """Show these notes, at most the newest `MAX_SHOWN`; append if they continue the ones shown."""
         wanted = (plugin_id, list(notes))
         if wanted == self._shown:
             return
         known = self._shown[1] if self._shown is not None and self._shown[0] == plugin_id else []
+        if self._shown is None or self._shown[0] != plugin_id:
+            self._dropped = 0
         self._shown = wanted
-        if not known or known != wanted[1][: len(known)]:
+        fresh = _continue(known, wanted[1])
+        if fresh is None:
             self.clear()
-            known = []
-        for note in wanted[1][len(known) :]:
+            if known and known[-1] not in wanted[1]:
+                self.write(GAP_TEXT)
+                self._dropped += _count_dropped(wanted[1]) + max(0, len(wanted[1]) - MAX_SHOWN)
+            fresh = wanted[1][-MAX_SHOWN:]
+        else:
+            self._dropped += _count_dropped(fresh) + max(0, len(fresh) - MAX_SHOWN)
+        self.border_subtitle = f"{self._dropped:,} lines dropped" if self._dropped else ""
+        for note in fresh[-MAX_SHOWN:]:
             self.write(line(note))
         if not notes:
             self.write(EMPTY)
+
+
+def _count_dropped(notes: Sequence[Note]) -> int:
+    """The lines that the host left out of the log, as it says there. Lines of a plugin begin with its process."""
+    marks = [_DROPPED.match(note.text) for note in notes if note.kind == "stderr"]
+    return sum(int(mark[1]) for mark in marks if mark)
+
+
+def _continue(known: list[Note], wanted: list[Note]) -> list[Note] | None:
+    """The notes after the known ones, of which the oldest may be gone; None if they do not follow them."""
+    if not known:
+        return None
+    for at in range(len(wanted) - 1, -1, -1):
+        if wanted[at] == known[-1]:
+            kept = min(at + 1, len(known))
+            return wanted[at + 1 :] if wanted[at + 1 - kept : at + 1] == known[-kept:] else None
+    return None
 
 
 def line(note: Note) -> Text:

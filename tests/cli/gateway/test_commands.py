@@ -72,6 +72,11 @@ class Shell:
         return self._run(*words.split(), *more, stdin=stdin, **env)
 
 
+def using(world: World) -> str:
+    """The line that names the server."""
+    return f"using the server {world.url}, named by PLUGBAY_SERVER\n"
+
+
 @pytest.fixture
 def shell(run: Run, world: World) -> Shell:
     return Shell(run, world)
@@ -81,7 +86,7 @@ def shell(run: Run, world: World) -> Shell:
 @pytest.mark.parametrize("words", LISTS)
 def test_a_list_is_a_table(words: str, shell: Shell, world: World) -> None:
     table = shell(words)
-    assert (table.code, table.err) == (0, "")
+    assert (table.code, table.err) == (0, using(world))
     head, *rows = table.out.splitlines()
     assert head.isupper() and rows
     assert world.ids.get(LISTS[words], "") in table.out
@@ -92,7 +97,7 @@ def test_a_list_is_a_table(words: str, shell: Shell, world: World) -> None:
 def test_one_record_is_shown_and_another_orgs_is_not_found(group: str, shell: Shell, world: World) -> None:
     id = world.ids[SHOWN[group]]
     page = shell(f"{group} show {id}")
-    assert (page.code, page.err) == (0, "") and id in page.out
+    assert (page.code, page.err) == (0, using(world)) and id in page.out
     if group != "marketplace":  # cards are for all orgs
         stranger = shell(f"{group} show {id}", caller="stranger")
         assert stranger.code == 4 and "error:" in stranger.err

@@ -50,18 +50,19 @@ class PluginLogs:
 
     def tail(self, plugin_id: str, count: int) -> list[LogLine]:
         """The last lines, oldest first."""
-        notes, written = map(_note_line, self._journal.recent(plugin_id)), self._stderr(plugin_id)
+        notes, written = map(_note_line, self._journal.recent(plugin_id)), self._stderr(plugin_id, count)
         lines = sorted([*notes, *written], key=lambda line: line.at)
         return lines[-count:] if count else []
 
     def stderr(self, plugin_id: str, count: int) -> list[LogLine]:
         """The last lines of its stderr, oldest first."""
-        return self._stderr(plugin_id)[-count:]
+        return self._stderr(plugin_id, count)
 
-    def _stderr(self, plugin_id: str) -> list[LogLine]:
+    def _stderr(self, plugin_id: str, count: int) -> list[LogLine]:
         file = self._file(plugin_id)
         begin = max(0, file.size() - TAIL_BYTES)
-        return file.more(begin)[1 if begin else 0 :]  # the first may be the end of a line
+        lines = file.lines(begin)[1 if begin else 0 :]  # the first may be the end of a line
+        return list(map(_stderr_line, lines[-count:])) if count else []
 
     def stderr_size(self, plugin_id: str) -> int:
         """Where its stderr ends now, for `stderr_since`."""
@@ -104,6 +105,10 @@ class _StderrFile:
 
     def more(self, at: int) -> list[LogLine]:
         """Complete lines from offset `at`; updates the offset."""
+        return list(map(_stderr_line, self.lines(at)))
+
+    def lines(self, at: int) -> list[str]:
+        """The same, as they are in the file."""
         size = self.size()
         if self._path is None or size == at:
             return []
@@ -116,7 +121,7 @@ class _StderrFile:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self.at = at + len(whole)
-        return [_stderr_line(line) for line in whole.decode("utf-8", "replace").splitlines()]
+        return whole.decode("utf-8", "replace").splitlines()
 
 
 def _notes_after(notes: list[Note], last: Note) -> list[Note]:
