@@ -24,7 +24,15 @@ from tests.support.plugins import write_plugin
 from tests.support.vai import export
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-COPIED = ("greeter", "tea-shop", "number-stats", "usage-burndown", "usage-publisher", "window-compactor")
+COPIED = (
+    "greeter",
+    "tea-shop",
+    "number-stats",
+    "usage-burndown",
+    "usage-publisher",
+    "usage-report",
+    "window-compactor",
+)
 """Examples that the server has."""
 
 FLAKY = """
@@ -55,7 +63,7 @@ PAGES = {
     "log": "/logs?plugin=example.greeter",
     "wire": "/wire?plugin=usage-publisher",
     "screen": "/screen?name=usage-burndown/burndown",
-    "command": "/command?name=usage-burndown/burndown",
+    "command": "/command?name=usage-report/usage",
     "export": "/export?export=tea-shop/quote",
     "calls": "/calls",
     "call": "/calls/{call}",
