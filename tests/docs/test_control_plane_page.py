@@ -22,9 +22,11 @@ from tests.docs.test_snippets import ROOT, pattern, snippets
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
-PAGE, OPERATE, DASHBOARD = (ROOT / "docs" / f"{name}.md" for name in ("control-plane", "operate", "dashboard"))
+PAGE, OPERATE, DASHBOARD, JOURNEYS = (
+    ROOT / "docs" / f"{name}.md" for name in ("control-plane", "operate", "dashboard", "journeys")
+)
 SOURCES = [*(ROOT / "src/plugbay/server/domain").glob("*.py"), *(ROOT / "src/plugbay/server/api").rglob("*.py")]
-TOUR, SERVER = "tour", "server"
+TOUR, SERVER, JOURNEY = "tour", "server", "journey"
 CODE = r"[a-z_]+\.[a-z_]+"
 STATUSES = {
     "invalid": 400,
@@ -95,11 +97,6 @@ def commands(transcript: str) -> Iterator[tuple[str, str]]:
 @exhaustive
 @requirement("vai:control-tour")
 def test_the_tour_with_curl_does_what_the_page_says(tmp_path: Path) -> None:
-    for kind, _, body, _ in snippets(PAGE):
-        if kind.startswith("file "):
-            path = tmp_path / kind.removeprefix("file ")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(body, "utf-8")
     assert follow(PAGE, TOUR, tmp_path) > 50
 
 
@@ -113,11 +110,21 @@ def test_a_link_into_the_dashboard_opens_once(tmp_path: Path) -> None:
     assert follow(DASHBOARD, SERVER, tmp_path) == 7
 
 
+@exhaustive
+def test_the_journeys_of_author_embedder_and_operator_are_as_short_as_the_page_says(tmp_path: Path) -> None:
+    assert follow(JOURNEYS, JOURNEY, tmp_path) == 12
+
+
 def follow(page: Path, kind: str, folder: Path) -> int:
     """Give every command of these transcripts to one shell, and hold what it says against the page; how many."""
     folder.chmod(0o755)  # as a reader's own folder is: plugins with a user of their own are shown what is in it
     (folder / "home").mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
+    for kind, _, body, _ in snippets(page):
+        if kind.startswith("file "):
+            path = folder / kind.removeprefix("file ")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(body, "utf-8")
     steps = [step for found, _, body, _ in snippets(page) if found == kind for step in commands(body)]
     with bash(folder) as shell:
         for command, expected in steps:
