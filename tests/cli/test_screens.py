@@ -14,6 +14,7 @@ import sys
 import termios
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.commands import Command, Piped
 from tests.support.machine import without_limits_notes
 from tests.support.nexo import write_nexo_plugin
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
@@ -761,8 +762,7 @@ def test_a_plugin_of_a_server_is_granted_called_stopped_and_started_in_a_termina
             terminal.type(b"l")
         terminal.shows("doing")
         terminal.type_until(b"s", "stopped")
-        terminal.type(b"s")
-        wait_until(lambda: state_of(server, "p") == "running", "the start of p")
+        start_again(terminal, server)
         terminal.type(b"\x1b[B")
         terminal.type(b"g")
         terminal.shows("grant to shy")
@@ -775,6 +775,15 @@ def test_a_plugin_of_a_server_is_granted_called_stopped_and_started_in_a_termina
         wait_until(lambda: terminal.process.poll() is not None, "the end of plugbay tui")
         assert process_of(server, "p") == pid and is_alive(pid), "it is a process of the server"
         assert server.end() == 0
+
+
+def start_again(terminal: Window, server: Served) -> None:
+    """Start `p`. The key does nothing while the stop is not confirmed, although the plugin is shown as stopped."""
+    while state_of(server, "p") == "stopped":
+        terminal.type(b"s")
+        with suppress(AssertionError):
+            until_blocking(lambda: state_of(server, "p") != "stopped", 5)
+    wait_until(lambda: state_of(server, "p") == "running", "the start of p")
 
 
 def state_of(server: Served, plugin_id: str) -> str:
