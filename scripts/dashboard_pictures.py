@@ -35,7 +35,7 @@ def main(folder: Path, names: list[str]) -> None:
         for picture, name, look in wanted:
             with logged_in(browser, shown.server, **look) as window:
                 window.open(shown.pages[name])
-                window.page.screenshot(path=folder / f"{picture}.png", full_page=True)
+                window.page.screenshot(path=folder / f"{picture}.png")
                 print(folder / f"{picture}.png")
 
 

@@ -23,7 +23,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 800}},
     "narrow": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
-    "narrow and dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
 }
 
 WITHOUT_PAGE = re.compile(r"/(live|static|tries|recordings)/|/login")

@@ -59,7 +59,7 @@ PAGES = {
     "plugin": "/plugins/example.greeter",
     "quarantined-plugin": "/plugins/flaky",
     "pending-plugin": "/plugins/weather",
-    "settings": "/settings?plugin=flaky",
+    "settings": "/settings?plugin=window-compactor",
     "log": "/logs?plugin=example.greeter",
     "wire": "/wire?plugin=usage-publisher",
     "screen": "/screen?name=usage-burndown/burndown",
