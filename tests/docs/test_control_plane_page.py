@@ -97,6 +97,7 @@ def commands(transcript: str) -> Iterator[tuple[str, str]]:
 @exhaustive
 @requirement("vai:control-tour")
 def test_the_tour_with_curl_does_what_the_page_says(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
     assert follow(PAGE, TOUR, tmp_path) > 50
 
 
@@ -112,7 +113,17 @@ def test_a_link_into_the_dashboard_opens_once(tmp_path: Path) -> None:
 
 @exhaustive
 def test_the_journeys_of_author_embedder_and_operator_are_as_short_as_the_page_says(tmp_path: Path) -> None:
+    write_files(JOURNEYS, tmp_path)
     assert follow(JOURNEYS, JOURNEY, tmp_path) == 12
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """The files that a page has its reader write."""
+    for found, _, body, _ in snippets(page):
+        if found.startswith("file "):
+            path = folder / found.removeprefix("file ")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(body, "utf-8")
 
 
 def follow(page: Path, kind: str, folder: Path) -> int:
@@ -120,11 +131,6 @@ def follow(page: Path, kind: str, folder: Path) -> int:
     folder.chmod(0o755)  # as a reader's own folder is: plugins with a user of their own are shown what is in it
     (folder / "home").mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
-    for kind, _, body, _ in snippets(page):
-        if kind.startswith("file "):
-            path = folder / kind.removeprefix("file ")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(body, "utf-8")
     steps = [step for found, _, body, _ in snippets(page) if found == kind for step in commands(body)]
     with bash(folder) as shell:
         for command, expected in steps:
