@@ -315,7 +315,7 @@ FOLDERS = frozenset("__pycache__ node_modules logs log target dist build venv en
 
 ENDINGS = tuple(".pyc .pyo .log .db .db-journal .db-wal .db-shm .sqlite .sqlite3 .swp .swx .tmp .bak .orig ~".split())
 
-OWN_WRITES = 2
+OWN_WRITES = 3
 """Consecutive calls that wrote a file before it counts as the plugin's own."""
 
 
