@@ -18,7 +18,7 @@ SETTLED_AFTER = 2
 """Minutes after which most calls of a minute have ended: a call counts in the minute in which it started."""
 
 WHOLE_SECONDS = 300.0
-"""Seconds between queries of the whole hour, for calls that took longer; one of 100,000 calls took 3 s on a busy machine."""
+"""Seconds between queries of the whole hour, for calls that took longer; 100,000 calls took 3 s on a busy machine."""
 
 SHARE = 20
 """A result is used at least so many times as long as it took to make it."""
