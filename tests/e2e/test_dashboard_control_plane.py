@@ -203,7 +203,7 @@ def test_two_operators_and_one_binding(browser: Browser, server: Served, tmp_pat
         first.click("text=Save change")
         expect(first.locator(".notice.good")).to_contain_text("saved")
         second.click("text=Save change")
-        expect(second.locator(".notice.warn")).to_contain_text("Somebody else changed this binding")
+        expect(second.locator(".notice.warn")).to_contain_text("Another operator changed this binding")
         expect(second.locator("#review")).to_contain_text("theirs Lima yours Oslo")
         assert client.get(path).json()["config"] == {"city": "Lima"}
         second.click("text=Save change")

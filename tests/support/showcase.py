@@ -104,7 +104,7 @@ kind = "openai"
 base_url = "http://127.0.0.1:9"
 max_retries = 0
 """
-"""A model that nobody serves: runs fail, and their pages show how."""
+"""A model without a server: runs fail, and their pages show the failure."""
 
 
 @dataclass(frozen=True)

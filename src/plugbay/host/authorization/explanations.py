@@ -94,7 +94,7 @@ def _runs(item: Access) -> Explanation:
 
 def _network(item: Access) -> Explanation:
     if not item.target:
-        return Explanation("reach any address on the network", HIGH, "it can send what it knows to anybody")
+        return Explanation("reach any address on the network", HIGH, "it can send its data to any server")
     port = f", port {item.port}" if item.port is not None else ", any port"
     return Explanation(f"reach {item.target}{port}", MEDIUM, _SENDS)
 

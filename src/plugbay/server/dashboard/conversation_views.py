@@ -26,14 +26,14 @@ SPEAKERS = {
     "tool_call": "tool call",
     "tool_result": "tool result",
 }
-"""Who says a block of each kind."""
+"""The speaker of each kind of block."""
 
 CHAIN_TONES = {"idle": "calm", "running": "good", "closed": "off"}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One block of a chain, as somebody says it."""
+    """One block of a chain, as a message of its speaker."""
 
     kind: str
     speaker: str

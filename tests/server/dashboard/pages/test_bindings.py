@@ -171,7 +171,7 @@ def test_the_second_of_two_operators_gets_both_values(sqlite_url: str, tmp_path:
             assert (await one.post(save, first)).status_code == 303
             conflict = await other.post(save, second)
             words = text_of(conflict)
-            assert conflict.status_code == 409 and "Somebody else changed this binding" in words
+            assert conflict.status_code == 409 and "Another operator changed this binding" in words
             assert "config.city theirs Lima yours Oslo" in words and "config.units metric imperial" in words
             assert (await all_bindings(gateway))[0].config == {"units": "metric", "city": "Lima"}, "nothing is lost"
             assert (await other.post(save, hidden(conflict, save))).status_code == 303

@@ -317,7 +317,7 @@ async def check_binding(visit: Visit) -> Response:
 
 @require_session("operator")
 async def save_binding(visit: Visit) -> Response:
-    """Make the change that a dry run has shown, if nobody else has changed the binding meanwhile."""
+    """Save the change of a dry run, unless the binding has another revision by now."""
     row = await visit.gateway.bindings.get(visit.principal, visit.request.path_params["binding_id"])
     document = _document(visit)
     changes = changes_of(parse_body(BindingPatch, document))
@@ -428,7 +428,7 @@ async def _binding_page(
         status, notice = problem.status, failed(problem)
     elif review is not None and review.is_conflict:
         status = 409
-        notice = Notice(WARN, "Somebody else changed this binding since you opened it. Nothing is saved or lost yet.")
+        notice = Notice(WARN, "Another operator changed this binding after you opened it. Your change is not saved yet, and not lost.")
     elif review is not None and not review.result.accepted:
         notice = Notice(BAD, "The server would refuse this change.")
     return visit.page(

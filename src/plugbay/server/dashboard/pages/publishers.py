@@ -96,7 +96,7 @@ async def _question(visit: Visit, key: TrustedKey, others: str) -> Question:
         label = "Replace the key" if others == "replace" else label
     text = (
         "Compare the fingerprint with the one that the publisher has published elsewhere. "
-        "Whoever has the private key can sign packages that orgs may then bind."
+        "The owner of the private key can sign packages, and orgs can bind signed packages."
     )
     return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts))
 
