@@ -428,7 +428,10 @@ async def _binding_page(
         status, notice = problem.status, failed(problem)
     elif review is not None and review.is_conflict:
         status = 409
-        notice = Notice(WARN, "Another operator changed this binding after you opened it. Your change is not saved yet, and not lost.")
+        notice = Notice(
+            WARN,
+            "Another operator changed this binding after you opened it. Your change is not saved yet, and not lost.",
+        )
     elif review is not None and not review.result.accepted:
         notice = Notice(BAD, "The server would refuse this change.")
     return visit.page(
