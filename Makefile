@@ -122,7 +122,7 @@ $(VENV)/.dev-installed: $(PROJECTS) constraints.txt | $(BIN)/python
 # pytest keeps bytecode of its own. To make it takes one core a minute, which each test run would begin with otherwise.
 $(VENV)/.tests-compiled: | $(VENV)/.dev-installed
 	@echo "setup: compiling the tests"
-	@$(PYTEST) -q --collect-only >/dev/null
+	@$(PYTEST) -q --collect-only >$@.log || { tail -n 40 $@.log; exit 1; }
 	@touch $@
 
 $(VENV)/.bench-installed: $(VENV)/.dev-installed

@@ -17,7 +17,7 @@ from tests.support.tiers import exhaustive
 
 __all__ = ["browser"]
 
-AXE = (Path(__file__).parents[2] / ".peers/node_modules/axe-core/axe.min.js").read_text()
+AXE = Path(__file__).parents[2] / ".peers/node_modules/axe-core/axe.min.js"
 
 LOOKS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 800}},
@@ -97,7 +97,7 @@ MARK_REACHABLE = """() => {
 def findings(window: Window) -> list[str]:
     """The violations that axe-core finds on the page: rule, help and elements."""
     page = window.page
-    page.evaluate(f"() => {{ {AXE} }}")
+    page.evaluate(f"() => {{ {AXE.read_text()} }}")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{violation['id']}: {violation['help']}: {[node['html'] for node in violation['nodes']][:5]}"
