@@ -9,7 +9,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from plugbay.server.dashboard import rendering
-from plugbay.server.dashboard.views import Badge
+from plugbay.server.dashboard.views.tones import Badge
 from tests.architecture import ROOT
 
 FOLDER = Path(rendering.__file__).parent

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from plugbay.server.api.errors import as_gateway_error
 from plugbay.server.api.middleware import parse_json
 from plugbay.server.dashboard.authentication import Notice, Visit
-from plugbay.server.dashboard.views import BAD
+from plugbay.server.dashboard.views.tones import BAD
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.pages import Page
 

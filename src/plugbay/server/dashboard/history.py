@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from plugbay.server.dashboard.charts import Chart
-from plugbay.server.dashboard.overview_views import MINUTES, charts_of
+from plugbay.server.dashboard.views.overview import MINUTES, charts_of
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store.calls import CallMinute
 

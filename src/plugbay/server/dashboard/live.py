@@ -20,27 +20,21 @@ from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
-from plugbay.server.dashboard.overview_views import Welcome, health_of, largest_of, problems_of, table_of
-from plugbay.server.dashboard.screen_views import ScreenView
 from plugbay.server.dashboard.tries import Try
-from plugbay.server.dashboard.views import (
-    CallRow,
+from plugbay.server.dashboard.views.calls import CallRow, call_row, try_view
+from plugbay.server.dashboard.views.events import concerns, event_row, lifecycle_rows
+from plugbay.server.dashboard.views.logs import LogFilter, LogRow, log_row
+from plugbay.server.dashboard.views.overview import Welcome, health_of, largest_of, problems_of, table_of
+from plugbay.server.dashboard.views.plugins import (
     ListFilter,
-    LogFilter,
-    LogRow,
-    call_row,
     capabilities_of,
-    concerns,
-    event_row,
     export_rows,
-    lifecycle_rows,
     list_page,
-    log_row,
     overview_of,
     rows_of,
-    try_view,
 )
-from plugbay.server.dashboard.wire_views import WireReader
+from plugbay.server.dashboard.views.screens import ScreenView
+from plugbay.server.dashboard.views.wire import WireReader
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store.pages import Page

@@ -14,7 +14,8 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
-from plugbay.server.dashboard import charts, screen_views, text
+from plugbay.server.dashboard import charts, text
+from plugbay.server.dashboard.views import screens
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +70,7 @@ def _environment() -> Environment:
         exact=escape,
         path=lambda part: quote(part, safe="/"),
         query=lambda part: quote(part, safe=""),
-        frame_svg=screen_views.frame_svg,
+        frame_svg=screens.frame_svg,
         svg=charts.svg,
         utc=text.utc,
     )

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from plugbay.server.dashboard.live import MAX_APPENDED, LogTail
-from plugbay.server.dashboard.views import LogFilter
+from plugbay.server.dashboard.views.logs import LogFilter
 from tests.support.dashboards import hosting_at, text_of, visitor_of
 from tests.support.loops import Run
 from tests.support.patience import until

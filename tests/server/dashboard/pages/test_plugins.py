@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.server.dashboard.live import PluginsFeed
-from plugbay.server.dashboard.views import ListFilter
+from plugbay.server.dashboard.views.plugins import ListFilter
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
 from tests.support.dashboards import hosting_at, text_of, visitor_of

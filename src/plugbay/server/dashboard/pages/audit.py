@@ -7,7 +7,7 @@ from starlette.responses import Response
 from plugbay.server.api.models import parse_page
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, table_of
-from plugbay.server.dashboard.work_views import AUDIT_COLUMNS, audit_row
+from plugbay.server.dashboard.views.work import AUDIT_COLUMNS, audit_row
 from plugbay.store.audit import Report
 
 

@@ -29,7 +29,9 @@ from plugbay.server.dashboard.actions import (
     parse_body,
 )
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.binding_views import (
+from plugbay.server.dashboard.pages.orgs import POLICY, POLICY_FIELDS
+from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, query_of, table_of
+from plugbay.server.dashboard.views.bindings import (
     BINDING_COLUMNS,
     STATUS_TONES,
     Change,
@@ -47,9 +49,7 @@ from plugbay.server.dashboard.binding_views import (
     shared_traffic,
     slots_of,
 )
-from plugbay.server.dashboard.pages.orgs import POLICY, POLICY_FIELDS
-from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, query_of, table_of
-from plugbay.server.dashboard.views import BAD, GOOD, WARN
+from plugbay.server.dashboard.views.tones import BAD, GOOD, WARN
 from plugbay.server.domain.bindings import ACTIVE, DISABLED, DRAFT, DryRun
 from plugbay.server.domain.errors import GatewayError, invalid, not_found
 from plugbay.server.domain.packages import ListedExport

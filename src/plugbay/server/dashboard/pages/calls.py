@@ -11,7 +11,9 @@ from plugbay.server.api.models import listing, parse_page
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import SHOWN_CALLS, RecentCalls, check_stream_limit, follow
-from plugbay.server.dashboard.views import OUTCOMES, call_row, grantable, lines_of_call
+from plugbay.server.dashboard.views.calls import OUTCOMES, call_row
+from plugbay.server.dashboard.views.logs import lines_of_call
+from plugbay.server.dashboard.views.plugins import grantable
 from plugbay.server.domain.principal import HOST
 
 

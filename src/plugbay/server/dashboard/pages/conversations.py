@@ -11,7 +11,9 @@ from plugbay.server.api.models import parse_page
 from plugbay.server.api.routes.runs import Status as RunStatus
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.conversation_views import (
+from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
+from plugbay.server.dashboard.text import as_json
+from plugbay.server.dashboard.views.conversations import (
     CHAIN_COLUMNS,
     CHAIN_TONES,
     COMPACTION_COLUMNS,
@@ -28,10 +30,8 @@ from plugbay.server.dashboard.conversation_views import (
     run_spans,
     session_row,
 )
-from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
-from plugbay.server.dashboard.text import as_json
-from plugbay.server.dashboard.views import GOOD
-from plugbay.server.dashboard.work_views import Span, stored_failure_view, timeline_of, tone_of, words
+from plugbay.server.dashboard.views.tones import GOOD
+from plugbay.server.dashboard.views.work import Span, stored_failure_view, timeline_of, tone_of, words
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.pages import Page, Part
 

@@ -12,8 +12,8 @@ from plugbay.server.dashboard.actions import failed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, table_of
 from plugbay.server.dashboard.text import as_json
-from plugbay.server.dashboard.views import GOOD
-from plugbay.server.dashboard.work_views import (
+from plugbay.server.dashboard.views.tones import GOOD
+from plugbay.server.dashboard.views.work import (
     DELIVERY_COLUMNS,
     attempt_span,
     delivery_row,

@@ -10,7 +10,7 @@ from plugbay.model.topics import subject_problem
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import SHOWN_LINES, EventsFeed, check_stream_limit, follow
-from plugbay.server.dashboard.views import concerns, event_row
+from plugbay.server.dashboard.views.events import concerns, event_row
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.operator_plugins import ALL_TOPICS
 from plugbay.server.domain.principal import HOST

@@ -18,7 +18,8 @@ from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import TryFeed, check_stream_limit, follow
 from plugbay.server.dashboard.tries import Try
-from plugbay.server.dashboard.views import Capability, call_outcome, grantable, try_view
+from plugbay.server.dashboard.views.calls import call_outcome, try_view
+from plugbay.server.dashboard.views.plugins import Capability, grantable
 from plugbay.server.domain.errors import not_found
 from plugbay.server.domain.principal import HOST
 

@@ -9,7 +9,7 @@ from plugbay.server.api.routes.keys import KeyIn
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed, offer_orgs, parse_body
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
-from plugbay.server.dashboard.views import BAD, GOOD, OFF, Badge
+from plugbay.server.dashboard.views.tones import BAD, GOOD, OFF, Badge
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import Role
 from plugbay.store.keys import ApiKey

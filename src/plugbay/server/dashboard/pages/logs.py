@@ -9,7 +9,7 @@ from starlette.responses import Response
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Visit, require_session
 from plugbay.server.dashboard.live import MOST_LINES, LogTail, check_stream_limit, follow_while_listening
-from plugbay.server.dashboard.views import LogFilter
+from plugbay.server.dashboard.views.logs import LogFilter
 from plugbay.server.domain.principal import HOST
 
 SOURCES = (("stderr", "its stderr"), ("plugin", "its log messages"), ("host", "the host about it"))

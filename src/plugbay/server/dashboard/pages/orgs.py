@@ -12,7 +12,7 @@ from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.actions import check_document, failed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, query_of, table_of
-from plugbay.server.dashboard.views import GOOD
+from plugbay.server.dashboard.views.tones import GOOD
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.policy import PolicyDocument
 from plugbay.store.orgs import Org, Project

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import ANY_PERSON, Visit, require_session
 from plugbay.server.dashboard.live import OverviewFeed, check_stream_limit, follow
-from plugbay.server.dashboard.views import broken_of
+from plugbay.server.dashboard.views.plugins import broken_of
 from plugbay.server.domain.principal import HOST
 
 

@@ -17,10 +17,10 @@ from plugbay.server.api.models import parse_page
 from plugbay.server.api.routes.packages import SourceIn
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.binding_views import STATUS_TONES
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, query_of, table_of
 from plugbay.server.dashboard.uploads import require_upload
-from plugbay.server.dashboard.views import GOOD, WARN
+from plugbay.server.dashboard.views.bindings import STATUS_TONES
+from plugbay.server.dashboard.views.tones import GOOD, WARN
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.packages import AVAILABLE, QUARANTINED
 from plugbay.store.packages import PackageRow

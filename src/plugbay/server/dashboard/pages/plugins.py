@@ -21,21 +21,20 @@ from plugbay.server.dashboard.live import (
 )
 from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.text import count
-from plugbay.server.dashboard.views import (
-    BAD,
-    GOOD,
+from plugbay.server.dashboard.views.approvals import approval_of
+from plugbay.server.dashboard.views.events import lifecycle_rows
+from plugbay.server.dashboard.views.logs import log_row
+from plugbay.server.dashboard.views.plugins import (
     ListFilter,
-    approval_of,
     broken_of,
     capabilities_of,
     export_rows,
     facts_of,
-    lifecycle_rows,
     list_page,
-    log_row,
     overview_of,
     rows_of,
 )
+from plugbay.server.dashboard.views.tones import BAD, GOOD
 from plugbay.server.domain.errors import GatewayError, invalid, not_found
 from plugbay.server.domain.principal import HOST
 

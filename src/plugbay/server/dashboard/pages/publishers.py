@@ -15,7 +15,7 @@ from plugbay.server.api.routes.trust import TrustedKeyIn, parse_public_key
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed, parse_body
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, table_of
-from plugbay.server.dashboard.views import GOOD, OFF
+from plugbay.server.dashboard.views.tones import GOOD, OFF
 from plugbay.server.domain.errors import GatewayError, not_found, unprocessable
 from plugbay.server.domain.principal import HOST
 from plugbay.server.domain.trust import Consequences

@@ -14,8 +14,9 @@ from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.live import SCREEN_PAUSE, ScreenFeed, check_stream_limit, follow
-from plugbay.server.dashboard.screen_views import SIZES, ScreenView, size_of
-from plugbay.server.dashboard.views import BAD, failure_view
+from plugbay.server.dashboard.views.calls import failure_view
+from plugbay.server.dashboard.views.screens import SIZES, ScreenView, size_of
+from plugbay.server.dashboard.views.tones import BAD
 from plugbay.server.domain.errors import invalid, not_found
 from plugbay.server.domain.principal import HOST
 

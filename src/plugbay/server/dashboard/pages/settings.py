@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
-from plugbay.server.dashboard.settings_views import SettingsPage, changes_of, settings_page
-from plugbay.server.dashboard.views import BAD, GOOD
+from plugbay.server.dashboard.views.settings import SettingsPage, changes_of, settings_page
+from plugbay.server.dashboard.views.tones import BAD, GOOD
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.principal import HOST
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from plugbay.server.api.sse import event_stream
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.live import WireFeed, check_stream_limit, follow_while_listening
-from plugbay.server.dashboard.views import BAD, GOOD
-from plugbay.server.dashboard.wire_views import WireReader
+from plugbay.server.dashboard.views.tones import BAD, GOOD
+from plugbay.server.dashboard.views.wire import WireReader
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.principal import HOST
 

@@ -8,7 +8,7 @@ import pytest
 
 from plugbay.host.ports import InvocationRecord
 from plugbay.server.dashboard import rendering
-from plugbay.server.dashboard.work_views import (
+from plugbay.server.dashboard.views.work import (
     Span,
     attempt_span,
     audit_row,

@@ -15,7 +15,7 @@ from plugbay.contracts.registry import CONTRACTS
 from plugbay.link.recording import EXIT, Frame, Happening, Item, StderrLine
 from plugbay.process.status import ExitStatus
 from plugbay.server.dashboard.text import as_json, duration
-from plugbay.server.dashboard.views import BAD, CALM, GOOD, WARN
+from plugbay.server.dashboard.views.tones import BAD, CALM, GOOD, WARN
 
 MAX_SHOWN = 8_000
 """Characters of one frame that are shown."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.server.dashboard.conversation_views import Budget, budgets_of, message_of, run_spans, took
+from plugbay.server.dashboard.views.conversations import Budget, budgets_of, message_of, run_spans, took
 from plugbay.store.runs import Run, ToolExecution
 
 

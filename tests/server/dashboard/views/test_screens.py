@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plugbay.host.screens.frames import Cell, Frame
-from plugbay.server.dashboard.screen_views import COLUMN, ROW, frame_svg, size_of
+from plugbay.server.dashboard.views.screens import COLUMN, ROW, frame_svg, size_of
 
 
 def frame(cells: dict[tuple[int, int], Cell], width: int = 4, height: int = 2) -> Frame:

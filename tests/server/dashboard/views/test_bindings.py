@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugbay.host.invocations.context import Permissions
-from plugbay.server.dashboard.binding_views import (
+from plugbay.server.dashboard.views.bindings import (
     Change,
     binding_row,
     changes_between,

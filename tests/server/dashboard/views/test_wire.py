@@ -6,8 +6,8 @@ from typing import Any
 
 from plugbay.contracts.base import Role
 from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
-from plugbay.server.dashboard import wire_views
-from plugbay.server.dashboard.wire_views import MAX_SHOWN, WireReader
+from plugbay.server.dashboard.views import wire
+from plugbay.server.dashboard.views.wire import MAX_SHOWN, WireReader
 
 
 def frame(t: float, sender: str, value: Any, **more: Any) -> Frame:
@@ -61,7 +61,7 @@ def test_a_contract_that_is_not_known_has_frames_all_the_same() -> None:
 
 
 def test_requests_without_an_answer_are_forgotten(monkeypatch: Any) -> None:
-    monkeypatch.setattr(wire_views, "MAX_OPEN_CALLS", 2)
+    monkeypatch.setattr(wire, "MAX_OPEN_CALLS", 2)
     reader = WireReader("nexo")
     reader.rows([frame(0.0, Role.HOST, {"id": number, "method": "m"}) for number in range(5)])
     assert len(reader._asked) == 2

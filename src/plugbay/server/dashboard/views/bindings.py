@@ -16,7 +16,7 @@ from plugbay.server.api.routes.bindings import HIDDEN
 from plugbay.server.dashboard import forms
 from plugbay.server.dashboard.tables import Cell
 from plugbay.server.dashboard.text import as_json
-from plugbay.server.dashboard.views import BAD, GOOD, OFF, WARN
+from plugbay.server.dashboard.views.tones import BAD, GOOD, OFF, WARN
 from plugbay.server.domain.bindings import Share, Verdict
 from plugbay.server.domain.secrets import parse_reference
 from plugbay.store.bindings import BindingRow

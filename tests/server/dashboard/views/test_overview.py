@@ -9,7 +9,7 @@ import pytest
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import PENDING
 from plugbay.server.dashboard.loader import LifecycleEvent
-from plugbay.server.dashboard.overview_views import (
+from plugbay.server.dashboard.views.overview import (
     MAX_LARGEST,
     MAX_PROBLEMS,
     MINUTES,
@@ -21,7 +21,7 @@ from plugbay.server.dashboard.overview_views import (
 )
 from plugbay.server.domain.resources import Sample, Usage
 from plugbay.store.calls import CallMinute
-from tests.server.dashboard.test_views import known
+from tests.server.dashboard.views.test_plugins import known
 
 WELL = {"database": "ok", "disk": "ok"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from plugbay.server.dashboard.tables import Cell
 from plugbay.server.dashboard.text import as_json, duration
-from plugbay.server.dashboard.work_views import Span, tone_of, words
+from plugbay.server.dashboard.views.work import Span, tone_of, words
 from plugbay.store.chains import Chain
 from plugbay.store.compactions import Compaction
 from plugbay.store.harnesses import HarnessExecution

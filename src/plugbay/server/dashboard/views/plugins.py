@@ -1,8 +1,4 @@
-"""Values that templates show: plugins, capabilities, approvals, calls, events, log lines. Pure: no clock, no gateway.
-
-Defines the words and tones of states and the order of lists. Two views are equal when the page would look the same, so
-no view depends on the time of day. An approval is only offered when the page shows all of it.
-"""
+"""Plugins on pages: rows of the list, state, capabilities, exports, limits. Pure."""
 
 from __future__ import annotations
 
@@ -13,31 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.admin.logs import LogLine
-from plugbay.host.admin.operating import Inspection
 from plugbay.host.authorization.explanations import HIGH, LOW, MEDIUM, explain
-from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
-from plugbay.host.request import CallResult
-from plugbay.model.errors import Code, Failure, Outcome
+from plugbay.model.errors import Code
 from plugbay.model.lifecycle import PENDING, State
 from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.loader import PluginSnapshot, lifecycle_event
-from plugbay.server.dashboard.text import as_json, count, megabytes, moment, size, time_of_day
-from plugbay.server.dashboard.tries import Try
-from plugbay.server.domain.operator_plugins import LIFECYCLE_TOPICS, NumberedEvent
+from plugbay.server.dashboard.loader import PluginSnapshot
+from plugbay.server.dashboard.text import as_json, count, megabytes, size
+from plugbay.server.dashboard.views.tones import BAD, CALM, GOOD, OFF, RANKS, WARN, Badge
 from plugbay.server.domain.resources import Usage
-from plugbay.store.calls import StoredCall
-
-BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
-"""Tones: broken, needs the operator, active, idle, off."""
 
 RISK_TONES = {LOW: CALM, MEDIUM: WARN, HIGH: BAD}
 
+
 DISABLED, BLOCKED = "disabled", "blocked"
 """States beyond the host's: disabled, cannot be confined."""
+
 
 TONES = {
     State.QUARANTINED: BAD,
@@ -53,8 +42,6 @@ TONES = {
 }
 """The tone of every state, in the order of the summary."""
 
-RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
-"""Problems first. Transient states do not reorder rows."""
 
 LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "one resident process"}
 
@@ -66,15 +53,6 @@ class LastFailure:
     code: str
     at: float
     call_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Badge:
-    """A label with a tone and a reason."""
-
-    word: str
-    tone: str
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +167,6 @@ def key_of(plugin_id: str) -> str:
     return f"plugin-{hashlib.sha256(plugin_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-# The list.
-
-
 def rows_of(plugins: Iterable[PluginSnapshot]) -> list[Row]:
     """The list of plugins: problems first, then by id."""
     return sorted(map(row_of, plugins), key=lambda row: (RANKS[row.state.tone], row.id))
@@ -295,15 +270,16 @@ def broken_of(found: Iterable[Found]) -> list[Broken]:
     return [Broken(item.entry or str(item.root), tuple(map(str, item.errors))) for item in found if item.errors]
 
 
-# One plugin.
-
-
 _STOP = Operation("stop", "Stop", "Stop its processes; calls to it fail until it is started")
+
+
 _OPERATIONS = (
     Operation("restart", "Restart", "Stop its processes at once, and start it again"),
     Operation("reload", "Reload", "Wait for its running calls, then restart it"),
     _STOP,
 )
+
+
 _START = (Operation("start", "Start", "Start the plugin"),)
 
 
@@ -437,296 +413,3 @@ def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
         f"{size(limits['tmp'])} in /tmp",
     ]
     return [(label, text) for label, text in facts if text] + [("limits", " · ".join(shown))]
-
-
-MAX_DEFINITIONS = 200
-MAX_CHARACTERS = 512 << 10
-"""Characters of all definitions together: as much as a person can read before a decision."""
-
-MAX_DEFINITION = 48 << 10
-"""Characters of one definition; less than a page shows of one value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """One definition offered by an MCP server."""
-
-    kind: str
-    name: str
-    description: str
-    whole: str
-    """The complete definition as JSON."""
-    change: str
-    """`new` or `changed` since the last approval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Exports that are not approved, and the last look at them."""
-
-    disabled: tuple[str, ...]
-    seen: bool = False
-    digest: str = ""
-    instructions: str = ""
-    definitions: tuple[Definition, ...] = ()
-    gone: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    too_much: bool = False
-
-
-def approval_of(plugin: PluginSnapshot, look: Inspection | None) -> Approval | None:
-    """The approval an operator has to decide on; None if there is none."""
-    status = plugin.status
-    if not status.needs_approval or (str(status.state) != PENDING and not status.disabled):
-        return None
-    if look is None:
-        return Approval(status.disabled)
-    changed = {(change.part, change.name): change.word for change in look.changes}
-    shown = tuple(_definition(part, definition, changed) for part, definition in look.definitions[:MAX_DEFINITIONS])
-    instructions = str((look.hello.get("server") or {}).get(INSTRUCTIONS) or "")
-    sizes = [len(instructions), *(len(each.whole) for each in shown)]
-    too_much = len(look.definitions) > MAX_DEFINITIONS or sum(sizes) > MAX_CHARACTERS or max(sizes) > MAX_DEFINITION
-    return Approval(
-        status.disabled,
-        True,
-        look.digest,
-        instructions[:MAX_DEFINITION],
-        () if too_much else shown,
-        tuple(str(change) for change in look.changes if change.word == "gone"),
-        tuple(map(str, look.hello.get("warnings") or ())),
-        too_much,
-    )
-
-
-def _definition(part: str, definition: dict[str, Any], changed: dict[tuple[str, str], str]) -> Definition:
-    name = str(definition.get(PARTS[part]))
-    texts = [str(definition[key]) for key in ("title", "description") if definition.get(key)]
-    return Definition(
-        NOUNS[part], name, "\n".join(texts), as_json(definition, most=MAX_DEFINITION + 1), changed.get((part, name), "")
-    )
-
-
-OUTCOME_TONES = {
-    Outcome.SUCCEEDED: GOOD,
-    Outcome.FAILED: BAD,
-    Outcome.RETRYABLE_FAILURE: WARN,
-    Outcome.CANCELLED: OFF,
-}
-OUTCOMES = tuple(OUTCOME_TONES)
-
-LEVELS = {"error": BAD, "warn": WARN}
-
-SHORT = 160
-"""Characters of an event's payload that are shown beside it; more is a click away."""
-
-MAX_PAYLOAD = 8_000
-"""Characters of an event's payload that are shown at all."""
-
-AROUND = 2.0
-"""Seconds after a call in which log lines still count as its own: pipes are read with delay."""
-
-LINES_OF_A_CALL = 100
-
-
-@dataclass(frozen=True, slots=True)
-class CallRow:
-    """A finished call."""
-
-    id: str
-    plugin: str
-    version: str
-    contract: str
-    export: str
-    at: float
-    duration_ms: float
-    status: str
-    tone: str
-    code: str
-    origin: str
-    exit: str
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """An event of the bus."""
-
-    id: str
-    at: str
-    time: str
-    topic: str
-    source: str
-    short: str
-    whole: str
-    """Indented, if there is more than `short`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    """A log line of a plugin, or a note of the host about it."""
-
-    at: str
-    time: str
-    source: str
-    tone: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailureView:
-    """The reason of a failed call, and a hint."""
-
-    code: str
-    origin: str
-    message: str
-    hint: str
-    stderr: tuple[str, ...]
-    """The last lines of its stderr."""
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """The outcome of a call made from the page."""
-
-    call_id: str
-    plugin: str
-    status: str
-    tone: str
-    duration_ms: float
-    output: str
-    failure: FailureView | None
-
-
-def call_row(call: StoredCall) -> CallRow:
-    """A stored call."""
-    failure = call.failure or {}
-    left = failure.get("exit")
-    return CallRow(
-        call.id,
-        call.plugin,
-        call.version,
-        call.contract,
-        call.export,
-        call.started_at,
-        call.duration_ms,
-        call.status.replace("_", " "),
-        OUTCOME_TONES.get(call.status, CALM),
-        str(failure.get("code") or ""),
-        str(failure.get("origin") or ""),
-        "" if left is None else left if isinstance(left, str) else as_json(left, spread=False),
-    )
-
-
-def concerns(event: NumberedEvent, plugin: str) -> bool:
-    """Whether an event is of this plugin: published by it, or about its life. Every event is of no plugin."""
-    return not plugin or event.data["source"] == plugin or event.topic.startswith(f"{LIFECYCLE_TOPICS}{plugin}.")
-
-
-def event_row(event: NumberedEvent) -> EventRow:
-    """An event with a shortened payload."""
-    data = event.data
-    short = as_json(data["payload"], spread=False)
-    whole = as_json(data["payload"], most=MAX_PAYLOAD) if len(short) > SHORT else ""
-    at = str(data["timestamp"])
-    shown = f"{short[:SHORT]}…" if whole else short
-    return EventRow(event.id, at, time_of_day(at), event.topic, str(data["source"]), shown, whole)
-
-
-def log_row(line: LogLine) -> LogRow:
-    return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text)
-
-
-LIFECYCLE_TONES = {"crashed": BAD, "hung": BAD, "gave_up": BAD, "start_failed": BAD, "shutdown_failed": WARN}
-
-SHOWN_LIFECYCLE = 20
-
-
-@dataclass(frozen=True, slots=True)
-class LifecycleRow:
-    """A start, an end or a failure of a plugin."""
-
-    at: float
-    word: str
-    tone: str
-    facts: str
-
-
-def lifecycle_rows(events: Iterable[NumberedEvent]) -> tuple[LifecycleRow, ...]:
-    """The history of a plugin, newest first."""
-    found = [each for each in map(lifecycle_event, events) if each is not None]
-    return tuple(
-        LifecycleRow(each.at, each.word.replace("_", " "), LIFECYCLE_TONES.get(each.word, CALM), each.facts)
-        for each in found[: -SHOWN_LIFECYCLE - 1 : -1]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """The log lines that are shown."""
-
-    words: str = ""
-    """Words that are all in the line; the case does not matter."""
-    source: str = ""
-
-    def accepts(self, line: LogLine) -> bool:
-        text = line.text.lower()
-        return self.source in ("", line.source) and all(word in text for word in self.words.lower().split())
-
-
-def lines_of_call(lines: Iterable[LogLine], call: StoredCall) -> list[LogRow]:
-    """Log lines of a plugin during a call and shortly after. Some timestamps have seconds only."""
-    begin, end = math.floor(call.started_at), call.started_at + call.duration_ms / 1000 + AROUND
-    within = [line for line in lines if begin <= (moment(line.at) or 0.0) <= end]
-    return [log_row(line) for line in within[-LINES_OF_A_CALL:]]
-
-
-def failure_view(failure: Failure) -> FailureView:
-    """A failure, with hint and stderr separated from other details."""
-    detail: Mapping[str, Any] = failure.detail
-    stderr = detail.get("stderr_tail", ())
-    rest = {name: value for name, value in detail.items() if name not in ("hint", "stderr_tail")}
-    return FailureView(
-        failure.code,
-        failure.origin,
-        failure.message,
-        str(detail.get("hint", "")),
-        tuple(map(str, stderr)),
-        as_json(rest) if rest else "",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class TryView:
-    """A call from the dashboard."""
-
-    id: str
-    export: str
-    at: float
-    status: str
-    tone: str
-    running: bool
-    can_repeat: bool
-    """Its input is kept."""
-    answer: CallOutcome | None
-
-
-def try_view(made: Try) -> TryView:
-    """A call, running or finished."""
-    answer = None if made.result is None else call_outcome(made.result)
-    status = "running" if made.is_running else "cancelled" if answer is None else answer.status
-    tone = GOOD if made.is_running else OFF if answer is None else answer.tone
-    return TryView(made.id, made.export, made.at, status, tone, made.is_running, bool(made.kept), answer)
-
-
-def call_outcome(result: CallResult) -> CallOutcome:
-    """The outcome of a call."""
-    record, failure = result.record, result.failure
-    return CallOutcome(
-        record.call_id,
-        record.plugin,
-        record.status.replace("_", " "),
-        OUTCOME_TONES.get(record.status, CALM),
-        record.duration_ms,
-        as_json(result.value()) if failure is None else "",
-        None if failure is None else failure_view(failure),
-    )

@@ -9,7 +9,8 @@ from typing import Any
 from plugbay.host.ports import InvocationRecord
 from plugbay.server.dashboard.tables import Cell
 from plugbay.server.dashboard.text import as_json, duration, moment
-from plugbay.server.dashboard.views import BAD, CALM, GOOD, OFF, WARN, FailureView
+from plugbay.server.dashboard.views.calls import FailureView
+from plugbay.server.dashboard.views.tones import BAD, CALM, GOOD, OFF, WARN
 from plugbay.store.audit import Entry
 from plugbay.store.deliveries import Attempt, Delivery
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugbay.server.dashboard.forms import Field, input_of
-from plugbay.server.dashboard.settings_views import changes_of, settings_page
+from plugbay.server.dashboard.views.settings import changes_of, settings_page
 
 
 def knob(type: str, value: Any, **facts: Any) -> dict[str, Any]:

@@ -11,11 +11,7 @@ from plugbay.model.lifecycle import PENDING, State
 from plugbay.server.dashboard.charts import BARS, NO_VALUE, Chart, Series
 from plugbay.server.dashboard.loader import PluginSnapshot
 from plugbay.server.dashboard.text import count, megabytes, minute_of_day
-from plugbay.server.dashboard.views import (
-    BAD,
-    GOOD,
-    WARN,
-    Badge,
+from plugbay.server.dashboard.views.plugins import (
     Capability,
     Row,
     capabilities_of,
@@ -25,6 +21,7 @@ from plugbay.server.dashboard.views import (
     rows_of,
     summary,
 )
+from plugbay.server.dashboard.views.tones import BAD, GOOD, WARN, Badge
 from plugbay.server.domain.resources import Sample, Usage
 from plugbay.store.calls import CallMinute
 

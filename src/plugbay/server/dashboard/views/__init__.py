@@ -1,0 +1,1 @@
+"""Values of the templates, one module for each area. Pure."""

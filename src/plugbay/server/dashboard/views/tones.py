@@ -1,0 +1,21 @@
+"""Tones of badges, from bad to off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
+"""Tones: broken, needs the operator, active, idle, off."""
+
+
+RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
+"""Problems first. Transient states do not reorder rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A label with a tone and a reason."""
+
+    word: str
+    tone: str
+    why: str = ""
