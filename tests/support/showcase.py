@@ -70,6 +70,7 @@ PAGES = {
     "events": "/events",
     "install": "/install",
     "install-card": "/install/thread-weave",
+    "servers": "/servers",
     "publishers": "/publishers",
     "orgs": "/orgs",
     "org": "/orgs/acme",
@@ -106,6 +107,12 @@ max_retries = 0
 """
 """A model without a server: runs fail, and their pages show the failure."""
 
+SERVER = """\
+[mcp.hub]
+url = "https://mcp.example.com/mcp"
+"""
+"""An MCP server that waits for its approval."""
+
 
 @dataclass(frozen=True)
 class Showcase:
@@ -124,7 +131,7 @@ def showcase(folder: Path) -> Iterator[Showcase]:
     write_plugin(plugins, "weather", capabilities=["net:api.weather.example"], description="The weather of a place.")
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
-    (folder / "plugbay.toml").write_text(MODEL)
+    (folder / "plugbay.toml").write_text(MODEL + SERVER)
     with served(folder, "plugins") as server, server.client() as client:
         yield Showcase(server, _fill(server, client, folder))
 

@@ -522,6 +522,7 @@ class Host:
         """Take another configuration; grants are decided anew at once, everything else with a plugin's next start."""
         self.config = config
         self._bindings.configure(config)
+        self._protocol_cache.declared = config.declared_eras
         for plugin_id in self._specs:
             self.decisions[plugin_id] = self._bindings.decide(plugin_id)
         register_exports(self.calls, self._backends)

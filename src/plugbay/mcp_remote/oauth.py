@@ -41,8 +41,6 @@ READ_SECONDS = 20.0
 EARLY_SECONDS = 30.0
 """A token is refreshed this long before it expires."""
 
-TOKENS_FILE = "tokens.json"
-
 CALLBACK_PATH = "/callback"
 MAX_CALLBACK = 16 << 10
 """Bytes of the request that a browser sends to the callback."""
@@ -576,7 +574,7 @@ class Login:
     def _keep(self) -> None:
         if self._folder is None:
             return
-        path, fresh = self._folder / TOKENS_FILE, self._folder / f".{TOKENS_FILE}.{os.getpid()}"
+        path, fresh = self._folder / remote.TOKENS_FILE, self._folder / f".{remote.TOKENS_FILE}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fresh.unlink(missing_ok=True)
         with open(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as file:
@@ -588,7 +586,7 @@ def read_tokens(folder: Path) -> dict[str, Any]:
     """The refreshed tokens in a folder; empty if there are none."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(folder / TOKENS_FILE, flags), "rb") as file:
+        with open(os.open(folder / remote.TOKENS_FILE, flags), "rb") as file:
             return as_object(_CODEC.decode(file.read(MAX_DOCUMENT)))
     except (OSError, Malformed):
         return {}

@@ -194,11 +194,12 @@ class _Signals:
 
 async def _reload(gateway: Gateway) -> None:
     try:
-        applied = await gateway.operator_plugins.reload_config()
+        applied = await gateway.operator_config.reload()
     except PlugbayError as error:
         LOG.error("plugbay.toml was not applied", extra={"reason": str(error)})
         return
-    LOG.info("plugbay.toml was read again", extra={"reloaded": list(applied.plugins)})
+    facts = {"reloaded": applied.plugins, "added": applied.added, "removed": applied.removed}
+    LOG.info("plugbay.toml was read again", extra={name: list(ids) for name, ids in facts.items()})
     if applied.restart:
         LOG.warning("changed sections need a restart", extra={"sections": list(applied.restart)})
 

@@ -223,7 +223,7 @@ class HostBackend:
         ours = config.plugin(plugin_id)
         known = [name for status in self.plugins() if status.spec.id == plugin_id for name in status.granted]
         wider = ours.model_copy(update={"grants": list(dict.fromkeys([*known, *(ours.grants or ()), *capabilities]))})
-        operating.apply(self._host, config.model_copy(update={"plugins": {**config.plugins, plugin_id: wider}}))
+        await operating.apply(self._host, config.model_copy(update={"plugins": {**config.plugins, plugin_id: wider}}))
         await operating.reload(self._host, plugin_id)
 
     async def tools(self, plugin_id: str) -> list[Export]:

@@ -13,6 +13,7 @@ import pytest
 
 from plugbay.cli.mcp import sources
 from plugbay.cli.mcp.sources import MAX_BYTES, ImportedServer, read
+from plugbay.host.admin.servers import BUNDLE_FOLDER, remove_bundle
 from plugbay.model.errors import ConfigInvalid
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.rules import Limits
@@ -108,7 +109,7 @@ def test_a_server_on_the_network_is_taken_with_its_headers(
     found = one(tmp_path, entry)
     assert not isinstance(found, str)
     assert (found.url, found.headers, found.secrets) == ("https://x.example/mcp", headers, secrets)
-    assert found.entry() == {"url": found.url, **({"headers": headers} if headers else {})}
+    assert found.section() == {"url": found.url, **({"headers": headers} if headers else {})}
 
 
 def test_a_name_that_can_be_no_id_is_left(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_the_folder_of_a_workspace_is_known(tmp_path: Path) -> None:
     file = tmp_path / ".vscode" / "mcp.json"
     file.write_text(json.dumps({"servers": {"x": {"command": "run", "cwd": "${workspaceFolder}/a"}}}))
     ((server,), _) = read(file)
-    assert server.entry() == {"command": ["run"], "cwd": f"{tmp_path}/a"}
+    assert server.section() == {"command": ["run"], "cwd": f"{tmp_path}/a"}
 
 
 def test_servers_of_one_project_only_are_left(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def make_bundle(folder: Path, files: dict[str, bytes], modes: dict[str, int] | N
 def reason_of(path: Path, state: Path, limits: Limits = sources.BUNDLE_LIMITS) -> Reason:
     with pytest.raises(PackageRefused) as caught:
         sources.unpack_bundle(path, state, limits)
-    folder = state / sources.BUNDLE_FOLDER
+    folder = state / BUNDLE_FOLDER
     assert not folder.exists() or os.listdir(folder) == []
     return caught.value.reason
 
@@ -225,15 +226,8 @@ def test_a_bundle_is_unpacked_with_plain_modes_and_found_again(tmp_path: Path) -
     assert (folder / "b.txt").read_bytes() == b"y"
     assert stat.S_IMODE((folder / "a/run").stat().st_mode) & 0o7111 == 0o0111
     assert sources.unpack_bundle(path, tmp_path / "state") == folder
-    sources.remove_bundle(folder, tmp_path / "state")
+    remove_bundle(folder, tmp_path / "state")
     assert not folder.exists()
-
-
-def test_only_unpacked_bundles_are_removed(tmp_path: Path) -> None:
-    own = tmp_path / "mine"
-    own.mkdir()
-    sources.remove_bundle(own, tmp_path / "state")
-    assert own.exists()
 
 
 @requirement("mcp:host-bundle")
@@ -278,4 +272,4 @@ def test_a_broken_part_is_a_refusal_however_it_is_packed(tmp_path: Path, method:
     data[45:60] = b"\xff" * 15
     path.write_bytes(data)
     assert reason_of(path, tmp_path / "state") == Reason.BAD_ARCHIVE
-    assert not any((tmp_path / "state" / sources.BUNDLE_FOLDER).iterdir())
+    assert not any((tmp_path / "state" / BUNDLE_FOLDER).iterdir())

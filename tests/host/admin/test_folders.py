@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from plugbay.host.admin.folders import FolderWatch, Plan, plan
+from plugbay.host.config import config
 from plugbay.host.discovery.folders import Found, scan
 from plugbay.host.host import Host
 from plugbay.model.errors import CallFailed, PlugbayError, Problem
@@ -97,7 +98,10 @@ def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
 
 def test_plugins_from_elsewhere_stay(tmp_path: Path) -> None:
     found = found_in(tmp_path, "a", "b")
-    assert outcome(plan(found, [], fixed=["a"])) == (["b"], [])
+    assert outcome(plan(found, [], elsewhere=found[:1])) == (["b"], [])
+    broken = replace(found[0], spec=None, problems=(Problem("not_found", "", "no such program"),))
+    steps = plan([broken, found[1]], [], elsewhere=[broken])
+    assert outcome(steps) == (["b"], []) and steps.found == [broken], "its problem is listed still"
 
 
 # With a running host.
@@ -206,5 +210,21 @@ def test_a_plugin_whose_stores_cannot_be_opened_is_listed_and_tried_again(
             assert (ids(host), item.errors[0].message) == ([], "the disk is full")
             await watch.rescan()
             assert (ids(host), host.problems) == (["p"], [])
+
+    run(main)
+
+
+def test_a_server_of_plugbay_toml_stays_although_its_folder_is_watched(tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path, "p")
+    file = tmp_path / "plugbay.toml"
+    file.write_text('[mcp.srv]\ncommand = ["/bin/true"]\n[mcp.none]\nurl = "http://none.example"\n')
+
+    async def main() -> None:
+        async with Host(scan([tmp_path]), config.load(file), unconfined=True) as host:
+            watch = FolderWatch(host, [tmp_path])
+            found_in(tmp_path, "q")
+            assert outcome(await watch.rescan()) == ([], ["q"])
+            assert sorted(ids(host)) == ["p", "q", "srv"]
+            assert [item.entry for item in host.problems if item.errors] == ["none"]
 
     run(main)

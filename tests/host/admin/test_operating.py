@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from plugbay.host.host import Host
 from plugbay.model.errors import CallFailed, Code
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
-from tests.support.mcp_servers import write_server
+from tests.support.mcp_servers import write_child, write_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.openings import FLAG
 from tests.support.plugins import write_plugin
 
 
@@ -66,11 +69,53 @@ def test_sections_for_a_new_host_are_reported_and_plugin_settings_applied(tmp_pa
                 '[llm.providers.x]\nkind = "openai"\nbase_url = "http://127.0.0.1:1"\n'
                 '[plugins.p]\ngrants = ["tool.execute"]\n'
             )
-            assert operating.apply(host, other) == operating.Applied(("p",), ("llm",))
+            assert await operating.apply(host, other) == operating.Applied(("p",), ("llm",))
             assert host.refusal("p") is None
             await host.reload("p")
             assert await host.call("p/t", {}) == {}
-            assert operating.apply(host, other).plugins == ()
+            assert (await operating.apply(host, other)).plugins == ()
+
+    run(main)
+
+
+def declared(child: Path, *more: str) -> str:
+    return f"[mcp.srv]\ncommand = {json.dumps([sys.executable, FLAG, str(child), *more])}\n"
+
+
+def test_servers_of_another_plugbay_toml_come_change_and_go(tmp_path: Path, run: Run) -> None:
+    child = write_child(tmp_path)
+
+    async def main() -> None:
+        async with Host([], state_dir=tmp_path / "state", unconfined=True) as host:
+            applied = await operating.apply(host, config.parse(declared(child)))
+            assert (applied.added, applied.removed, applied.restart) == (("srv",), (), ())
+            assert (await host.attempt("srv/echo", {})).failure is not None, "it is not approved yet"
+            await operating.approve(host, await operating.inspect(host, "srv"))
+            await host.reload("srv")
+            assert (await host.call("srv/echo", {"a": 1}))["content"][0]["text"] == '{"a": 1}'
+            applied = await operating.apply(host, config.parse(declared(child) + "[plugins.srv.timeouts]\ncall = 20\n"))
+            assert (applied.plugins, applied.added, applied.removed) == (("srv",), (), ())
+            applied = await operating.apply(host, config.parse(declared(child, "other")))
+            assert (applied.plugins, applied.added, applied.removed) == ((), ("srv",), ("srv",))
+            assert (await host.attempt("srv/echo", {})).failure is not None, "another command is not approved"
+            applied = await operating.apply(host, config.parse(""))
+            assert (applied.added, applied.removed) == ((), ("srv",))
+            assert host.plugins() == [] and host.found == []
+
+    run(main)
+
+
+def test_a_server_with_the_name_of_a_plugin_is_refused_and_the_plugin_stays(tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path, "srv")
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            applied = await operating.apply(host, config.parse('[mcp.srv]\ncommand = ["/bin/true"]\n'))
+            assert (applied.added, applied.removed) == ((), ())
+            assert [problem.code for item in host.problems for problem in item.errors] == ["duplicate_id"]
+            assert await host.call("srv/t", {}) == {}
+            await operating.apply(host, config.parse(""))
+            assert host.problems == [] and await host.call("srv/t", {}) == {}
 
     run(main)
 
@@ -91,14 +136,16 @@ def test_what_a_plugin_offers_by_name_is_there_while_it_may_run(tmp_path: Path, 
         assert names(host) == (["post"], [], [])
         host.llm.register("mine", host.llm, "the application")  # type: ignore[arg-type]
         granted = config.parse('[plugins.p]\ngrants = ["memory.recall"]\n')
-        operating.apply(host, granted)
+        await operating.apply(host, granted)
         assert names(host) == (["post"], ["mine", "toy"], ["shelf"])
         assert host.journal.counts("p") == {"name_taken": 1}, "who has a name keeps it"
-        operating.apply(host, granted)
+        await operating.apply(host, granted)
         assert host.journal.counts("p") == {"name_taken": 1}, "nothing is told twice"
-        operating.apply(host, config.parse('[plugins.p]\ngrants = ["memory.recall"]\n[plugins.q]\nenabled = false\n'))
+        await operating.apply(
+            host, config.parse('[plugins.p]\ngrants = ["memory.recall"]\n[plugins.q]\nenabled = false\n')
+        )
         assert names(host)[0] == ["post"] and host.journal.counts("q") == {}
-        operating.apply(host, config.parse("[plugins.p]\nenabled = false\n"))
+        await operating.apply(host, config.parse("[plugins.p]\nenabled = false\n"))
         assert names(host) == (["post"], ["mine"], [])
 
     run(main)

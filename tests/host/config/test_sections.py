@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,7 @@ def test_an_unknown_kind_is_refused() -> None:
 
 def test_another_time_takes_effect_with_the_next_start() -> None:
     changed = parse('[retention]\ncalls = "1 day"')
-    assert operating.apply(Host([]), changed).restart == ("retention",)
+    assert asyncio.run(operating.apply(Host([]), changed)).restart == ("retention",)
 
 
 URL = 'url = "nats://127.0.0.1:4222"'

@@ -19,7 +19,6 @@ from plugbay.server.domain.operator_plugins import (
     CallHistory,
     HostEvents,
     OperatorPlugins,
-    change_grants,
 )
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.settings import GatewaySettings
@@ -78,7 +77,7 @@ def test_a_channel_carries_messages_as_soon_as_its_plugin_is_granted(sqlite_url:
             await gateway.operator_plugins.grant(OPERATOR, "p", ["memory.recall"])
             assert (await host.channels["post"].send({"kind": "text", "to": "a", "body": "b"}))["message_id"] == "1"
             (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
-            await gateway.operator_plugins.reload_config()
+            await gateway.operator_config.reload()
             assert host.channels.kinds() == []
             assert gateway.operator_plugins.plugin("p")["pid"] is None, "what may not run is not started by a reload"
             assert await code_of(gateway.operator_plugins.operate(OPERATOR, "p", "restart")) == "plugin.not_started"
@@ -114,15 +113,15 @@ def test_another_plugbay_toml_reaches_the_plugins_it_is_about(sqlite_url: str, t
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
             hosted: OperatorPlugins = gateway.operator_plugins
-            assert (await hosted.reload_config()).plugins == ()
+            assert (await gateway.operator_config.reload()).plugins == ()
             config.write_text('[host]\nlog_level = "debug"\n[plugins.p]\nenabled = false\n')
-            applied = await hosted.reload_config()
+            applied = await gateway.operator_config.reload()
             assert (applied.plugins, applied.restart) == (("p",), ("host", "project"))
             assert (await host.attempt("p/t", {})).failure is not None
             assert await host.call("q/t", {}) == {}
             config.write_text("[plugins.p]\nenabeld = false\n")
             try:
-                await hosted.reload_config()
+                await gateway.operator_config.reload()
             except ConfigInvalid:
                 pass
             else:
@@ -131,59 +130,6 @@ def test_another_plugbay_toml_reaches_the_plugins_it_is_about(sqlite_url: str, t
             assert await code_of(hosted.grant(OPERATOR, "p", [])) == "plugin.config_invalid"
 
     run(main)
-
-
-BEFORE = """\
-# Ours.
-[host]
-log_level = "warn"  # quiet
-
-[plugins."example.weather"]
-enabled = true  # for now
-grants = ["tool.execute"]
-"""
-
-
-def journal(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir(exist_ok=True)
-    return tmp_path / "data" / "new"
-
-
-@pytest.mark.parametrize("text", ["", "# only words\n", BEFORE, '[plugins]\nq = { grants = ["z"] }\n'])
-def test_a_grant_is_added_to_any_valid_file(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "plugbay.toml"
-    path.write_text(text)
-    config = change_grants(path, journal(tmp_path), "other.one", lambda old: [*old, "network"])
-    assert config.plugin("other.one").grants == ["network"]
-    assert path.read_text().startswith(text)
-
-
-def test_comments_and_everything_else_stay(tmp_path: Path) -> None:
-    path = tmp_path / "plugbay.toml"
-    path.write_text(BEFORE)
-    path.chmod(0o640)
-    number = path.stat().st_ino
-    change_grants(path, journal(tmp_path), "example.weather", lambda old: [*old, "network"])
-    assert path.read_text() == BEFORE.replace('["tool.execute"]', '["tool.execute", "network"]')
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert path.stat().st_ino == number, "another file took its name, which removes the covers of running plugins"
-
-
-def test_a_file_that_is_not_there_is_made_for_us_alone(tmp_path: Path) -> None:
-    path = tmp_path / "plugbay.toml"
-    change_grants(path, journal(tmp_path), "p", lambda _: ["network"])
-    assert path.read_text() == '[plugins.p]\ngrants = ["network"]\n'
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "plugbay.toml"
-    path.write_text("[host]\nlog_levle = 1\n")
-    with pytest.raises(ConfigInvalid):
-        change_grants(path, journal(tmp_path), "p", lambda _: ["network"])
-    with pytest.raises(ConfigInvalid):
-        change_grants(tmp_path / "other.toml", journal(tmp_path), "p", lambda _: [" spaces "])
-    assert path.read_text() == "[host]\nlog_levle = 1\n" and not (tmp_path / "other.toml").exists()
 
 
 def test_a_client_resumes_after_the_last_event_it_saw(run: Run) -> None:

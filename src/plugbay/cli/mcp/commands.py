@@ -12,7 +12,6 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,7 +20,7 @@ import typer
 from plugbay.cli import local_host
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
-from plugbay.cli.mcp.login import forget_login, login, logout
+from plugbay.cli.mcp.login import login, logout
 from plugbay.cli.mcp.serve import INSTALL_EXAMPLES, SERVE_EXAMPLES, install, serve
 from plugbay.cli.options import AsJson, ConfigFile, read_secret
 from plugbay.cli.packages.common import report_refusals
@@ -34,9 +33,8 @@ from plugbay.model.ids import id_problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tomlkit import TOMLDocument
-
     from plugbay.cli.mcp.sources import ImportedServer, SkippedServer
+    from plugbay.host.admin.servers import ServerEntry
     from plugbay.host.catalog.approvals import Approval, Change
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
@@ -119,6 +117,7 @@ def add(
     Exits with 5 unless the offer is approved; the server stays declared, and pending.
     """
     from plugbay.cli.mcp import sources
+    from plugbay.host.admin.servers import ServerEntry, save_secrets
 
     state = State(config)
     _check_name(state, name, replace)
@@ -128,17 +127,20 @@ def add(
     if header and not is_remote:
         raise typer.BadParameter("headers are for a URL; a command has --env", param_hint="--header")
     with report_refusals(as_json):
+        entry = ServerEntry(name)
+        section: dict[str, Any]
         if len(words) == 1 and sources.is_bundle(words[0]):
-            entry: dict[str, Any] = {"bundle": str(_unpack_bundle(Path(words[0]), state.folder))}
-        elif is_remote:
-            entry = _remote_entry(name, words[0], header or (), state.folder)
+            section = {"bundle": str(_unpack_bundle(Path(words[0]), state.folder))}
         else:
-            folder = None if cwd is None else str(cwd.absolute())
-            entry = sources.ImportedServer(name, list(words), env=_variables(env or ()), cwd=folder).entry()
-        write_servers(state.file, {name: entry})
+            _fill(entry, words, env or (), header or (), cwd)
+            save_secrets(state.folder, name, entry.secrets)
+            for key in entry.secrets:
+                output.note(f"{key} is saved as a secret of {name}")
+            section = entry.section()
+        write_servers(state.file, {name: section})
     if not as_json:
         output.note(f"{name} is declared in {state.file}")
-    _ask_for_secrets(name, {**entry.get("env", {}), **entry.get("headers", {})}, state.folder)
+    _ask_for_secrets(entry, state.folder)
     try:
         _approve(name, State(config), yes, as_json)
     except CallFailed:
@@ -159,6 +161,7 @@ def import_(
     servers, and each skipped one with the reason. Servers stay pending until plugbay mcp approve.
     """
     from plugbay.cli.mcp import sources
+    from plugbay.host.admin.servers import save_secrets
 
     state = State(config)
     taken: dict[str, ImportedServer] = {}
@@ -174,9 +177,9 @@ def import_(
             else:
                 taken[server.name] = server
     if taken:
-        write_servers(state.file, {name: server.entry() for name, server in taken.items()})
+        write_servers(state.file, {name: server.section() for name, server in taken.items()})
         for server in taken.values():
-            _save_secrets(server.name, server.secrets, state.folder)
+            save_secrets(state.folder, server.name, server.secrets)
     _show_import(state.file, list(taken.values()), left, as_json)
 
 
@@ -239,27 +242,16 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Remove a server from plugbay.toml. Also removes its approval, secrets, login and unpacked bundle."""
-    from plugbay.cli.mcp import sources
-    from plugbay.host.catalog.approvals import Approvals
-    from plugbay.host.config import settings as settings_files
+    from plugbay.host.admin.servers import forget_server
 
     state = State(config)
-    known = {} if state.config is None else state.config.mcp
+    known = {} if state.config is None else dict(state.config.mcp)
     if name not in known:
         raise CallFailed(unknown_server(name, list(known), f"{state.file} declares no server {name!r}"))
     remove_server(state.file, name)
-    was_approved = Approvals(state.folder).forget(name)
-    with settings_files.changing(state.folder):
-        had_secrets = sorted(settings_files.load_secrets(state.folder, name))
-        if had_secrets:
-            settings_files.save_secrets(state.folder, name, {})
-    forget_login(state.folder, name)
-    bundle = known[name].bundle
-    others = [server.bundle for other, server in known.items() if other != name]
-    if bundle is not None and bundle not in others:
-        sources.remove_bundle(Path(bundle), state.folder)
+    forgotten = forget_server(state.folder, name, known.pop(name), known.values())
     if as_json:
-        output.print_json({"server": name, "removed": True, "was_approved": was_approved, "secrets": had_secrets})
+        output.print_json({"server": name, "removed": True, **forgotten._asdict()})
     else:
         output.note(f"{name} is no longer in {state.file}")
 
@@ -271,6 +263,8 @@ def secret(
     config: ConfigFile = None,
 ) -> None:
     """Set a secret of a server. The value is read from the terminal without echo, or from standard input."""
+    from plugbay.host.admin.servers import save_secrets
+
     state = State(config)
     if state.config is None or name not in state.config.mcp:
         known = [] if state.config is None else list(state.config.mcp)
@@ -279,7 +273,7 @@ def secret(
     if not typed:
         hint = {"hint": "type the value, or pipe it in: … < FILE"}
         raise CallFailed(Failure(Code.INVALID_INPUT, f"no value was given for {key}", plugin=name, detail=hint))
-    _save_secrets(name, {key: typed}, state.folder)
+    save_secrets(state.folder, name, {key: typed})
     output.note(f"{name}: the secret {key} is saved")
 
 
@@ -320,74 +314,57 @@ def _check_name(state: State, name: str, replace: bool) -> None:
         raise CallFailed(_denied(text, "--replace replaces it"))
 
 
-def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    wrong = [name + sign for name, sign, _ in pairs if not name or not sign]
-    if wrong:
-        raise typer.BadParameter(f"{wrong[0]!r} is not K=V", param_hint="--env")
-    return {name: value for name, _, value in pairs}
+def _fill(entry: ServerEntry, words: list[str], env: Sequence[str], headers: Sequence[str], cwd: Path | None) -> None:
+    """The section of a server; a credential in plain text becomes a secret."""
+    from plugbay.host.admin.servers import parse_header, parse_variable
 
-
-def _remote_entry(name: str, url: str, headers: Sequence[str], state: Path) -> dict[str, Any]:
-    """The section of a server on the network; a credential among the headers is saved as a secret."""
-    from plugbay.cli.mcp import sources
-
-    server = sources.ImportedServer(name, url=url)
-    for text in headers:
-        header, colon, value = text.partition(":")
-        if not colon or not header.strip():
-            raise typer.BadParameter(f"{header!r} is not 'NAME: VALUE'", param_hint="--header")
-        server.add_header(header.strip(), value.strip())
-    problem = None if "${" in url else remote.read_url(url)
-    if isinstance(problem, str):
-        raise typer.BadParameter(f"the URL {problem}", param_hint="URL")
-    wrong = remote.headers_problem(server.headers)
+    try:
+        param = "URL"
+        if remote.is_url(words[0]) and len(words) == 1:
+            entry.set_url(words[0])
+        else:
+            entry.command, entry.cwd = list(words), None if cwd is None else str(cwd.absolute())
+        param = "--header"
+        for text in headers:
+            entry.add_header(*parse_header(text))
+        param = "--env"
+        for text in env:
+            entry.add_variable(*parse_variable(text))
+    except ValueError as error:
+        text = f"the {error}" if param == "URL" else str(error)
+        raise typer.BadParameter(text, param_hint=param) from None
+    wrong = remote.headers_problem(entry.headers)
     if wrong is not None:
         raise typer.BadParameter(f"the header {wrong[0]} {wrong[1]}", param_hint="--header")
-    _save_secrets(name, server.secrets, state)
-    for key in server.secrets:
-        output.note(f"{key} is saved as a secret of {name}")
-    return server.entry()
 
 
 def _unpack_bundle(bundle: Path, state: Path) -> Path:
     """Unpack a bundle; raises `ManifestInvalid` if it has no server that can run here."""
     from plugbay.cli.mcp import sources
+    from plugbay.host.admin.servers import remove_bundle
     from plugbay.host.discovery.folders import inspect
 
     folder = sources.unpack_bundle(bundle, state)
     found = inspect(folder, "mcp")
     if found.spec is None:
-        sources.remove_bundle(folder, state)
+        remove_bundle(folder, state)
         raise ManifestInvalid(str(bundle), found.errors)
     return folder
 
 
-def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
+def _ask_for_secrets(entry: ServerEntry, state: Path) -> None:
     """Prompt for secrets that the server refers to and that are not set; without a terminal, name the commands."""
     import getpass
     import sys
 
-    from plugbay.cli.mcp.sources import SECRET, split_scheme
-    from plugbay.host.config import settings as settings_files
+    from plugbay.host.admin.servers import save_secrets
 
-    values = [split_scheme(value)[1] for value in env.values()]
-    wanted = [value.removeprefix(SECRET) for value in values if value.startswith(SECRET)]
-    missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
+    missing = entry.missing_secrets(state)
     if missing and sys.stdin is not None and sys.stdin.isatty():
-        _save_secrets(name, {key: getpass.getpass(f"{key}: ") for key in missing}, state)
+        save_secrets(state, entry.name, {key: getpass.getpass(f"{key}: ") for key in missing})
     elif missing:
-        commands = "; ".join(f"plugbay mcp secret {name} {key}" for key in missing)
-        output.note(f"{name} needs secrets that are not set yet: {commands}")
-
-
-def _save_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
-    from plugbay.host.config import settings as settings_files
-
-    if secrets:
-        with settings_files.changing(state):
-            kept = settings_files.load_secrets(state, name)
-            settings_files.save_secrets(state, name, {**kept, **secrets})
+        commands = "; ".join(f"plugbay mcp secret {entry.name} {key}" for key in missing)
+        output.note(f"{entry.name} needs secrets that are not set yet: {commands}")
 
 
 def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServer], as_json: bool) -> None:
@@ -418,14 +395,13 @@ def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServ
 
 def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
     """The public shape of one server in the list."""
-    from plugbay.host.catalog.approvals import NOUNS
+    from plugbay.host.admin.servers import summarize
 
     pin = host.runtime_exports.approval(status.spec.id)
-    numbers = {NOUNS[part]: len(items) for part, items in (pin.offer if pin else {}).items() if items}
     return {
         "server": status.spec.id,
         "state": "approved" if pin else "pending",
-        "offers": ", ".join(output.count(number, noun) for noun, number in numbers.items()),
+        "offers": summarize(pin),
         "approved_at": pin.approved_at if pin else None,
         "era": pin.era if pin else None,
         "command": [] if status.spec.url else list(status.spec.command),
@@ -440,85 +416,39 @@ def _denied(text: str, hint: str) -> Failure:
 
 # The sections of plugbay.toml.
 
-SECTION = "mcp"
-
 
 def read_servers(path: Path) -> dict[str, Any]:
     """The declared servers by name; raises `ConfigInvalid`."""
-    section = _parse(path).get(SECTION)
-    return dict(section.unwrap()) if section is not None else {}
+    from plugbay.host.config import editing
+
+    return editing.servers(editing.read(path))
 
 
 def write_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> None:
     """Add these servers, replacing those of the same names; raises `ConfigInvalid`."""
-    import tomlkit
+    from plugbay.host.config import editing
 
-    with _locked(path):
-        document = _parse(path)
-        section = document.get(SECTION)
-        if section is None:
-            section = document[SECTION] = tomlkit.table(is_super_table=True)
-        for name, entry in servers.items():
-            section[name] = table = tomlkit.table()
-            for key, value in entry.items():
-                table[key] = _to_toml(value)
-        _write(path, document)
+    with editing.locked(path):
+        document = editing.read(path)
+        editing.declare_servers(document, servers)
+        _replace(path, editing.to_text(document, path))
 
 
 def remove_server(path: Path, name: str) -> bool:
     """Remove a server; False if it was not declared. Raises `ConfigInvalid`."""
-    with _locked(path):
-        document = _parse(path)
-        section = document.get(SECTION)
-        if section is None or name not in section:
-            return False
-        del section[name]
-        if not section:
-            del document[SECTION]
-        _write(path, document)
-    return True
+    from plugbay.host.config import editing
+
+    with editing.locked(path):
+        document = editing.read(path)
+        found = editing.remove_server(document, name)
+        if found:
+            _replace(path, editing.to_text(document, path))
+    return found
 
 
-def _locked(path: Path) -> AbstractContextManager[None]:
-    """Lock the folder, so that concurrent commands do not overwrite each other's changes."""
-    from plugbay.host.config.settings import changing
-
-    return changing(path.resolve().parent)
-
-
-def _to_toml(value: Any) -> Any:
-    """Write a dict as an inline table, so that the variables of a server stay on one line."""
-    import tomlkit
-
-    if not isinstance(value, dict):
-        return value
-    line = tomlkit.inline_table()
-    line.update(value)
-    return line
-
-
-def _parse(path: Path) -> TOMLDocument:
-    import tomlkit
-    from tomlkit.exceptions import ParseError
-
-    try:
-        return tomlkit.parse(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return tomlkit.document()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from None
-    except ParseError as error:
-        raise ConfigInvalid(str(path), [Problem("parse_error", "", str(error), line=error.line)]) from None
-
-
-def _write(path: Path, document: TOMLDocument) -> None:
-    import tomlkit
-
-    from plugbay.host.config import config
+def _replace(path: Path, text: str) -> None:
     from plugbay.host.disk.durable import replace_at
 
-    text = tomlkit.dumps(document)
-    config.parse(text, str(path))
     target = path.resolve()  # a link stays a link
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644

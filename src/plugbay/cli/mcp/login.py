@@ -54,6 +54,7 @@ def login(
     """
     import asyncio
 
+    from plugbay.host.admin.servers import forget_login
     from plugbay.host.config import settings as settings_files
 
     loaded = _load(config)
@@ -79,6 +80,7 @@ def logout(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     """Remove the login of a server, and revoke its tokens where the authorization server allows that."""
     import asyncio
 
+    from plugbay.host.admin.servers import forget_login
     from plugbay.host.config import settings as settings_files
     from plugbay.host.confinement.policy import own_folder
     from plugbay.mcp_remote.oauth import read_tokens
@@ -99,18 +101,6 @@ def logout(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     output.note(f"the login of {name} is removed{' and revoked' if revoked else ''}")
     if not revoked:
         output.note(f"{kept['issuer']} did not revoke it; the tokens are valid until they expire")
-
-
-def forget_login(state: Path, name: str) -> None:
-    """Remove the login of a server and its refreshed tokens, if there are any."""
-    from plugbay.host.config import settings as settings_files
-    from plugbay.host.confinement.policy import own_folder
-    from plugbay.mcp_remote.oauth import TOKENS_FILE
-
-    if settings_files.load_login(state, name):
-        settings_files.save_login(state, name, {})
-    with suppress(OSError):
-        (own_folder(state, name) / TOKENS_FILE).unlink()
 
 
 async def _revoke(login: dict[str, Any]) -> bool:

@@ -11,7 +11,6 @@ import hashlib
 import lzma
 import os
 import re
-import shlex
 import shutil
 import stat
 import struct
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from plugbay.contracts.mcp import remote
+from plugbay.host.admin.servers import BUNDLE_FOLDER, VARIABLE, ServerEntry, split_scheme
+from plugbay.host.config.references import SECRET
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.ids import id_problem
 from plugbay.packages.errors import PackageRefused, Reason
@@ -38,50 +39,15 @@ REMOTE_KEYS = ("url", "serverUrl", "httpUrl")
 MAX_BYTES = 16 << 20
 """Bytes of a file; Claude Code keeps its whole history in the same file."""
 
-SECRET = "secret://"
-
-_SECRETIVE = re.compile(
-    r"(^|[_-])(api)?(key|token|secret|password|passwd|pwd|pass|credentials?|auth|pat)s?($|[_-])", re.IGNORECASE
-)
 _FLAG = re.compile(r"--?(?:[a-z-]*-)?(?:api-?key|token|secret|password)(?:=(.+))?", re.I)
-_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
-_SCHEME = re.compile(r"(?:Basic|Bearer|Token) ")
 _INPUT, _ENV = "input:", "env:"
 
 
 @dataclass(slots=True)
-class ImportedServer:
+class ImportedServer(ServerEntry):
     """A server that plugbay can host, with the keys of plugbay.toml."""
 
-    name: str
-    command: list[str] = field(default_factory=list)
-    url: str = ""
-    """A server on the network has a URL and headers in place of a command and variables."""
-    headers: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    inherit_env: list[str] = field(default_factory=list)
-    cwd: str | None = None
-    secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    """Values found in plain text, by the name of the secret they become."""
     notes: list[str] = field(default_factory=list)
-
-    def entry(self) -> dict[str, Any]:
-        """The section of plugbay.toml."""
-        keys = ("url", "headers", "command", "env", "inherit_env", "cwd")
-        return {key: value for key in keys if (value := getattr(self, key))}
-
-    @property
-    def shown(self) -> str:
-        """The URL or the command, for people."""
-        return self.url.partition("?")[0] or shlex.join(self.command)
-
-    def add_header(self, name: str, value: str) -> None:
-        """Add a header. A credential in plain text becomes a secret."""
-        scheme, rest = split_scheme(value)
-        if remote.is_sensitive(name) and rest and not rest.startswith(SECRET) and not _VARIABLE.search(rest):
-            self.secrets[name] = rest
-            value = f"{scheme}{SECRET}{name}"
-        self.headers[name] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +174,11 @@ def _import_remote(name: str, entry: Mapping[str, Any], words: _Variables) -> Im
     url = next((entry[key] for key in REMOTE_KEYS if entry.get(key)), None)
     if not isinstance(url, str):
         raise _Unusable("it names no url")
-    taken = ImportedServer(name, url=words.translate(url))
-    problem = None if _VARIABLE.search(taken.url) else remote.read_url(taken.url)
-    if isinstance(problem, str):
-        raise _Unusable(f"its URL {problem}")
+    taken = ImportedServer(name)
+    try:
+        taken.set_url(words.translate(url))
+    except ValueError as error:
+        raise _Unusable(f"its {error}") from None
     if "?" in taken.url:
         taken.notes.append("the URL has a query; a key in it is in plain text in plugbay.toml, unless it is ${VAR}")
     _import_headers(taken, _headers(entry), words)
@@ -243,12 +210,6 @@ def _headers(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "Authorization": f"Bearer ${{{token}}}"} if isinstance(token, str) else found
 
 
-def split_scheme(value: str) -> tuple[str, str]:
-    """The scheme of an Authorization header, with its space, and the rest of the value."""
-    found = _SCHEME.match(value)
-    return ("", value) if found is None else (found[0], value[found.end() :])
-
-
 def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
     """The program, its arguments and its variables; old Zed files have all three under `command`."""
     inner = entry["command"] if isinstance(entry.get("command"), dict) else entry
@@ -270,11 +231,9 @@ def _add_variable(taken: ImportedServer, key: str, value: Any, words: _Variables
     text = words.translate_env(key, str(value))
     if text.startswith(SECRET):
         taken.notes.append(f"the other program prompts for {key}; set it with: plugbay mcp secret {taken.name} {key}")
-    elif _SECRETIVE.search(key) and text and not _VARIABLE.search(text):
-        taken.secrets[key] = text
+    taken.add_variable(key, text)
+    if key in taken.secrets:
         taken.notes.append(f"{key} is now a secret of plugbay; the other file still has it in plain text")
-        text = SECRET + key
-    taken.env[key] = text
 
 
 def _warn_about_arguments(taken: ImportedServer) -> None:
@@ -282,7 +241,7 @@ def _warn_about_arguments(taken: ImportedServer) -> None:
     for flag, following in zip(taken.command, [*taken.command[1:], ""], strict=True):
         matched = _FLAG.fullmatch(flag)
         given = matched and (matched[1] or following)
-        if given and not given.startswith("-") and not _VARIABLE.fullmatch(given):
+        if given and not given.startswith("-") and not VARIABLE.fullmatch(given):
             name = flag.partition("=")[0]
             taken.notes.append(
                 f"{name} looks like a secret among the arguments, which every process of this machine can read"
@@ -306,11 +265,11 @@ class _Variables:
 
     def translate(self, text: str) -> str:
         """Translate a word of a command."""
-        return _VARIABLE.sub(lambda found: self._translate(found[1]), text)
+        return VARIABLE.sub(lambda found: self._translate(found[1]), text)
 
     def translate_env(self, key: str, text: str) -> str:
         """Translate the value of a variable; an input that the other program prompts for becomes a secret."""
-        whole = _VARIABLE.fullmatch(text)
+        whole = VARIABLE.fullmatch(text)
         if whole and whole[1].startswith(_INPUT) and self._default(whole[1]) is None:
             return SECRET + key
         return self.translate(text)
@@ -354,9 +313,6 @@ def _invalid(path: Path, code: str, text: str) -> ConfigInvalid:
 # Bundles.
 
 SUFFIXES = (".mcpb", ".dxt")
-BUNDLE_FOLDER = "mcp-bundles"
-"""Folder of unpacked bundles, below the state folder."""
-
 BUNDLE_LIMITS = Limits(packed=200 << 20, unpacked=1 << 30, files=50_000)
 """Generous, because bundles contain their dependencies: node modules have tens of thousands of files."""
 
@@ -395,12 +351,6 @@ def unpack_bundle(bundle: Path, state: Path, limits: Limits = BUNDLE_LIMITS) -> 
         reason = Reason.NOT_FOUND if isinstance(error, FileNotFoundError) else Reason.BAD_ARCHIVE
         raise PackageRefused(reason, f"{bundle} cannot be read: {error.strerror or error}") from None
     return into
-
-
-def remove_bundle(folder: Path, state: Path) -> None:
-    """Remove an unpacked bundle; any other folder is left alone."""
-    if (state / BUNDLE_FOLDER).resolve() == folder.resolve().parent:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _digest(file: IO[bytes], limits: Limits) -> str:

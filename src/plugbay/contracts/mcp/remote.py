@@ -49,6 +49,9 @@ OWN_HEADERS = frozenset(
 
 LOCAL_NAME = "localhost"
 
+TOKENS_FILE = "tokens.json"
+"""Refreshed tokens of a login, in the state folder of the server's bridge."""
+
 _SECRET_NAME = re.compile(r"auth|token|key|secret|password|cookie|credential", re.IGNORECASE)
 
 

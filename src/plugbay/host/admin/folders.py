@@ -42,16 +42,19 @@ class Plan:
     """Everything, usable or not, after these steps."""
 
 
-def plan(current: Iterable[Found], fresh: Iterable[Found], fixed: Iterable[str] = ()) -> Plan:
-    """Compare the plugins of a host with those on disk. `fixed` ids come from elsewhere and stay."""
+def plan(current: Iterable[Found], fresh: Iterable[Found], elsewhere: Iterable[Found] = ()) -> Plan:
+    """Compare the plugins of a host with those on disk. Plugins from `elsewhere` stay."""
     on_disk = {item.key: item for item in fresh}
     unreadable = {item.root for item in on_disk.values() if any(each.code == "unreadable" for each in item.errors)}
-    kept, removed, ids = [], [], set(fixed)
+    fixed = {item.key for item in elsewhere}
+    kept, removed = [], []
     for old in current:
-        if old.spec is None:
-            continue
         now = on_disk.get(old.key)
-        if old.spec.id in ids or {old.root, old.plugins_folder} & unreadable:
+        if old.key in fixed:
+            kept.append(old)
+        elif old.spec is None:
+            continue
+        elif old.places & unreadable:
             kept.append(old)
         elif now is None or (now.spec is not None and now.spec.id != old.spec.id):
             removed.append(old.spec.id)
@@ -63,16 +66,54 @@ def plan(current: Iterable[Found], fresh: Iterable[Found], fixed: Iterable[str] 
     return Plan(tuple(removed), tuple(item for item in checked if item.spec is not None), [*kept, *checked])
 
 
+def plan_servers(current: Iterable[Found], before: Iterable[Found], after: Iterable[Found]) -> Plan:
+    """Compare the MCP servers of two versions of plugbay.toml. One with another declaration goes, and comes anew."""
+    old, new = {item.key: item for item in before}, {item.key: item for item in after}
+    same = {key for key in new if old.get(key) == new[key]}
+    kept: list[Found] = []
+    gone: list[Found] = []
+    for item in current:
+        (gone if item.key in old and item.key not in same else kept).append(item)
+    fresh = [item for key, item in new.items() if key not in same]
+    checked = reject_duplicates([*kept, *fresh])[len(kept) :]
+    removed = tuple(item.spec.id for item in gone if item.spec is not None)
+    return Plan(removed, tuple(item for item in checked if item.spec is not None), [*kept, *checked])
+
+
+async def take_steps(host: Host, steps: Plan) -> None:
+    """Host the plugins that are new, and let go of those that are gone."""
+    host.found = steps.found
+    for plugin_id in steps.removed:
+        host.journal.note(plugin_id, REMOVED, "its folder or its declaration is gone", severity=logging.INFO)
+        host.remove(plugin_id)
+    for item in steps.added:
+        await _add(host, item)
+
+
+async def _add(host: Host, item: Found) -> None:
+    assert item.spec is not None
+    try:
+        await host.add(item)
+    except PlugbayError as error:
+        host.journal.note(item.spec.id, REFUSED, str(error))
+        unusable = replace(item, spec=None, problems=(*item.problems, Problem(REFUSED, "", str(error))))
+        host.found = [unusable if other is item else other for other in host.found]
+        return
+    host.journal.note(item.spec.id, ADDED, f"found in {item.root}", severity=logging.INFO)
+
+
 class FolderWatch:
     """Keeps one running host in step with the folders that it was made from, on the host's own loop."""
 
     def __init__(self, host: Host, paths: Sequence[Path]) -> None:
         self._host = host
         self._paths = tuple(paths)
-        watched = set(paths)
-        others = [item for item in host.found if not {item.root, item.plugins_folder} & watched]
-        self._others = {item.spec.id for item in others if item.spec is not None}
-        """Ids of plugins that come from elsewhere: from plugbay.toml, or from a single file."""
+
+    @property
+    def _others(self) -> list[Found]:
+        """Plugins that come from elsewhere: from plugbay.toml, whose folder may be a watched one, or from one file."""
+        watched, servers = set(self._paths), self._host.config.mcp
+        return [item for item in self._host.found if item.entry in servers or not item.places & watched]
 
     async def run(self) -> None:
         """Follow the folders until cancelled."""
@@ -91,27 +132,10 @@ class FolderWatch:
 
     async def rescan(self) -> Plan:
         """Read the folders again, host the plugins that are new, and let go of those that are gone."""
-        host = self._host
         fresh = await asyncio.to_thread(scan, self._paths)
-        steps = plan(host.found, fresh, self._others)
-        host.found = steps.found
-        for plugin_id in steps.removed:
-            host.journal.note(plugin_id, REMOVED, "its folder is gone", severity=logging.INFO)
-            host.remove(plugin_id)
-        for item in steps.added:
-            await self._add(item)
+        steps = plan(self._host.found, fresh, self._others)
+        await take_steps(self._host, steps)
         return steps
-
-    async def _add(self, item: Found) -> None:
-        assert item.spec is not None
-        try:
-            await self._host.add(item)
-        except PlugbayError as error:
-            self._host.journal.note(item.spec.id, REFUSED, str(error))
-            unusable = replace(item, spec=None, problems=(*item.problems, Problem(REFUSED, "", str(error))))
-            self._host.found = [unusable if other is item else other for other in self._host.found]
-            return
-        self._host.journal.note(item.spec.id, ADDED, f"found in {item.root}", severity=logging.INFO)
 
     def _stamp(self) -> object:
         """Changes with the entries of the folders, and with the manifests of plugins that could not be used."""

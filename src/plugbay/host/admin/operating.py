@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugbay.host.admin.folders import plan_servers, take_steps
 from plugbay.host.catalog import approvals
 from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import Found, inspect_all, reject_duplicates
+from plugbay.host.discovery.servers import find_servers
 from plugbay.host.host import Host
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.instance import Deadline
@@ -23,7 +25,7 @@ from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Lifetime
 
-FIXED = ("host", "network", "sandbox", "project", "broker", "agents", "memory", "llm", "mcp", "retention")
+FIXED = ("host", "network", "sandbox", "project", "broker", "agents", "memory", "llm", "retention")
 """Sections of plugbay.toml that are read once, when a host or a server is made."""
 
 
@@ -35,16 +37,25 @@ class Applied:
     """Plugins with other settings; these take effect when the plugin is reloaded."""
     restart: tuple[str, ...]
     """Changed sections that take effect only in a new host."""
+    added: tuple[str, ...] = ()
+    """MCP servers that are new, or declared in another way. They are hosted, and pending until they are approved."""
+    removed: tuple[str, ...] = ()
+    """MCP servers that are no longer declared, or in another way."""
 
 
-def apply(host: Host, config: Config) -> Applied:
-    """Take the settings of each plugin from another plugbay.toml."""
+async def apply(host: Host, config: Config) -> Applied:
+    """Take the settings of each plugin, and the MCP servers, from another plugbay.toml."""
     old = host.config
     restart = tuple(name for name in FIXED if _section(old, name) != _section(config, name))
-    merged = old.model_copy(update={"plugins": config.plugins})
-    changed = tuple(plugin_id for plugin_id in host.specs if old.plugin(plugin_id) != merged.plugin(plugin_id))
+    merged = old.model_copy(update={"plugins": config.plugins, "mcp": config.mcp})
+    before, after = await asyncio.to_thread(lambda: (find_servers(old), find_servers(merged)))
+    steps = plan_servers(host.found, before, after)
+    added = tuple(item.spec.id for item in steps.added if item.spec is not None)
+    gone = {*added, *steps.removed}
+    changed = tuple(each for each in host.specs if each not in gone and old.plugin(each) != merged.plugin(each))
     host.configure(merged)
-    return Applied(changed, restart)
+    await take_steps(host, steps)
+    return Applied(changed, restart, added, steps.removed)
 
 
 def _section(config: Config, name: str) -> object:
@@ -147,7 +158,7 @@ async def renew(host: Host, plugin_id: str) -> None:
     if at is None:
         return
     old = host.found[at]
-    # Servers in plugbay.toml have no folder; `apply` reads them.
+    # Servers in plugbay.toml have no folder; `apply` hosts them anew when their declaration changes.
     fresh = old if plugin_id in host.config.mcp else await asyncio.to_thread(_read, old, plugin_id)
     assert old.spec is not None
     if fresh.spec == old.spec:

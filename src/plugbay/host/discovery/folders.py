@@ -59,6 +59,11 @@ class Found:
         return os.path.realpath(self.root), self.contract, self.entry
 
     @property
+    def places(self) -> set[Path | None]:
+        """The paths that lead to it when a folder is read."""
+        return {self.root, self.plugins_folder}
+
+    @property
     def errors(self) -> tuple[Problem, ...]:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 

@@ -57,9 +57,9 @@ def _state(path: Path) -> str:
 class ProtocolCache:
     """The eras of the programs of one host."""
 
-    def __init__(self, state_dir: Path | None = None, named: Mapping[str, str] | None = None) -> None:
+    def __init__(self, state_dir: Path | None = None, declared: Mapping[str, str] | None = None) -> None:
         self._path = None if state_dir is None else state_dir / FILE_NAME
-        self._named = dict(named or {})
+        self.declared: Mapping[str, str] = declared or {}
         """By plugin: the era that plugbay.toml sets."""
         self._known = {} if self._path is None else _load(self._path)
         self._running: dict[str, str] = {}
@@ -71,7 +71,7 @@ class ProtocolCache:
             return ""
         words = (*argv, spec.url) if spec.url else argv
         self._running[spec.id] = program = identity(words, Path(spec.cwd or spec.root))
-        return self._named.get(spec.id) or self._known.get(program, USUAL)
+        return self.declared.get(spec.id) or self._known.get(program, USUAL)
 
     def program(self, plugin_id: str) -> str:
         """The identity of the program that was started last for this plugin."""

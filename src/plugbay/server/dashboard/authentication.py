@@ -25,14 +25,14 @@ from starlette.responses import RedirectResponse, Response
 
 from plugbay.host.limits import TokenBucket
 from plugbay.mcp_server.http_checks import media_type
-from plugbay.server.api.caller import admit
+from plugbay.server.api.caller import LONGEST_TOKEN, admit
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.dashboard.tries import Tries
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many
+from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many, unprocessable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import HOST, Principal
 from plugbay.store.failures import StoreUnavailable
@@ -314,6 +314,21 @@ async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session
         return None, None
 
 
+async def require_token_again(visit: Visit) -> None:
+    """Raises unless the form has the token of the operator: a stolen session is not enough for what follows."""
+    token = visit.field("token").strip()
+    visit.dashboard.sessions.count_attempt()
+    try:
+        owner = await visit.gateway.authenticate(token) if 0 < len(token) <= LONGEST_TOKEN else None
+    except GatewayError as error:
+        if error.status != 401:
+            raise
+        owner = None
+    if owner is None or owner.lacks((HOST,)) is not None:
+        text = "this is not the operator token; plugbay serve names its file when it starts"
+        raise unprocessable("auth.token_denied", text, "token")
+
+
 def check_form_key(visit: Visit) -> None:
     """Raises unless the form has the key of the session."""
     given = visit.field(FORM_KEY).encode("utf-8", "surrogatepass")
@@ -372,7 +387,7 @@ _CONTROL = "orgs keys packages bindings invocations deliveries sessions chains r
 CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
 """Pages of the control plane."""
 
-PAGES = ("/plugins", "/calls", "/events", "/publishers", *CONTROL)
+PAGES = ("/plugins", "/calls", "/events", "/publishers", "/servers", *CONTROL)
 """Paths to which a login leads back."""
 
 

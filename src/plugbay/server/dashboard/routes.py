@@ -27,6 +27,7 @@ from plugbay.server.dashboard.pages import (
     plugins,
     publishers,
     screens,
+    servers,
     settings,
     wire,
 )
@@ -96,6 +97,9 @@ ROUTES = (
     _route("/publishers", publishers.show_publishers),
     _route("/publishers", publishers.trust_publisher, "POST"),
     _route("/publishers/{key_id}:revoke", publishers.revoke_publisher, "POST"),
+    _route("/servers", servers.show_servers),
+    _route("/servers", servers.add_server, "POST"),
+    _route("/servers/{name}:remove", servers.remove_server, "POST"),
     _route("/bindings", bindings.show_bindings),
     _route("/bindings", bindings.create_binding, "POST"),
     _route("/bindings/new", bindings.show_new),

@@ -38,8 +38,10 @@ from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_config import OperatorConfig
 from plugbay.server.domain.operator_memory import OperatorMemory
 from plugbay.server.domain.operator_plugins import CallHistory, HostEvents, OperatorPlugins
+from plugbay.server.domain.operator_servers import OperatorServers
 from plugbay.server.domain.operator_settings import OperatorSettings
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.package_logs import PackageLogs
@@ -140,17 +142,7 @@ class Gateway:
         self.idempotency = IdempotentRequests(database, clock)
         self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
-        # The operator's plugins.
-        self.operator_memory = OperatorMemory(host, database, self.audit)
-        self.operator_plugins = OperatorPlugins(
-            host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL
-        )
-        self.operator_settings, self.recordings = (
-            OperatorSettings(host, database, self.audit),
-            Recordings(host, database, self.audit, settings.data / "recordings"),
-        )
-        self.host_logs, self.host_events = PluginLogs(host.journal, settings.log_dir), HostEvents(host)
-        self.resources = ResourceHistory(host, clock)
+        self._make_operator_areas()
 
         # Packages, bindings, invocations, credentials, secrets, the marketplace.
         self.invocation_events = InvocationEvents()
@@ -217,6 +209,19 @@ class Gateway:
         self.events, self.deliveries = conversations.events, conversations.deliveries
         self.bindings.on_disabled.append(conversations.dispatcher.drop_binding)
         self._areas: list[Area] = [self.invocations, conversations]
+
+    def _make_operator_areas(self) -> None:
+        """The operator's plugins."""
+        host, database, settings = self.host, self.database, self.settings
+        self.operator_memory = OperatorMemory(host, database, self.audit)
+        self.operator_config = OperatorConfig(host, settings.config_file, settings.data / CONFIG_JOURNAL)
+        self.operator_plugins = OperatorPlugins(host, database, self.audit, self.operator_config)
+        self.operator_servers = OperatorServers(host, database, self.audit, self.operator_config)
+        self.operator_settings = OperatorSettings(host, database, self.audit)
+        self.recordings = Recordings(host, database, self.audit, settings.data / "recordings")
+        self.host_logs = PluginLogs(host.journal, settings.log_dir)
+        self.host_events = HostEvents(host)
+        self.resources = ResourceHistory(host, self.clock)
 
     async def start(self) -> None:
         """Recover from the end of the last gateway, then start all areas."""

@@ -1,8 +1,7 @@
 """`OperatorPlugins`: operations on the plugins in the operator's folders; `HostEvents` and `CallHistory`: their events
 and calls.
 
-Checks and audits each operation. A grant is written to plugbay.toml before it takes effect. The file is validated first
-and rewritten in place with its comments: sandboxes have a mount over it, and lose it when another file takes the name.
+Checks and audits each operation. A grant is written to plugbay.toml before it takes effect.
 
 A call never waits for the database: it is counted at once, and records are written in batches. When the database cannot
 keep up, the oldest waiting records are dropped and counted. `CallHistory.flush` at stop writes the rest.
@@ -15,14 +14,11 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from plugbay.host.admin import operating
-from plugbay.host.admin.operating import Applied, Inspection
-from plugbay.host.config import config as configuration
-from plugbay.host.config.config import Config
-from plugbay.host.disk.durable import rewrite
+from plugbay.host.admin.operating import Inspection
+from plugbay.host.config.editing import set_grants
 from plugbay.host.events.bus import BusEvent
 from plugbay.host.host import Host
 from plugbay.host.ports import CallRecord
@@ -32,47 +28,16 @@ from plugbay.model.errors import CallFailed, ConfigInvalid
 from plugbay.model.topics import matches
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Poller
-from plugbay.server.domain.errors import GatewayError, conflict, not_found, unavailable, unprocessable
+from plugbay.server.domain.errors import conflict, not_found, unavailable, unprocessable
 from plugbay.server.domain.ids import new_id
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_config import OperatorConfig, finish, not_started
 from plugbay.server.domain.principal import Principal
 from plugbay.store import calls as call_rows
 from plugbay.store.calls import CallMinute, StoredCall
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page, Part
-
-
-def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
-    """Replace the grants of a plugin in plugbay.toml; returns the new config. Raises `ConfigInvalid`.
-
-    `journal` is for `durable.rewrite`.
-    """
-    import tomlkit
-
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    configuration.parse(text, str(path))  # raises before anything is written
-    document = tomlkit.parse(text)
-    plugin = _table(_table(document, "plugins"), plugin_id)
-    plugin["grants"] = list(change(list(plugin.get("grants", []))))
-    changed = tomlkit.dumps(document)
-    configuration.parse(changed, str(path))
-    rewrite(path, changed.encode(), journal)
-    return configuration.load(path)
-
-
-def _table(parent: Any, name: str) -> Any:
-    """The table of this name, created if missing; `plugins` itself gets no header."""
-    import tomlkit
-    from tomlkit.items import Table
-
-    if name not in parent:
-        parent[name] = tomlkit.table(is_super_table=not isinstance(parent, Table))
-    return parent[name]
-
-
-OPERATION_SECONDS = 30.0
-"""Seconds to wait for an operation; it continues in the background afterwards."""
 
 _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
     "start": operating.start,
@@ -85,15 +50,11 @@ _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
 class OperatorPlugins:
     """Operations on the operator's plugins."""
 
-    def __init__(
-        self, host: Host, database: Database, audit: Audit, config_file: Path | None, config_journal: Path
-    ) -> None:
+    def __init__(self, host: Host, database: Database, audit: Audit, config: OperatorConfig) -> None:
         self._host = host
         self._database = database
         self._audit = audit
-        self._config_file = config_file
-        self._config_journal = config_journal
-        self._changing = asyncio.Lock()
+        self._config = config
         self._looking = asyncio.Lock()
         self._looks: dict[str, Inspection] = {}
         """The last look at each plugin, until it is approved."""
@@ -129,7 +90,7 @@ class OperatorPlugins:
     async def operate(self, caller: Principal, plugin_id: str, operation: str) -> dict[str, Any]:
         """Start, stop, restart or reload a plugin; returns its new state."""
         self._status(plugin_id)
-        await self._await_operation(plugin_id, _OPERATIONS[operation](self._host, plugin_id))
+        await finish(plugin_id, _OPERATIONS[operation](self._host, plugin_id))
         await self._record_audit(caller, f"plugin.{operation}", plugin_id)
         return self.plugin(plugin_id)
 
@@ -166,7 +127,7 @@ class OperatorPlugins:
             try:
                 seen = self._looks[plugin_id] = await operating.inspect(self._host, plugin_id)
             except CallFailed as error:
-                raise _not_started(plugin_id, error) from None
+                raise not_started(plugin_id, error) from None
         await self._record_audit(caller, "plugin.look", plugin_id, digest=seen.digest)
         return seen
 
@@ -181,25 +142,15 @@ class OperatorPlugins:
         if seen is None or seen.digest != digest:
             text = f"the last look at {plugin_id} has another digest; look again, then approve that digest"
             raise conflict("plugin.not_shown", text)
-        async with self._changing:
+        async with self._config.changing:
             try:
                 await operating.approve(self._host, seen)
             except (ConfigInvalid, OSError) as error:
                 raise unavailable("plugin.approval_unwritable", str(error)) from None
             self._looks.pop(plugin_id, None)
-            await self._await_operation(plugin_id, self._host.reload(plugin_id))
+            await finish(plugin_id, self._host.reload(plugin_id))
         await self._record_audit(caller, "plugin.approve", plugin_id, digest=digest)
         return self.plugin(plugin_id)
-
-    async def reload_config(self) -> Applied:
-        """Read plugbay.toml again and reload affected plugins; raises `ConfigInvalid`."""
-        if self._config_file is None or not self._config_file.exists():
-            return Applied((), ())
-        async with self._changing:
-            applied = operating.apply(self._host, configuration.load(self._config_file))
-            for plugin_id in applied.plugins:
-                await self._await_operation(plugin_id, self._host.reload(plugin_id))
-        return applied
 
     async def _update_grants(
         self,
@@ -209,33 +160,8 @@ class OperatorPlugins:
         change: Callable[[list[str]], Iterable[str]],
         names: list[str],
     ) -> None:
-        if self._config_file is None:
-            raise conflict(
-                "plugin.no_config", "this server has no plugbay.toml to store grants in; start it with --config"
-            )
-        async with self._changing:
-            try:
-                config = await asyncio.to_thread(
-                    change_grants, self._config_file, self._config_journal, plugin_id, change
-                )
-            except ConfigInvalid as error:
-                raise conflict("plugin.config_invalid", str(error)) from None
-            except OSError as error:
-                raise unavailable("plugin.config_unwritable", f"plugbay.toml: {error.strerror}") from None
-            applied = operating.apply(self._host, config)
-            for changed in {plugin_id, *applied.plugins}:
-                await self._await_operation(changed, self._host.reload(changed))
+        await self._config.edit(lambda document: set_grants(document, plugin_id, change), plugin_id)
         await self._record_audit(caller, action, plugin_id, capabilities=names)
-
-    async def _await_operation(self, plugin_id: str, work: Awaitable[None]) -> None:
-        """Wait for an operation for `OPERATION_SECONDS`; it continues after that."""
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait_for(asyncio.shield(task), OPERATION_SECONDS)
-        except TimeoutError:
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        except CallFailed as error:
-            raise _not_started(plugin_id, error) from None
 
     async def _record_audit(self, caller: Principal, action: str, plugin_id: str, **details: Any) -> None:
         async with self._database.transaction() as tx:
@@ -246,11 +172,6 @@ class OperatorPlugins:
         if found is None:
             raise not_found("plugin", plugin_id)
         return found
-
-
-def _not_started(plugin_id: str, error: CallFailed) -> GatewayError:
-    text = f"{plugin_id} does not start: {error.failure.message}"
-    return conflict("plugin.not_started", text, failure=error.failure.to_json())
 
 
 def _grant_names(capability: str) -> tuple[str, str]:
