@@ -31,7 +31,7 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
-from tests.support.tiers import exhaustive
+from tests.support.tiers import exhaustive, few, first_alone
 
 RED = """
 def render(params, m):
@@ -345,7 +345,9 @@ DEAF = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
 
 
 @pytest.mark.parametrize(
-    "before", [("setsid", "--ctty"), ("setsid",), (*DEAF, "setsid", "--ctty")], ids=["its own", "of others", "ignored"]
+    "before",
+    few([("setsid",), (*DEAF, "setsid", "--ctty"), ("setsid", "--ctty")]),
+    ids=["of others", "ignored", "its own"],
 )
 def test_it_ends_with_its_terminal_also_where_no_signal_says_so(
     before: tuple[str, ...], cwd: Path, window: Callable[..., Window]
@@ -740,7 +742,7 @@ def tool_invoke(m):
 """
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=["small", "large"])
+@pytest.mark.parametrize("size", first_alone([(80, 24), (200, 60)]), ids=["small", "large"])
 @requirement("ainb:tui-server", "ainb:tui-operate")
 def test_a_plugin_of_a_server_is_granted_called_stopped_and_started_in_a_terminal(
     cwd: Path, window: Callable[..., Window], size: tuple[int, int]

@@ -17,7 +17,7 @@ from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import few, first_alone
 
 NOTED = 'noted = lambda what: open(os.environ["KAGED_CONFIG_ROOT"] + "/" + what, "a").write(f"{time.monotonic()}\\n")\n'
 
@@ -34,7 +34,7 @@ def times(state: Path, what: str) -> list[float]:
 
 
 @requirement("kaged:health-interval")
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("busy", first_alone([True, False]))
 def test_health_is_probed_at_the_interval_of_the_manifest_also_during_a_call(
     run: Run, tmp_path: Path, busy: bool
 ) -> None:

@@ -27,6 +27,7 @@ from tests.support.databases import KINDS, postgresql, sqlite_database
 from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin, write_python_plugin
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 
 class Served:
@@ -126,6 +127,7 @@ def others(pid: int) -> Counter[str]:
     return Counter({kind: count for kind, count in descriptors(pid).items() if not kind.startswith("plugbay.db")})
 
 
+@exhaustive
 @requirement("host:descriptors-idle")
 def test_after_each_burst_of_clients_the_server_keeps_no_descriptor_but_a_bounded_pool_of_its_database(
     tmp_path: Path,

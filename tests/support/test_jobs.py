@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone
 
 BARE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """To load the plugins of other packages takes longer than the tests."""
@@ -43,7 +44,7 @@ def test_last(shared):
 """
 
 
-@pytest.mark.parametrize("jobs", [0, 3])
+@pytest.mark.parametrize("jobs", first_alone([3, 0]))
 def test_every_test_is_run_once_and_reported(tmp_path: Path, jobs: int) -> None:
     for name in ("test_a.py", "test_b.py"):
         text = TESTS if jobs else TESTS.replace("os._exit(3)", "assert False")

@@ -14,10 +14,11 @@ from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
+from tests.support.tiers import first_alone
 from tests.tui.conftest import plain, terminal
 from tests.tui.test_app import state_of
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=["small", "large"])
+SIZES = pytest.mark.parametrize("size", first_alone([(80, 24), (200, 60)]), ids=["small", "large"])
 
 CRASHES = """
 def tool_invoke(m):
