@@ -73,6 +73,7 @@ class FolderWatch:
         others = [item for item in host.found if not {item.root, item.plugins_folder} & watched]
         self._others = {item.spec.id for item in others if item.spec is not None}
         """Ids of plugins that come from elsewhere: from plugbay.toml, or from a single file."""
+        self._scanning = asyncio.Lock()
 
     async def run(self) -> None:
         """Follow the folders until cancelled."""
@@ -90,7 +91,14 @@ class FolderWatch:
             await self.rescan()
 
     async def rescan(self) -> Plan:
-        """Read the folders again, host the plugins that are new, and let go of those that are gone."""
+        """Read the folders again, host the plugins that are new, and let go of those that are gone.
+
+        One at a time: a scan that began before another one ended may lack its plugins.
+        """
+        async with self._scanning:
+            return await self._rescan()
+
+    async def _rescan(self) -> Plan:
         host = self._host
         fresh = await asyncio.to_thread(scan, self._paths)
         steps = plan(host.found, fresh, self._others)
