@@ -37,7 +37,9 @@ async def store_served(
     plugins = {"plugins": {PLUGIN: {"timeouts": PATIENT}}}
     host = Host(discover([folder]), Config.model_validate(plugins | (config or {})), unconfined=True)
     given = {"folders": (folder,), "config_file": bench.root / "plugbay.toml", **settings}
-    async with gateway_at(url, bench.root, clock=clock, host=host, settings=GatewaySettings(bench.root, **given)) as made:
+    async with gateway_at(
+        url, bench.root, clock=clock, host=host, settings=GatewaySettings(bench.root, **given)
+    ) as made:
         yield made
 
 

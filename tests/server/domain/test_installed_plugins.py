@@ -1,4 +1,4 @@
-"""Installed plugins of a running server: looked at, installed with a consent, upgraded, rolled back, pinned, removed."""
+"""Installed plugins of a running server: looked at, installed, upgraded, rolled back, pinned, removed."""
 
 from __future__ import annotations
 

@@ -85,13 +85,10 @@ class KeptPackages:
 
     async def keep(self, archive: Path, signature: bytes | None, source: str) -> KeptPackage:
         """Copy a package; the oldest ones give way to it."""
-        id = self._ids("look_")
         size = (await asyncio.to_thread(archive.stat)).st_size + len(signature or b"")
-        await self._make_room(size)
-        kept = KeptPackage(
-            id, self._folder / id / f"package{SUFFIX}", source, size, self._clock.monotonic() + KEPT_SECONDS
-        )
-        self._kept[id] = kept
+        id, until = self._ids("look_"), self._clock.monotonic() + KEPT_SECONDS
+        kept = self._kept[id] = KeptPackage(id, self._folder / id / f"package{SUFFIX}", source, size, until)
+        await self._drop_surplus()
         try:
             await _in_thread(lambda: _copy(archive, signature, kept.archive))
         except BaseException:
@@ -100,8 +97,8 @@ class KeptPackages:
         return kept
 
     async def find(self, id: str) -> KeptPackage:
-        """Raises `not_found` if it has expired, gave way, or was used."""
-        await self._make_room(0)
+        """Raises `package.not_kept` if it has expired, gave way, or was used."""
+        await self._drop_surplus()
         if id not in self._kept:
             text = "this package is no longer kept: it was installed or discarded, or others took its place"
             raise GatewayError(NOT_FOUND, "package.not_kept", 404, f"{text}; upload or pull it again")
@@ -112,15 +109,15 @@ class KeptPackages:
         if self._kept.pop(id, None) is not None:
             await asyncio.to_thread(_remove, self._folder / id)
 
-    async def _make_room(self, size: int) -> None:
+    async def _drop_surplus(self) -> None:
+        """Remove what has expired, and the oldest ones until the limits hold; the newest one always stays."""
         now = self._clock.monotonic()
-        for each in [each for each in self._kept.values() if each.until <= now]:
-            await self.remove(each.id)
-        more = 1 if size else 0
-        while self._kept and (
-            len(self._kept) + more > MAX_KEPT or sum(each.size for each in self._kept.values()) + size > MAX_KEPT_BYTES
-        ):
-            await self.remove(next(iter(self._kept)))
+        surplus = [each.id for each in self._kept.values() if each.until <= now]
+        left = [each for each in self._kept.values() if each.id not in surplus]
+        while len(left) > MAX_KEPT or (len(left) > 1 and sum(each.size for each in left) > MAX_KEPT_BYTES):
+            surplus.append(left.pop(0).id)
+        for id in surplus:
+            await self.remove(id)
 
 
 def _copy(archive: Path, signature: bytes | None, to: Path) -> None:

@@ -47,19 +47,17 @@ async def consent(visitor: Visitor, path: str) -> str:
     return text_of(await visitor.get(done.headers["location"]))
 
 
-def test_a_plugin_is_installed_upgraded_rolled_back_pinned_and_uninstalled(
+def test_a_plugin_is_installed_after_its_signature_and_permissions_were_shown(
     sqlite_url: str, bench: Bench, run: Run
 ) -> None:
-    one = bench.release("1.0.0", capabilities=["mail.send"])
-    two = bench.release("2.0.0", capabilities=["mail.send", "disk.read"], description="<script>x</script>")
-    three = bench.release("3.0.0")
+    package = bench.release("1.0.0", capabilities=["mail.send"])
 
     async def main() -> None:
         async with store_served(sqlite_url, bench) as gateway, visitor_of(gateway) as visitor:
             empty = await visitor.get("/installed")
             assert "No installed plugins" in text_of(empty) and f"--store {bench.store.root}" in empty.text
             assert f"--trust {bench.root / 'trust.json'}" in empty.text, "the same keys as the browser"
-            status, path = await upload(visitor, one)
+            status, path = await upload(visitor, package)
             assert status == 303 and path.startswith("/installing/")
             look = await visitor.get(path)
             words = text_of(look)
@@ -74,7 +72,22 @@ def test_a_plugin_is_installed_upgraded_rolled_back_pinned_and_uninstalled(
             assert "Nothing found" in text_of(await visitor.get("/installed?search=other"))
             assert f'href="{PATH}"' in (await visitor.get(f"/plugins/{PLUGIN}")).text, "its own page leads here"
             assert f'href="/plugins/{PLUGIN}"' in (await visitor.get(PATH)).text, "and back"
+            _, again = await upload(visitor, package)
+            assert "Exactly this package is installed" in text_of(await visitor.get(again))
+            assert "is installed already" in await consent(visitor, again)
 
+    run(main)
+
+
+def test_an_upgrade_and_a_rollback_show_the_difference_before_they_are_done(
+    sqlite_url: str, bench: Bench, run: Run
+) -> None:
+    one = bench.release("1.0.0", capabilities=["mail.send"])
+    two = bench.release("2.0.0", capabilities=["mail.send", "disk.read"], description="<script>x</script>")
+
+    async def main() -> None:
+        async with store_served(sqlite_url, bench) as gateway, visitor_of(gateway) as visitor:
+            await install(gateway, one)
             _, path = await upload(visitor, two)
             look = await visitor.get(path)
             assert "1.0.0 → 2.0.0" in text_of(look) and "<ins>disk.read</ins>" in look.text
@@ -90,27 +103,33 @@ def test_a_plugin_is_installed_upgraded_rolled_back_pinned_and_uninstalled(
             assert done.headers["location"] == PATH
             assert f"{PLUGIN} 1.0.0 is current again." in text_of(await visitor.get(PATH))
 
+    run(main)
+
+
+def test_a_pin_refuses_an_upgrade_and_a_removal_is_confirmed(sqlite_url: str, bench: Bench, run: Run) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+
+    async def main() -> None:
+        async with store_served(sqlite_url, bench) as gateway, visitor_of(gateway) as visitor:
+            await install(gateway, one)
             assert (await visitor.post(f"{PATH}:pin")).status_code == 303
             page = await visitor.get(PATH)
             assert "is pinned to 1.0.0" in text_of(page) and ":rollback" not in page.text
-            _, path = await upload(visitor, three)
+            _, path = await upload(visitor, two)
             look = await visitor.get(path)
             assert "Not installed" in text_of(look) and "Unpin it" in text_of(look) and 'name="digest"' not in look.text
-            refused = await visitor.post(path, {"digest": "x", "before": ""})
-            assert refused.status_code == 409
+            assert (await visitor.post(path, {"digest": "x", "before": ""})).status_code == 409
             assert (await visitor.post(f"{PATH}:unpin")).status_code == 303
-            assert "3.0.0 is installed." in await consent(visitor, path), "the page that was refused works now"
+            assert "2.0.0 is installed." in await consent(visitor, path), "the page that was refused works now"
 
             asked = text_of(await visitor.post(f"{PATH}:uninstall"))
-            assert f"Uninstall {PLUGIN}?" in asked and "older than 3.0.0 stay refused" in asked
+            assert f"Uninstall {PLUGIN}?" in asked and "older than 2.0.0 stay refused" in asked
             assert (await visitor.post(f"{PATH}:uninstall", {"confirm": "yes"})).headers["location"] == "/installed"
             assert "is uninstalled" in text_of(await visitor.get("/installed"))
             assert (await visitor.get(PATH)).status_code == (await visitor.get(path)).status_code == 404
             assert (await visitor.post(f"{PATH}:other")).status_code == 404
             kept = [name for name in await actions(gateway) if name != "plugin.reload"]
-            assert kept == [
-                f"plugin.{name}" for name in "install upgrade rollback pin unpin upgrade uninstall".split()
-            ]
+            assert kept == [f"plugin.{name}" for name in "install pin unpin upgrade uninstall".split()]
 
     run(main)
 

@@ -7,6 +7,7 @@ The form of a consent names the digests that its page has shown: of the package,
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -86,6 +87,7 @@ async def _installed_page(visit: Visit, problem: GatewayError | None = None) -> 
         None if problem is None else failed(problem),
         table=None if store is None else await _table(visit, store),
         form=_form(visit, visit.field("source"), problem),
+        options="" if store is None else _options(visit, store),
         folders=visit.gateway.settings.folders,
     )
 
@@ -100,17 +102,21 @@ def _form(visit: Visit, source: str, problem: GatewayError | None = None) -> dic
     }
 
 
+def _options(visit: Visit, store: Store) -> str:
+    """Options of commands for the store and the trusted keys of these pages."""
+    return f"--store {shlex.quote(str(store.root))} --trust {shlex.quote(str(visit.gateway.releases.trust.path))}"
+
+
 async def _table(visit: Visit, store: Store) -> Table:
     search, cursor = visit.query("search"), visit.query("cursor")
     area = visit.gateway.installed_plugins
     part: Part[Installed] = await area.page(visit.principal, parse_page(SHOWN, cursor or None), search)
     keys = await area.keys(visit.principal)
-    trust = visit.gateway.releases.trust.path
     empty = NextStep(
         "No installed plugins",
         "A package is installed after its signature and its permissions were shown. Upload one above, or use a command "
         "with the same store and the same trusted publishers:",
-        f"plugbay install weather-1.0.0.tar.gz --store {store.root} --trust {trust}",
+        f"plugbay install weather-1.0.0.tar.gz {_options(visit, store)}",
     )
     return table_of(
         "Installed plugins",

@@ -15,7 +15,7 @@ from plugbay.server.dashboard.text import moment, sentence, size
 from plugbay.server.dashboard.views.tones import BAD, GOOD, WARN, Badge
 
 SHORT_DIGEST = len("sha256:") + 12
-"""Characters of a digest on a button."""
+"""Characters of a digest on a button and in a table."""
 
 NEW, GONE = "new", "gone"
 """Marks of a difference; no mark: as before."""
@@ -86,6 +86,10 @@ class ReleaseRow:
     at: float | None
     badge: Badge | None
     """Whether it is the current one, or one to go back to; None: neither."""
+
+    @property
+    def short_digest(self) -> str:
+        return f"{self.digest[:SHORT_DIGEST]}…"
 
 
 def releases_of(installed: Installed, keys: Mapping[str, TrustedKey]) -> list[ReleaseRow]:
