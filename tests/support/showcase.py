@@ -179,8 +179,9 @@ def _install(server: Served, client: httpx2.Client, folder: Path, publisher: Pub
     ]
     trust = TrustStore(Path(server.facts["data"]) / TRUST_FILE)
     installer = Installer(Store(folder / "store"), trust, lambda: datetime.now(UTC))
-    for package in packages[:2]:
-        with installer.candidate(package) as candidate:
+    for version, package in zip(RELEASES, packages[:2], strict=False):
+        source = f"oci://registry.example:5000/acme/forecast:{version}@sha256:{'0' * 64}"
+        with installer.candidate(package, source) as candidate:
             installer.install(candidate)
     until_blocking(lambda: client.get(f"/api/v1/plugins/{FORECAST}").is_success)
     _post(client, f"/api/v1/plugins/{FORECAST}:reload", None)

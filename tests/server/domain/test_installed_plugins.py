@@ -68,7 +68,7 @@ def test_a_package_is_shown_and_then_installed_and_hosted_without_a_grant(
             assert look.verified is not None and look.verified.key.publisher == "acme"
             assert bench.store.installed() == [] and gateway.host.plugins() == [], "nothing is done before the consent"
             done = await area.install(OPERATOR, kept.id, look.digest, "")
-            assert done.is_new and not done.problem and bench.store.find(PLUGIN) == done.installed
+            assert done.before is None and not done.problem and bench.store.find(PLUGIN) == done.installed
             hosted = area.hosted(done.installed)
             assert hosted is not None and hosted.is_current and hosted.missing == ("mail.send",)
             with pytest.raises(CallFailed):

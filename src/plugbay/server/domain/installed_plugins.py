@@ -154,10 +154,6 @@ class Changed:
     """Why the host did not load the release; the change itself is done."""
 
     @property
-    def is_new(self) -> bool:
-        return self.before is None
-
-    @property
     def is_same(self) -> bool:
         """Whether nothing changed."""
         return self.before == self.installed

@@ -61,11 +61,11 @@ def test_a_signer_is_what_the_trusted_publishers_say_now() -> None:
 
 def test_releases_are_listed_newest_first_with_the_way_of_a_rollback() -> None:
     rows = releases_of(installed(2, *map(release, (1, 2, 3, 4))), {})
-    assert [(row.version, row.badge.word if row.badge else "") for row in rows] == [
+    assert [(row.version, row.badge.word) for row in rows] == [
         ("4.0.0", "rolled back"),
         ("3.0.0", "current"),
         ("2.0.0", "previous"),
-        ("1.0.0", ""),
+        ("1.0.0", "kept"),
     ]
 
 
@@ -80,7 +80,8 @@ def test_differences_are_new_then_kept_then_gone() -> None:
 
 def test_a_confirmation_lists_differences_or_says_that_there_are_none() -> None:
     assert change_facts(Difference(("a", "b"), (), (), ("tool t",))) == (
-        ("asks for more", "a, b"),
+        ("asks for more", "a"),
+        ("asks for more", "b"),
         ("no longer exports", "tool t"),
     )
     assert change_facts(Difference((), (), (), ()))[0][1].startswith("none")
@@ -105,7 +106,7 @@ def test_a_confirmation_lists_differences_or_says_that_there_are_none() -> None:
 )
 def test_each_refusal_has_a_next_step(reason: Reason, link: str, word: str) -> None:
     step = refusal_of(PackageRefused(reason, "it is refused", hint="plugbay something"), PAGE)
-    assert step.title == "It is refused." and step.link == link and word in step.text
+    assert step.title == "it is refused" and step.link == link and word in step.text
     assert "plugbay something" not in step.text, "the hint of the command line"
 
 
@@ -120,12 +121,19 @@ def test_a_look_shows_signer_permissions_and_the_digest_on_its_button(tmp_path: 
     package = bench.release("1.0.0", capabilities=["a"])
     first = look_of(bench.installer.look(package), "upload", PAGE)
     assert (first.before, first.before_digest, first.is_compared) == ("", "", False)
-    assert first.label == f"Install 1.0.0, {first.digest[:19]}…" and first.signer.word == "acme"
-    assert Line("a") in first.asks and Line("tool t") in first.exports
+    assert (
+        first.asks_for_grants and first.label == f"Install 1.0.0, {first.digest[:19]}…" and first.signer.word == "acme"
+    )
+    assert (first.asks[0].text, first.asks[0].mark) == ("a", "") and Line("tool t") in first.exports
+    risk = first.asks[0].risk
+    assert (
+        risk is not None and (risk.word, risk.tone) == ("medium risk", "warn") and "declares it" in first.asks[0].allows
+    )
     bench.install(package)
     tools = [{"name": "t"}, {"name": "u"}]
     second = look_of(bench.installer.look(bench.release("2.0.0", capabilities=["b"], tools=tools)), "upload", PAGE)
     assert second.before == "1.0.0" and second.before_digest == first.digest and second.is_compared
-    assert {Line("b", "new"), Line("a", "gone")} <= set(second.asks)
+    marks = {line.text: (line.mark, line.risk is not None) for line in second.asks}
+    assert marks["b"] == ("new", True) and marks["a"] == ("gone", False)
     assert second.exports == (Line("tool u", "new"), Line("tool t"))
     assert second.label.startswith("Upgrade to 2.0.0, sha256:")

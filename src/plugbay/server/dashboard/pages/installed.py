@@ -26,7 +26,15 @@ from plugbay.server.dashboard.pages.plugins import plugin_path
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
 from plugbay.server.dashboard.text import moment, sentence
 from plugbay.server.dashboard.uploads import require_upload
-from plugbay.server.dashboard.views.installed import change_facts, look_of, registry_of, releases_of, signer_of
+from plugbay.server.dashboard.views.installed import (
+    ReleaseRow,
+    change_facts,
+    look_of,
+    registry_of,
+    releases_of,
+    short,
+    signer_of,
+)
 from plugbay.server.dashboard.views.tones import CALM, GOOD, WARN
 from plugbay.server.domain.errors import GatewayError, invalid, not_found
 from plugbay.server.domain.installed_plugins import Changed
@@ -34,6 +42,8 @@ from plugbay.server.domain.principal import HOST
 from plugbay.store.pages import Part
 
 COLUMNS = ("Plugin", "Version", "Pinned", "Signed by", "From", "Since")
+
+RELEASE_COLUMNS = ("Version", "Status", "Signed by", "From", "Digest", "Installed")
 
 OPERATIONS = ("rollback", "pin", "unpin", "uninstall")
 
@@ -138,7 +148,7 @@ def installed_row(item: Installed, keys: Mapping[str, TrustedKey]) -> tuple[Cell
         Cell(release.version),
         Cell("pinned", tone=CALM) if item.state.pinned else Cell(),
         Cell(signer.word, release.key_id or "", tone=signer.tone),
-        Cell(release.source),
+        Cell(release.source.partition("@")[0]),
         Cell(at=moment(release.installed_at)),
     )
 
@@ -229,8 +239,27 @@ async def _plugin_page(visit: Visit, problem: GatewayError | None = None) -> Res
         plugin=plugin_path(item.id),
         hosted=area.hosted(item),
         current=next(row for row in releases if row.digest == item.current.digest),
-        releases=releases,
+        table=table_of(
+            f"Releases of {item.id}",
+            installed_path(item.id),
+            RELEASE_COLUMNS,
+            Part(tuple(releases)),
+            release_cells,
+            filters=(),
+            empty=NextStep("No releases", ""),
+        ),
         form=_form(visit, registry_of(item)),
+    )
+
+
+def release_cells(row: ReleaseRow) -> tuple[Cell, ...]:
+    return (
+        Cell(row.version),
+        Cell(row.badge.word, row.badge.why, tone=row.badge.tone),
+        Cell(row.signer.word, row.key_id, tone=row.signer.tone),
+        Cell(row.source.partition("@")[0]),
+        Cell(short(row.digest), mono=True),
+        Cell(at=row.at),
     )
 
 
@@ -290,7 +319,7 @@ async def _uninstall(visit: Visit, plugin_id: str) -> Response:
     item = await area.get(visit.principal, plugin_id)
     facts = (("version", item.current.version), ("releases", ", ".join(each.version for each in item.state.releases)))
     text = (
-        "All its releases are removed; running calls end first. Its settings, secrets and grants stay. Versions older "
+        "All its releases are removed; running calls may finish. Its settings, secrets and grants stay. Versions older "
         f"than {item.state.highest.version} stay refused."
     )
     return confirm(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from plugbay.host.authorization.explanations import explain
+from plugbay.model.spec import PluginSpec
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import Difference, Look, asks
 from plugbay.packages.releases import origin
 from plugbay.packages.store import Installed, Release
 from plugbay.packages.trust import TrustedKey
 from plugbay.server.dashboard.tables import NextStep
-from plugbay.server.dashboard.text import moment, sentence, size
-from plugbay.server.dashboard.views.tones import BAD, GOOD, WARN, Badge
+from plugbay.server.dashboard.text import moment, size
+from plugbay.server.dashboard.views.plugins import RISK_TONES
+from plugbay.server.dashboard.views.tones import BAD, CALM, GOOD, OFF, WARN, Badge
 
 SHORT_DIGEST = len("sha256:") + 12
 """Characters of a digest on a button and in a table."""
@@ -56,10 +59,10 @@ def refusal_of(refused: PackageRefused, page: str) -> NextStep:
     """Why a package is not installed, and the next step; `page` is that of the installed plugin."""
     advice = _ADVICE.get(refused.reason, _DAMAGED)
     if refused.reason in _PUBLISHERS:
-        return NextStep(sentence(refused.message), advice, label="Publishers", link="/publishers")
+        return NextStep(refused.message, advice, label="Publishers", link="/publishers")
     if refused.reason in _INSTALLED:
-        return NextStep(sentence(refused.message), advice, label="The installed plugin", link=page)
-    return NextStep(sentence(refused.message), advice)
+        return NextStep(refused.message, advice, label="The installed plugin", link=page)
+    return NextStep(refused.message, advice)
 
 
 def signer_of(key_id: str | None, keys: Mapping[str, TrustedKey]) -> Badge:
@@ -84,12 +87,8 @@ class ReleaseRow:
     signer: Badge
     key_id: str
     at: float | None
-    badge: Badge | None
-    """Whether it is the current one, or one to go back to; None: neither."""
-
-    @property
-    def short_digest(self) -> str:
-        return f"{self.digest[:SHORT_DIGEST]}…"
+    badge: Badge
+    """Whether it is the current one, or one to go back to."""
 
 
 def releases_of(installed: Installed, keys: Mapping[str, TrustedKey]) -> list[ReleaseRow]:
@@ -101,15 +100,15 @@ def releases_of(installed: Installed, keys: Mapping[str, TrustedKey]) -> list[Re
     return rows[::-1]
 
 
-def _position(at: int, current: int) -> Badge | None:
+def _position(at: int, current: int) -> Badge:
     if at == current:
         return Badge("current", GOOD)
     if at == current - 1:
-        return Badge("previous", "calm", "a rollback returns to it")
-    return Badge("rolled back", "off", "the next upgrade drops it") if at > current else None
+        return Badge("previous", CALM, "a rollback returns to it")
+    return Badge("rolled back", OFF, "the next upgrade drops it") if at > current else Badge("kept", CALM)
 
 
-def _release_row(release: Release, badge: Badge | None, keys: Mapping[str, TrustedKey]) -> ReleaseRow:
+def _release_row(release: Release, badge: Badge, keys: Mapping[str, TrustedKey]) -> ReleaseRow:
     return ReleaseRow(
         release.version,
         release.digest,
@@ -127,6 +126,9 @@ class Line:
 
     text: str
     mark: str = ""
+    allows: str = ""
+    """A capability in plain words."""
+    risk: Badge | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class LookView:
     key_id: str
     signed_at: str
     asks: tuple[Line, ...]
+    asks_for_grants: bool
     exports: tuple[Line, ...]
     before: str
     """The installed version; empty if there is none."""
@@ -177,14 +180,15 @@ def look_of(look: Look, source: str, page: str) -> LookView:
         _signer_of_look(look),
         "" if look.verified is None else look.verified.key.key_id,
         "" if look.verified is None else look.verified.signature.signed_at,
-        compare(asks(spec), changes.asked, changes.dropped),
+        tuple(_explained(line, spec) for line in compare(asks(spec), changes.asked, changes.dropped)),
+        bool(spec.capabilities),
         compare(exports, changes.added_exports, changes.removed_exports),
         "" if before is None else before.current.version,
         "" if before is None else before.current.digest,
         look.difference is not None,
         look.unchanged,
         None if look.refused is None else refusal_of(look.refused, page),
-        f"{verb} {spec.version}, {look.digest[:SHORT_DIGEST]}…",
+        f"{verb} {spec.version}, {short(look.digest)}",
     )
 
 
@@ -205,6 +209,14 @@ def compare(now: tuple[str, ...], added: tuple[str, ...], removed: tuple[str, ..
     )
 
 
+def _explained(line: Line, spec: PluginSpec) -> Line:
+    """A capability that the package asks for, with its meaning and risk; other lines as they are."""
+    if line.mark == GONE or line.text not in spec.capabilities:
+        return line
+    known = explain(spec, line.text)
+    return replace(line, allows=known.allows, risk=Badge(f"{known.risk} risk", RISK_TONES[known.risk], known.why))
+
+
 def change_facts(changes: Difference | None) -> tuple[tuple[str, str], ...]:
     """The differences of two releases, for a confirmation."""
     if changes is None:
@@ -215,8 +227,13 @@ def change_facts(changes: Difference | None) -> tuple[tuple[str, str], ...]:
         ("also exports", changes.added_exports),
         ("no longer exports", changes.removed_exports),
     )
-    listed = tuple((name, ", ".join(texts)) for name, texts in found if texts)
+    listed = tuple((name, text) for name, texts in found for text in texts)
     return listed or (("differences", "none in permissions and exports"),)
+
+
+def short(digest: str) -> str:
+    """The first characters of a digest."""
+    return f"{digest[:SHORT_DIGEST]}…"
 
 
 def registry_of(installed: Installed) -> str:
