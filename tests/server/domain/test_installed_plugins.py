@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -333,6 +334,10 @@ def test_the_list_is_searched_and_paged_with_the_last_change_first(sqlite_url: s
             assert [item.id for item in (*part.items, *rest.items)] == ["acme.p2", "acme.p1", "acme.p0"]
             assert rest.after is None
             assert [item.id for item in (await area.page(OPERATOR, Page(), "P1")).items] == ["acme.p1"]
+            found = await area.get(OPERATOR, "acme.p2")
+            edited = found.current.model_copy(update={"installed_at": "yesterday"})
+            bench.store.record(found.state.model_copy(update={"releases": [edited]}))
+            assert [item.id for item in (await area.page(OPERATOR, Page())).items][-1] == "acme.p2"
 
     run(main)
 
@@ -415,7 +420,7 @@ def test_a_full_disk_is_named_and_the_package_stays_for_another_try(
             area = gateway.installed_plugins
             shown = (await install(gateway, one)).installed.current.digest
             kept, look = await area.look(OPERATOR, (await offer(gateway, two)).id)
-            for number, code in ((28, "disk.full"), (30, "plugin.store_unwritable")):
+            for number, code in ((errno.ENOSPC, "disk.full"), (errno.EROFS, "plugin.store_unwritable")):
 
                 def fail(name: str, number: int = number) -> None:
                     if name == "published":

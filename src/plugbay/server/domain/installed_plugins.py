@@ -392,8 +392,11 @@ class InstalledPlugins:
 
 
 def _place(installed: Installed) -> tuple[float, str]:
-    """The sort key: the time of the current release, and the id."""
-    return moment(installed.current.installed_at), installed.id
+    """The sort key: the time of the current release, and the id. A time that was edited by hand may be none."""
+    try:
+        return moment(installed.current.installed_at), installed.id
+    except ValueError:
+        return 0.0, installed.id
 
 
 def _is_current(found: Found, installed: Installed) -> bool:
@@ -411,7 +414,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
             text = f"{error}; correct the file, or remove it with its contents"
             raise unavailable("package.invalid_config", text) from None
         except OSError as error:
-            text = f"the store cannot be changed: {error.strerror or error}"
+            text = f"the store cannot be changed: {error}; the user of the server must be able to write there"
             raise full_disk(error) or unavailable("plugin.store_unwritable", text) from None
 
     return await translate_refusals(asyncio.to_thread(run))

@@ -191,6 +191,9 @@ def test_forms_that_cannot_be_used_are_shown_again_with_the_reason(sqlite_url: s
             for source in ("", "http://x", "oci://localhost:1/acme/p:1"):
                 refused = await visitor.post("/installed:pull", {"source": source})
                 assert refused.status_code in (400, 422, 503) and f'value="{source}"' in refused.text
+            for name in ("%00", "..%2F..%2Fetc", "x" * 5000, "%F0%9F%8D%B5", "a/b"):
+                assert (await visitor.get(f"/installed/{name}")).status_code == 404, name
+                assert (await visitor.post(f"/installed/{name}:pin")).status_code == 404, name
             assert (await visitor.get("/installing/look_x")).status_code == 404
             assert (await visitor.post("/installing/look_x", {"digest": "x"})).status_code == 404
 
