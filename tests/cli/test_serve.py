@@ -139,6 +139,8 @@ def test_without_a_folder_the_installed_plugins_are_served_also_those_that_are_i
         until_blocking(lambda: listed(client)["plugins"] == ["acme.notes"])
         (shown,) = client.get("/api/v1/plugins").json()["plugins"]
         assert (shown["state"], shown["missing"]) == ("pending", ["files"])
+        client.get(client.post("/api/v1/dashboard-links").json()["url"])
+        assert "acme.notes" in client.get("/installed").text, "the same store in the browser"
         assert server.end() == 0
 
 

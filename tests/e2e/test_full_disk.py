@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def served(folder: Path, data: Path, around: Sequence[str] = ()) -> Iterator[tup
             server.kill()
 
 
+def fill(disk: Path) -> Path:
+    """A file that takes all the room."""
+    filler = disk / "filler"
+    with open(filler, "wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1 << 16)):
+            continue
+    return filler
+
+
 @requirement("vai:control-full-disk")
 def test_a_full_disk_is_not_ready_and_refuses_with_a_reason_until_there_is_room(tmp_path: Path) -> None:
     with served_on_a_small_disk(tmp_path) as (client, disk):
@@ -64,10 +74,7 @@ def test_a_full_disk_is_not_ready_and_refuses_with_a_reason_until_there_is_room(
         def upload() -> httpx2.Response:
             return client.post("/v1/plugin-packages", content=archive, headers=headers)
 
-        filler = disk / "filler"
-        with open(filler, "wb", buffering=0) as file, suppress(OSError):
-            while file.write(bytes(1 << 16)):
-                continue
+        filler = fill(disk)
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()["ready"]) == (503, False)
         assert "No space left on device" in ready.json()["checks"]["disk"]
@@ -79,6 +86,30 @@ def test_a_full_disk_is_not_ready_and_refuses_with_a_reason_until_there_is_room(
         filler.unlink()
         assert client.get("/readyz").json()["checks"]["disk"] == "ok"
         assert upload().status_code == 201
+
+
+def test_a_package_for_which_the_disk_has_no_room_is_refused_on_its_page_and_taken_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with served_on_a_small_disk(tmp_path) as (client, disk):
+        publisher = Publisher(disk / "data", tmp_path)
+        packed = publisher.pack(f"PADDING = {secrets.token_hex(1 << 19)!r}")
+        page = client.get(client.post("/api/v1/dashboard-links").json()["url"], follow_redirects=True)
+        (form_key,) = set(re.findall(r'name="form_key" value="([^"]+)"', page.text))
+        files = {"archive": packed.path.read_bytes(), "signature": publisher.sign(packed)}
+
+        def upload() -> httpx2.Response:
+            headers = {"origin": str(client.base_url).rstrip("/")}
+            return client.post("/installed", data={"form_key": form_key}, files=files, headers=headers)
+
+        filler = fill(disk)
+        refused = upload()
+        assert refused.status_code == 503 and "The disk of the server is full" in refused.text
+        assert list((disk / "data" / "installing").iterdir()) == []
+        filler.unlink()
+        shown = upload()
+        assert shown.status_code == 303, shown.text
+        assert packed.digest in client.get(shown.headers["location"]).text
 
 
 @requirement("vai:control-full-disk")

@@ -364,6 +364,58 @@ def test_a_package_that_was_installed_meanwhile_counts_as_installed(bench: Bench
 
 
 @requirement("vai:package-permissions-shown")
+def test_a_look_has_all_facts_and_changes_nothing(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0", capabilities=["a", "b"]))
+    before = bench.store.find(PLUGIN)
+    look = bench.installer.look(bench.release("2.0.0", capabilities=["b", "c"]))
+    assert (look.spec.version, look.files, look.unchanged, look.refused) == ("2.0.0", 2, False, None)
+    assert look.verified is not None and look.verified.key.publisher == "acme"
+    assert look.difference is not None and look.difference.asked == ("c",)
+    assert look.before == before == bench.store.find(PLUGIN)
+    assert list((bench.store.root / "tmp").iterdir()) == []
+
+
+def test_a_look_names_the_refusal_of_the_installation(bench: Bench, tmp_path: Path) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(two)
+    bench.installer.pin(PLUGIN, True)
+    assert bench.installer.look(two).unchanged and bench.installer.look(two).refused is None
+    unsigned = pack(tmp_path / "unsigned", "3.0.0")
+    expected = {bench.release("3.0.0"): Reason.PINNED, unsigned: Reason.UNSIGNED}
+    for package, reason in expected.items():
+        refused = bench.installer.look(package).refused
+        assert refused is not None and refused.reason is reason is reason_of(bench, package)
+    bench.installer.pin(PLUGIN, False)
+    refused = bench.installer.look(one).refused
+    assert refused is not None and refused.reason is Reason.DOWNGRADE is reason_of(bench, one)
+    allowed = bench.installer.look(unsigned, allow_unsigned=True)
+    assert allowed.refused is None and allowed.verified is None
+
+
+def test_a_rollback_is_looked_at_and_goes_only_to_the_release_that_was_shown(bench: Bench) -> None:
+    for version, words in (("1.0.0", ["a"]), ("2.0.0", ["b"]), ("3.0.0", ["b"])):
+        bench.install(bench.release(version, capabilities=words))
+    shown = bench.installer.look_back(PLUGIN)
+    assert (shown.installed.current.version, shown.release.version) == ("3.0.0", "2.0.0")
+    bench.installer.rollback(PLUGIN)
+    with pytest.raises(PackageRefused) as refused:
+        bench.installer.rollback(PLUGIN, shown.release.digest)
+    assert refused.value.reason is Reason.CHANGED_MEANWHILE
+    again = bench.installer.look_back(PLUGIN)
+    assert again.difference is not None and (again.difference.asked, again.difference.dropped) == (("a",), ("b",))
+    assert bench.installer.rollback(PLUGIN, again.release.digest).current.version == "1.0.0"
+    with pytest.raises(PackageRefused) as refused:
+        bench.installer.look_back(PLUGIN)
+    assert refused.value.reason is Reason.NO_EARLIER_RELEASE
+
+
+def test_a_rollback_to_files_that_cannot_be_read_has_no_differences(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    bench.install(bench.release("2.0.0"))
+    remove_release(bench.store.package_folder(bench.installer.look_back(PLUGIN).release.digest, PLUGIN))
+    assert bench.installer.look_back(PLUGIN).difference is None
+
+
 def test_a_candidate_lists_the_permissions_that_the_installed_release_lacks(bench: Bench) -> None:
     bench.install(bench.release("1.0.0", capabilities=["a", "b"]))
     with bench.installer.candidate(bench.release("2.0.0", capabilities=["b", "c"])) as candidate:

@@ -17,7 +17,7 @@ from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.packages import archive
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.installer import Installer
-from plugbay.packages.store import Highest, Release, State, Store
+from plugbay.packages.store import Highest, Release, State, Store, store_of
 from tests.packages.builders import NOW, PLUGIN, Bench, plugin
 from tests.support.commands import plugbay
 from tests.support.requirements import requirement
@@ -27,6 +27,33 @@ def test_a_store_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "gone")
     assert (store.installed(), store.find("x"), store.state("x")) == ([], None, None)
     assert not (tmp_path / "gone").exists()
+
+
+def test_a_store_is_known_by_its_folder_of_plugins_also_through_a_link(bench: Bench, tmp_path: Path) -> None:
+    assert store_of(bench.store.plugins) is None, "nothing is there"
+    bench.store.create()
+    bench.install(bench.release("1.0.0"))
+    with bench.store.staging():
+        (tmp_path / "link").symlink_to(bench.store.plugins)
+        for folder in (bench.store.plugins, tmp_path / "link"):
+            found = store_of(folder)
+            assert found is not None and found.root == bench.store.root
+    assert store_of(bench.store.root) is None
+
+
+@pytest.mark.parametrize("other", ["packages/web", "tmp/notes.txt"])
+def test_folders_with_other_contents_are_no_store_because_a_change_would_delete_them(bench: Bench, other: str) -> None:
+    bench.store.create()
+    assert store_of(bench.store.plugins) is not None, "the control"
+    (bench.store.root / other).mkdir()
+    assert store_of(bench.store.plugins) is None
+
+
+@pytest.mark.parametrize("missing", ["packages", "state", "tmp"])
+def test_a_folder_of_plugins_alone_is_no_store(bench: Bench, missing: str) -> None:
+    bench.store.create()
+    (bench.store.root / missing).rmdir()
+    assert store_of(bench.store.plugins) is None
 
 
 def test_a_host_loads_the_plugins_folder_of_a_store(bench: Bench) -> None:

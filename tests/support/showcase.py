@@ -6,16 +6,24 @@ with showcase(folder) as shown:
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from plugbay.cli.gateway.commands import ARCHIVE
+from plugbay.packages.archive import signature_path
+from plugbay.packages.installer import Installer
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
+from plugbay.server.domain.packages import TRUST_FILE
+from tests.packages.builders import pack, sign
 from tests.server.test_server import Served, served
 from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
@@ -70,6 +78,9 @@ PAGES = {
     "events": "/events",
     "install": "/install",
     "install-card": "/install/thread-weave",
+    "installed": "/installed",
+    "installed-plugin": "/installed/acme.forecast",
+    "installed-look": "/installing/{look}",
     "servers": "/servers",
     "publishers": "/publishers",
     "orgs": "/orgs",
@@ -132,7 +143,9 @@ def showcase(folder: Path) -> Iterator[Showcase]:
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
     (folder / "plugbay.toml").write_text(MODEL + SERVER)
-    with served(folder, "plugins") as server, server.client() as client:
+    store = Store(folder / "store")
+    store.create()
+    with served(folder, "plugins", "store/plugins") as server, server.client() as client:
         yield Showcase(server, _fill(server, client, folder))
 
 
@@ -146,18 +159,54 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     _post(client, "/api/v1/calls", {"export": "example.greeter/divide", "input": {"dividend": 1, "divisor": 0}})
     while client.get("/api/v1/plugins/flaky").json()["state"] != "quarantined":
         _post(client, "/api/v1/calls", {"export": "flaky/flaky_t"})
-    ids = _use_control_plane(server, client, folder)
+    publisher = Publisher(Path(server.facts["data"]), folder)
+    look = _install(server, client, folder, publisher)
+    ids = {**_use_control_plane(client, publisher), "look": look}
     until_blocking(lambda: len(client.get("/api/v1/calls").json()["items"]) >= 4)
     ids["call"] = client.get("/api/v1/calls").json()["items"][0]["call_id"]
     return {name: path.format(**ids) for name, path in PAGES.items()}
 
 
-def _use_control_plane(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]:
+FORECAST = "acme.forecast"
+
+RELEASES: dict[str, dict[str, Any]] = {
+    "1.0.0": {"capabilities": ["net:api.weather.example"]},
+    "1.1.0": {"capabilities": ["net:api.weather.example", "fs:read"], "tools": [{"name": "t"}, {"name": "hourly"}]},
+    "2.0.0": {"capabilities": ["net:api.weather.example", "mail.send"], "tools": [{"name": "t"}, {"name": "alerts"}]},
+}
+"""Of an installed plugin: the last one waits for the consent."""
+
+
+def _install(server: Served, client: httpx2.Client, folder: Path, publisher: Publisher) -> str:
+    """Install two releases of a plugin, and upload the next one; returns the id of the look at it."""
+    text = "The weather of the next days."
+    packages = [
+        sign(pack(folder / f"forecast-{version}", version, FORECAST, description=text, **manifest), publisher.key)
+        for version, manifest in RELEASES.items()
+    ]
+    trust = TrustStore(Path(server.facts["data"]) / TRUST_FILE)
+    installer = Installer(Store(folder / "store"), trust, lambda: datetime.now(UTC))
+    for version, package in zip(RELEASES, packages[:2], strict=False):
+        source = f"oci://registry.example:5000/acme/forecast:{version}@sha256:{'0' * 64}"
+        with installer.candidate(package, source) as candidate:
+            installer.install(candidate)
+    until_blocking(lambda: client.get(f"/api/v1/plugins/{FORECAST}").is_success)
+    _post(client, f"/api/v1/plugins/{FORECAST}:reload", None)
+    with server.client() as browser:
+        page = browser.get(_post(client, "/api/v1/dashboard-links", None)["url"], follow_redirects=True)
+        (form_key,) = set(re.findall(r'name="form_key" value="([^"]+)"', page.text))
+        files = {"archive": packages[2].read_bytes(), "signature": signature_path(packages[2]).read_bytes()}
+        headers = {"origin": server.facts["url"]}
+        shown = browser.post("/installed", data={"form_key": form_key}, files=files, headers=headers)
+        assert shown.status_code == 303, shown.text
+    return shown.headers["location"].rpartition("/")[2]
+
+
+def _use_control_plane(client: httpx2.Client, publisher: Publisher) -> dict[str, str]:
     """An org that uses a package in all four ways; the ids of its records."""
     _post(client, "/v1/orgs", {"id": "acme", "name": "Acme Tea"})
     _post(client, "/v1/orgs/acme/projects", {"id": "shop", "name": "Web shop"})
     ids = {"key": _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]}
-    publisher = Publisher(Path(server.facts["data"]), folder)
     packed = publisher.pack(TOOL, [export(id, kind) for id, kind in EXPORTS.items()], version="1.2.0")
     headers = {"content-type": ARCHIVE, **publisher.header(packed)}
     added = client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers)

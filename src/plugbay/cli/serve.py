@@ -17,6 +17,7 @@ from plugbay.cli import local_host, tracing
 from plugbay.cli.doctor.plugin_checks import check_readiness
 from plugbay.cli.exit_codes import Exit, refusal
 from plugbay.cli.options import ConfigFile, Folders, Grant, GrantAll, NoSandbox
+from plugbay.cli.packages.common import open_store
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
 from plugbay.cli.render.call_view import drift_warnings, missing_manifests
@@ -107,10 +108,10 @@ def serve(
 
 
 def _installed() -> Path:
-    """The folder of installed plugins, made if nothing was installed yet."""
-    folder = directories()["data"] / local_host.INSTALLED
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    """The folder of installed plugins; its store is made if nothing was installed yet."""
+    store = open_store(None)
+    store.create()
+    return store.plugins
 
 
 def _address(text: str) -> tuple[str, int]:

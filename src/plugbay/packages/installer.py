@@ -171,6 +171,33 @@ class Verified(NamedTuple):
     key: TrustedKey
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A package before it is installed: the facts to decide on, and the reason if it would be refused."""
+
+    spec: PluginSpec
+    """Of files that are gone."""
+    digest: str
+    size: int
+    files: int
+    verified: Verified | None
+    """None: unsigned, or the signature is refused."""
+    before: Installed | None
+    difference: Difference | None
+    unchanged: bool
+    refused: PackageRefused | None
+
+
+class Rollback(NamedTuple):
+    """A rollback before it is done."""
+
+    installed: Installed
+    release: Release
+    """The release that becomes current."""
+    difference: Difference | None
+    """From the current release to that one; None if the files of one of them cannot be read."""
+
+
 def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetime) -> Verified:
     """Verify the signature of a package with a trusted key; raises `PackageRefused` with the reason."""
     if data is None:
@@ -217,15 +244,59 @@ class Installer:
             opened = open_archive(archive, folder, self._limits, lambda name: self._step("wrote"))
             self._step("unpacked")
             signature = signature_of(archive, opened)
-            key_id = None
-            if signature is not None or not allow_unsigned:
-                key_id = verify(opened.package, signature, self._trust, self._clock()).key.key_id
+            verified = self._verify(opened, signature, allow_unsigned)
             if signature is not None:
                 # So that the installed folder can be verified later.
                 (opened.package.root / SIGNATURE_NAME).write_bytes(signature)
             self._step("verified")
-            before = self.store.find(opened.package.id)
-            yield Candidate(opened, source or archive.name, key_id, before, _compare(before, opened.package))
+            yield self._candidate(opened, source or archive.name, verified)
+
+    def look(self, archive: Path, *, allow_unsigned: bool = False) -> Look:
+        """Examine a package and change nothing. A package that cannot be read raises, as `candidate` does; any other
+        reason for a refusal is part of the result.
+        """
+        with self.store.staging() as folder:
+            opened = open_archive(archive, folder, self._limits)
+            verified = refused = None
+            try:
+                verified = self._verify(opened, signature_of(archive, opened), allow_unsigned)
+            except PackageRefused as error:
+                refused = error
+            candidate = self._candidate(opened, archive.name, verified)
+            package = opened.package
+            return Look(
+                package.spec,
+                opened.digest,
+                opened.size,
+                len(package.files),
+                verified,
+                candidate.before,
+                candidate.difference,
+                candidate.unchanged,
+                refused or self._refusal(candidate),
+            )
+
+    def _verify(self, opened: Opened, signature: bytes | None, allow_unsigned: bool) -> Verified | None:
+        """None for an unsigned package that is accepted; raises `PackageRefused`."""
+        if signature is None and allow_unsigned:
+            return None
+        return verify(opened.package, signature, self._trust, self._clock())
+
+    def _candidate(self, opened: Opened, source: str, verified: Verified | None) -> Candidate:
+        before = self.store.find(opened.package.id)
+        key_id = None if verified is None else verified.key.key_id
+        return Candidate(opened, source, key_id, before, _compare(before, opened.package))
+
+    def _refusal(self, candidate: Candidate) -> PackageRefused | None:
+        """Why the store would refuse a candidate now."""
+        if candidate.unchanged:
+            return None
+        try:
+            _require_unpinned(candidate.before)
+            _check_version(candidate, self.store.state(candidate.package.id), allow_downgrade=False)
+        except PackageRefused as refused:
+            return refused
+        return None
 
     def install(self, candidate: Candidate, *, allow_downgrade: bool = False) -> Installed:
         """Install a candidate; does nothing when it is installed already."""
@@ -239,8 +310,7 @@ class Installer:
                 self.store.publish(package.root, opened.digest, package.id)
                 return before
             if before != candidate.before:
-                text = f"another process changed {package.id} meanwhile"
-                raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
+                raise _changed_meanwhile(package.id)
             _require_unpinned(before)
             _check_version(candidate, state, allow_downgrade)
             self.store.publish(package.root, opened.digest, package.id)
@@ -253,16 +323,31 @@ class Installer:
             self._step("swept")
             return self._require(package.id)
 
-    def rollback(self, plugin_id: str) -> Installed:
-        """Go back to the previous release."""
+    def rollback(self, plugin_id: str, to: str | None = None) -> Installed:
+        """Go back to the previous release; raises if `to` is given and not its digest."""
         with self.store.locked():
-            installed = self._require(plugin_id)
-            _require_unpinned(installed)
-            if not installed.earlier:
-                text = f"{plugin_id} has no release before {installed.current.version}"
-                raise PackageRefused(Reason.NO_EARLIER_RELEASE, text)
-            self.store.switch(plugin_id, installed.earlier[-1].digest)
+            _, release = self._previous(plugin_id, to)
+            self.store.switch(plugin_id, release.digest)
             return self._require(plugin_id)
+
+    def look_back(self, plugin_id: str, to: str | None = None) -> Rollback:
+        """What `rollback` would do; raises what it would raise."""
+        installed, release = self._previous(plugin_id, to)
+        old, new = (
+            inspect(self.store.package_folder(each.digest, plugin_id)).spec for each in (installed.current, release)
+        )
+        return Rollback(installed, release, difference(old, new) if old and new else None)
+
+    def _previous(self, plugin_id: str, to: str | None) -> tuple[Installed, Release]:
+        installed = self._require(plugin_id)
+        _require_unpinned(installed)
+        if not installed.earlier:
+            text = f"{plugin_id} has no release before {installed.current.version}"
+            raise PackageRefused(Reason.NO_EARLIER_RELEASE, text)
+        release = installed.earlier[-1]
+        if to not in (None, release.digest):
+            raise _changed_meanwhile(plugin_id)
+        return installed, release
 
     def pin(self, plugin_id: str, pinned: bool) -> Installed:
         """Pin a plugin to its current release, or unpin it."""
@@ -305,6 +390,11 @@ def _compare(before: Installed | None, package: Package) -> Difference | None:
     """Compare with the installed release; None when there is none, or when it is no longer readable."""
     old = inspect(before.folder.resolve()).spec if before else None
     return difference(old, package.spec) if old else None
+
+
+def _changed_meanwhile(plugin_id: str) -> PackageRefused:
+    text = f"another process changed {plugin_id} meanwhile"
+    return PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
 
 
 def _require_unpinned(installed: Installed | None) -> None:

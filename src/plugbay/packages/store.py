@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,6 +35,9 @@ KEPT_RELEASES = 5
 """Releases kept per plugin, including the current one."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+_RELEASE, _TEMPORARY = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{16}")
+"""Names in `packages` and in `tmp`."""
 
 
 class Release(BaseModel):
@@ -151,13 +155,29 @@ class Store:
         """The folder of a release."""
         return self._packages / digest.removeprefix("sha256:") / folder_name(plugin_id)
 
-    # Changes. All except `staging` need the lock.
+    @property
+    def exists(self) -> bool:
+        """Whether these folders are a store. Changes delete everything else in two of them, so a folder with any other
+        name there is no store.
+        """
+        try:
+            packages, leftovers = os.listdir(self._packages), os.listdir(self._tmp)
+        except OSError:
+            return False
+        named = all(map(_RELEASE.fullmatch, packages)) and all(map(_TEMPORARY.fullmatch, leftovers))
+        return named and self.plugins.is_dir() and self._states.is_dir()
+
+    # Changes. All except `create` and `staging` need the lock.
+
+    def create(self) -> None:
+        """Make the folders; idempotent."""
+        for place in (self.root, self.plugins, self._packages, self._states, self._tmp):
+            place.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the store against other processes; the kernel releases the lock when the process ends."""
-        for place in (self.root, self.plugins, self._packages, self._states, self._tmp):
-            place.mkdir(parents=True, exist_ok=True)
+        self.create()
         with _lock(self.root, wait=True):
             yield
 
@@ -244,6 +264,13 @@ class Store:
         with suppress(OSError):
             for leftover in self._tmp.iterdir():
                 _remove_if_abandoned(leftover)
+
+
+def store_of(plugins: Path) -> Store | None:
+    """The store whose installed plugins are in this folder; None for any other folder."""
+    place = plugins.resolve()
+    store = Store(place.parent)
+    return store if store.plugins == place and store.exists else None
 
 
 def _seal(root: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.admin import folders
 from plugbay.host.admin.folders import FolderWatch, Plan, plan
 from plugbay.host.config import config
 from plugbay.host.discovery.folders import Found, scan
@@ -227,4 +229,36 @@ def test_a_server_of_plugbay_toml_stays_although_its_folder_is_watched(tmp_path:
             assert sorted(ids(host)) == ["p", "q", "srv"]
             assert [item.entry for item in host.problems if item.errors] == ["none"]
 
+    run(main)
+
+
+def test_a_scan_begins_when_the_one_before_it_has_ended(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a scan that was slow would let go of a plugin that a later scan has found."""
+    steps: list[str] = []
+    ready = threading.Event()
+
+    def slow(paths: Sequence[Path]) -> list[Found]:
+        steps.append("begin")
+        found = scan(paths)
+        if steps == ["begin"]:
+            ready.wait()
+        steps.append("end")
+        return found
+
+    async def main() -> None:
+        async with Host([], unconfined=True) as host:
+            watch = FolderWatch(host, [tmp_path])
+            first = asyncio.ensure_future(watch.rescan())
+            await until(lambda: steps == ["begin"])
+            write_plugin(tmp_path, "p")
+            second = asyncio.ensure_future(watch.rescan())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            ready.set()
+            await asyncio.gather(first, second)
+            assert steps == ["begin", "end"] * 2 and ids(host) == ["p"]
+
+    monkeypatch.setattr(folders, "scan", slow)
     run(main)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.server.api.routes.orgs import OrgIn
-from plugbay.server.dashboard.actions import check_document, failed, parse_body, sentence
+from plugbay.server.dashboard.actions import check_document, failed, parse_body
 from plugbay.server.domain.errors import GatewayError, unprocessable
 from tests.support.dashboards import visitor_of
 from tests.support.gateways import gateway_at, make_key, make_org
@@ -34,7 +34,6 @@ def test_a_refusal_names_all_problems() -> None:
     errors = [{"message": "one"}, {"message": "two"}, {"problem": "three"}]
     notice = failed(unprocessable("a.b", "one", errors=errors))
     assert (notice.tone, notice.text, notice.hint) == ("bad", "One.", "Also: two; three.")
-    assert sentence("it is so.") == "It is so." and sentence("") == "."
 
 
 def test_a_confirmation_sends_the_form_again_as_it_was(sqlite_url: str, tmp_path: Path, run: Run) -> None:

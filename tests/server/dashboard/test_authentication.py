@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from plugbay.server.dashboard.authentication import (
     CODE_SECONDS,
@@ -16,9 +19,11 @@ from plugbay.server.dashboard.authentication import (
     MAX_SESSIONS,
     MAX_UNSHOWN,
     SESSION_SECONDS,
+    Endpoint,
     Notice,
     Sessions,
     local_path,
+    with_error_pages,
 )
 from plugbay.server.dashboard.routes import ROUTES
 from plugbay.server.domain.errors import GatewayError
@@ -43,6 +48,7 @@ NAMES = {
     "key_id": "key_1",
     "package": "pkg_1",
     "card_id": "thread-weave",
+    "look_id": "look_1",
     "binding_id": "bind_1",
     "invocation_id": "inv_1",
     "delivery_id": "del_1",
@@ -323,3 +329,19 @@ def test_of_new_keys_that_no_page_has_shown_a_session_keeps_a_few() -> None:
         session.show_later(f"key_{number}", f"secret-{number}")
     assert len(session.unshown) == MAX_UNSHOWN and "key_0" not in session.unshown
     assert "secret" not in repr(session)
+
+
+def test_a_full_disk_is_a_page_and_other_errors_of_files_are_bugs(run: Run) -> None:
+    async def main() -> None:
+        def failing(number: int) -> Endpoint:
+            async def endpoint(request: Request) -> Response:
+                raise OSError(number, "no")
+
+            return with_error_pages(endpoint)
+
+        page = await failing(errno.ENOSPC)(Request({"type": "http"}))
+        assert page.status_code == 503 and b"disk of the server is full" in page.body
+        with pytest.raises(OSError, match="no"):
+            await failing(errno.EIO)(Request({"type": "http"}))
+
+    run(main)

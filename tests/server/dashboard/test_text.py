@@ -93,3 +93,7 @@ def test_memory_and_minutes_are_short() -> None:
         "1 GiB",
     ]
     assert text.minute_of_day(61) == "01:01"
+
+
+def test_a_message_becomes_a_sentence() -> None:
+    assert [text.sentence(words) for words in ("it is so", "it is so.", "")] == ["It is so.", "It is so.", "."]

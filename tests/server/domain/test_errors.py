@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from plugbay.server.domain import errors
@@ -45,3 +47,10 @@ def test_the_envelope_has_every_field() -> None:
             "details": {"required": ["runs:read"]},
         }
     }
+
+
+def test_a_full_disk_has_its_own_code() -> None:
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        found = errors.full_disk(OSError(number, "no"))
+        assert found is not None and (found.code, found.status, found.retryable) == ("disk.full", 503, True)
+    assert errors.full_disk(OSError(errno.EIO, "no")) is None

@@ -108,6 +108,7 @@ class FolderWatch:
     def __init__(self, host: Host, paths: Sequence[Path]) -> None:
         self._host = host
         self._paths = tuple(paths)
+        self._scanning = asyncio.Lock()
 
     @property
     def _others(self) -> list[Found]:
@@ -131,7 +132,14 @@ class FolderWatch:
             await self.rescan()
 
     async def rescan(self) -> Plan:
-        """Read the folders again, host the plugins that are new, and let go of those that are gone."""
+        """Read the folders again, host the plugins that are new, and let go of those that are gone.
+
+        One at a time: a scan that began before another one ended may lack its plugins.
+        """
+        async with self._scanning:
+            return await self._rescan()
+
+    async def _rescan(self) -> Plan:
         fresh = await asyncio.to_thread(scan, self._paths)
         steps = plan(self._host.found, fresh, self._others)
         await take_steps(self._host, steps)

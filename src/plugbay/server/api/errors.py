@@ -6,7 +6,6 @@ may be among them.
 
 from __future__ import annotations
 
-import errno
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from plugbay.server.api.models import ErrorEnvelope
-from plugbay.server.domain.errors import API, INVALID, NOT_FOUND, GatewayError, invalid, unavailable
+from plugbay.server.domain.errors import API, INVALID, NOT_FOUND, GatewayError, full_disk, invalid, unavailable
 from plugbay.server.domain.ids import REQUEST_ID
 from plugbay.store.failures import StoreUnavailable
 
@@ -53,9 +52,6 @@ def error_schemas() -> dict[str, Any]:
     return {**schema.pop("$defs", {}), ErrorEnvelope.__name__: schema}
 
 
-FULL_DISK_SECONDS = 30.0
-"""After which a request that found the disk full may be sent again."""
-
 NO_MEMORY_SECONDS = 5.0
 """The same for a request for which there was no memory."""
 
@@ -77,9 +73,8 @@ def as_gateway_error(error: Exception) -> GatewayError:
         return error
     if isinstance(error, StoreUnavailable):
         return unavailable("store.unavailable", str(error), retry_after=error.retry_after)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text = "the disk of the server is full, and nothing was stored; free some space and send the request again"
-        return unavailable("disk.full", text, retry_after=FULL_DISK_SECONDS)
+    if isinstance(error, OSError) and (full := full_disk(error)) is not None:
+        return full
     if isinstance(error, MemoryError):
         text = "the server has no memory left for this request; send it again later, or send less"
         return unavailable("gateway.out_of_memory", text, retry_after=NO_MEMORY_SECONDS)

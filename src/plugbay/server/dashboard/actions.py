@@ -19,6 +19,7 @@ from starlette.responses import Response
 from plugbay.server.api.errors import as_gateway_error
 from plugbay.server.api.middleware import parse_json
 from plugbay.server.dashboard.authentication import Notice, Visit
+from plugbay.server.dashboard.text import sentence
 from plugbay.server.dashboard.views.tones import BAD
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.pages import Page
@@ -51,11 +52,6 @@ def failed(error: GatewayError) -> Notice:
     return Notice(BAD, sentence(error.message), f"Also: {more}." if more else "")
 
 
-def sentence(text: str) -> str:
-    """A message of an error as a sentence."""
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a destructive action will do, before it is done."""
@@ -67,6 +63,8 @@ class Question:
     back: str
     """The page without doing it."""
     facts: tuple[tuple[str, str], ...] = ()
+    layout: str = "control.html"
+    """The template with the navigation around it."""
 
 
 def is_confirmed(visit: Visit) -> bool:

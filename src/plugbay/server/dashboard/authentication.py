@@ -32,7 +32,7 @@ from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.dashboard.tries import Tries
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many, unprocessable
+from plugbay.server.domain.errors import GatewayError, denied, full_disk, invalid, too_many, unprocessable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import HOST, Principal
 from plugbay.store.failures import StoreUnavailable
@@ -404,6 +404,11 @@ def with_error_pages(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except (GatewayError, StoreUnavailable, HTTPException) as error:
             return error_page(as_gateway_error(error))
+        except OSError as error:
+            full = full_disk(error)
+            if full is None:
+                raise
+            return error_page(full)
 
     return handle
 

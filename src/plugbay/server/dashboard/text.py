@@ -107,3 +107,8 @@ def minute_of_day(minute: int) -> str:
 def count(number: int, noun: str) -> str:
     """`1 plugin`, `2 plugins`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sentence(text: str) -> str:
+    """A message of an error as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")

@@ -6,6 +6,7 @@ message may contain a secret, a token, or another tenant's name.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import msgspec
@@ -57,6 +58,9 @@ class GatewayError(PlugbayError):
             }
         }
 
+
+FULL_DISK_SECONDS = 30.0
+"""After which a request that found the disk full may be sent again."""
 
 MAX_DETAIL = 16 << 10
 """Bytes of one detail of a stored failure as JSON; a larger one is left out."""
@@ -129,3 +133,11 @@ def too_many(message: str, *, retry_after: float, code: str = "quota.rate_limite
 def unavailable(code: str, message: str, *, retry_after: float | None = None, **details: Any) -> GatewayError:
     """A temporary failure; the client may retry."""
     return GatewayError(OVERLOADED, code, 503, message, details=details, retryable=True, retry_after=retry_after)
+
+
+def full_disk(error: OSError) -> GatewayError | None:
+    """The error if the disk is full; None for any other reason."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    text = "the disk of the server is full, and nothing was stored; free some space and send the request again"
+    return unavailable("disk.full", text, retry_after=FULL_DISK_SECONDS)

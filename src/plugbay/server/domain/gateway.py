@@ -35,6 +35,7 @@ from plugbay.server.domain.credentials import Credentials, Keys, operator_token
 from plugbay.server.domain.deliveries import LEASE, Deliveries, Dispatcher, Events
 from plugbay.server.domain.harnesses import Harnesses
 from plugbay.server.domain.idempotency import IdempotentRequests
+from plugbay.server.domain.installed_plugins import InstalledPlugins
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
@@ -114,6 +115,8 @@ class Area(Protocol):
 class Gateway:
     """The control plane of one data directory."""
 
+    _folder_watch: FolderWatch | None = None
+
     def __init__(
         self,
         database: Database,
@@ -157,6 +160,17 @@ class Gateway:
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
         self.trusted_publishers = TrustedPublishers(
             database, self.releases.trust, self.packages, self.bindings, self.audit
+        )
+        self.installed_plugins = InstalledPlugins(
+            database,
+            host,
+            self.operator_plugins,
+            self.packages,
+            self.releases,
+            self.audit,
+            clock,
+            settings,
+            self._rescan_folders,
         )
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
@@ -235,10 +249,12 @@ class Gateway:
         self.tasks.start("resource samples", self.resources.run)
         self.tasks.start("channels", ChannelStarter(self.host).run)
         if self.settings.folders:
-            self.tasks.start("plugin folders", FolderWatch(self.host, self.settings.folders).run)
+            self._folder_watch = FolderWatch(self.host, self.settings.folders)
+            self.tasks.start("plugin folders", self._folder_watch.run)
         self.tasks.start("removal of old records", self.retention.run)
         self.tasks.start("trusted keys", self.trusted_publishers.run)
         await asyncio.to_thread(self.releases.sweep)
+        await asyncio.to_thread(self.installed_plugins.sweep)
         for area in self._areas:
             await area.start()
 
@@ -250,6 +266,11 @@ class Gateway:
             for area in self._areas:
                 stack.push_async_callback(area.stop)
             await self.tasks.stop()
+
+    async def _rescan_folders(self) -> None:
+        """Follow the operator's folders at once."""
+        if self._folder_watch is not None:
+            await self._folder_watch.rescan()
 
     async def _flush(self) -> None:
         await self.idempotency.write_deferred()

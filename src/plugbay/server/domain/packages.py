@@ -16,12 +16,12 @@ import logging
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
@@ -48,6 +48,7 @@ from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import (
+    NOT_FOUND,
     GatewayError,
     conflict,
     denied,
@@ -76,6 +77,18 @@ TRUST_FILE = "trust.json"
 
 UNTRUSTED = frozenset({Reason.KEY_UNKNOWN, Reason.KEY_EXPIRED, Reason.KEY_REVOKED, Reason.KEY_OF_OTHER_PUBLISHER})
 """Reasons why a valid signature is not trusted."""
+
+CONFLICTS = frozenset(
+    {
+        Reason.DOWNGRADE,
+        Reason.REPLAYED,
+        Reason.VERSION_CONFLICT,
+        Reason.PINNED,
+        Reason.CHANGED_MEANWHILE,
+        Reason.NO_EARLIER_RELEASE,
+    }
+)
+"""Reasons that lie in what is installed, not in the package."""
 
 CONTRACT = "vai"
 
@@ -281,6 +294,15 @@ class ListedExport:
         return {name: schemas.get(name, value) for name, value in (table or {}).items()}
 
 
+class Download(NamedTuple):
+    """A package from a registry."""
+
+    archive: Path
+    signature: bytes | None
+    reference: Reference
+    """With the digest of its manifest."""
+
+
 class Packages:
     """All packages."""
 
@@ -309,10 +331,15 @@ class Packages:
     async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
         """Pull a package by digest and store it; returns its row and whether it is new."""
         reference = _parse_pinned(source)
+        async with self.download(caller, reference) as pulled:
+            return await self.upload(caller, pulled.archive, pulled.signature, source=str(reference))
+
+    @asynccontextmanager
+    async def download(self, caller: Principal, reference: Reference) -> AsyncIterator[Download]:
+        """A package from a registry, in a folder that is removed afterwards."""
         with self._pulling(caller.org_id or ""), tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
             pulling = asyncio.to_thread(self._pull_archive, reference, Path(folder))
-            archive, signature = await translate_refusals(_hide_registry_details(reference, pulling))
-            return await self.upload(caller, archive, signature, source=str(reference))
+            yield await translate_refusals(_hide_registry_details(reference, pulling))
 
     @contextmanager
     def _pulling(self, owner: str) -> Iterator[None]:
@@ -330,7 +357,7 @@ class Packages:
         for connection in list(self._connections):
             connection.abort()
 
-    def _pull_archive(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
+    def _pull_archive(self, reference: Reference, folder: Path) -> Download:
         exceptions = self._settings.registries
         with Connection(
             reference, opened=self._settings.opened, registries=exceptions, seconds=PULL_SECONDS
@@ -340,7 +367,8 @@ class Packages:
                 pulled = pull(connection, reference, folder, self._releases.limits)
             finally:
                 self._connections.discard(connection)
-        return pulled.archive, None if pulled.signature is None else pulled.signature.read_bytes()
+        signature = None if pulled.signature is None else pulled.signature.read_bytes()
+        return Download(pulled.archive, signature, pulled.reference)
 
     async def upload(
         self,
@@ -594,12 +622,17 @@ def _require_org_key(caller: Principal) -> None:
         raise denied("auth.role_denied", text, required=["org key"])
 
 
-def _parse_pinned(source: str) -> Reference:
-    """Require a digest: a tag can move."""
+def parse_source(source: str) -> Reference:
+    """The package that a source names; raises `package.invalid_source`."""
     try:
-        reference = parse_reference(source)
+        return parse_reference(source)
     except PackageRefused as refused:
         raise unprocessable("package.invalid_source", refused.message, "source") from None
+
+
+def _parse_pinned(source: str) -> Reference:
+    """Require a digest: a tag can move."""
+    reference = parse_source(source)
     if reference.digest is None:
         text = "name the package by its digest, as oci://registry.example/acme/devkit@sha256:…"
         raise unprocessable("package.unpinned_source", text, "source")
@@ -645,6 +678,10 @@ def _as_gateway_error(refused: PackageRefused) -> GatewayError:
         return too_large(code, refused.message)
     if refused.reason in (Reason.REGISTRY_FAILED, Reason.UNAUTHORIZED):
         return unavailable(code, refused.message)
+    if refused.reason is Reason.NOT_INSTALLED:
+        return GatewayError(NOT_FOUND, code, 404, refused.message)
+    if refused.reason in CONFLICTS:
+        return conflict(code, refused.message)
     return unprocessable(
         code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})
     )

@@ -129,6 +129,7 @@ async def show_plugin(visit: Visit) -> Response:
 
 async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: Notice | None = None) -> Response:
     gateway, plugin = visit.gateway, visit.dashboard.loader.plugin(plugin_id)
+    installed = await gateway.installed_plugins.find(plugin_id)
     return visit.page(
         "plugin.html",
         status,
@@ -136,6 +137,7 @@ async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: 
         id=plugin_id,
         name=plugin.status.spec.name,
         description=plugin.status.spec.description,
+        installed=installed,
         overview=overview_of(plugin, gateway.resources.plugins.get(plugin_id)),
         lifecycle=lifecycle_rows(gateway.host_events.histories.get(plugin_id, ())),
         capabilities=capabilities_of(plugin),

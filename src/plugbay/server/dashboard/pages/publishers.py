@@ -64,7 +64,8 @@ async def revoke_publisher(visit: Visit) -> Response:
     if not is_confirmed(visit):
         text = "Its packages are quarantined and their active bindings disabled. A revoked key is never trusted again."
         facts = (("publisher", key.publisher), ("fingerprint", key_id))
-        return confirm(visit, Question(f"Revoke the key of {key.publisher}?", text, "Revoke", "/publishers", facts))
+        title = f"Revoke the key of {key.publisher}?"
+        return confirm(visit, Question(title, text, "Revoke", "/publishers", facts, "installing.html"))
     _, done = await visit.gateway.trusted_publishers.remove(visit.principal, key_id)
     return visit.redirect("/publishers", Notice(GOOD, f"The key {key_id} is revoked.", _consequences(done)))
 
@@ -98,7 +99,7 @@ async def _question(visit: Visit, key: TrustedKey, others: str) -> Question:
         "Compare the fingerprint with the one that the publisher has published elsewhere. "
         "The owner of the private key can sign packages, and orgs can bind signed packages."
     )
-    return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts))
+    return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts), "installing.html")
 
 
 def _consequences(done: Consequences) -> str:
