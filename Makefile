@@ -49,11 +49,10 @@ run: bubblewrap $(VENV)/.run-installed ## start the demo: every example plugin b
 tour: bubblewrap $(VENV)/.run-installed ## show every example plugin at work, called once
 	@$(BIN)/python -m examples.demo
 
-# Tests marked `alone` sweep up after dead hosts, so no other host may start beside them. A selection that PYTEST_ARGS
-# narrows to nothing is no failure. The profile says how many examples a property is tried on: see tests/conftest.py.
+# A selection that PYTEST_ARGS narrows to nothing is no failure. The profile says how many examples a property is tried
+# on: see tests/conftest.py.
 define RUN_TESTS
-@$(PYTEST) -q -m "alone and $(1)" $(PYTEST_ARGS) </dev/null || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
-@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-$(2)} $(PYTEST) --jobs $(JOBS) -m "not alone and $(1)" $(PYTEST_ARGS) </dev/null \
+@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-$(2)} $(PYTEST) --jobs $(JOBS) -m "$(1)" $(PYTEST_ARGS) </dev/null \
     || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
 endef
 

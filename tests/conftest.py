@@ -6,9 +6,7 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.loops import run
@@ -45,25 +43,7 @@ for profile, examples in {"short": 10, "long": 100, "prove": 1000, "mutation": 1
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m "alone and …"`, a dozen tests, files that have none of them are not loaded: all take 20 s."""
-    is_alone = config.getoption("markexpr").startswith("alone ")
-    return (is_alone and collection_path.suffix == ".py" and not _names(collection_path)) or None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where the mark came from elsewhere, a test would run neither alone nor with the others."""
-    for item in items:
-        if item.get_closest_marker("alone") and not _names(item.path):
-            raise pytest.UsageError(f"{item.nodeid} is marked alone, but its file does not say `mark.alone`")
-
-
 def pytest_collection_finish() -> None:
     """What 25,000 tests were made of stays: not to look through it again and again saves a tenth of the time."""
     gc.collect()
     gc.freeze()
-
-
-def _names(file: Path) -> bool:
-    return b"mark.alone" in file.read_bytes()

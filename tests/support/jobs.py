@@ -3,6 +3,9 @@
 Collecting takes 20 s of a core. Here it is done once for all processes, which costs a third less than processes that
 collect for themselves. A process runs the tests of one file together, so that they share what the file sets up. One
 that dies fails the test that it ran, and another takes its place.
+
+Tests marked `alone` come first, one after the other: they sweep up after dead hosts, so no other host may start beside
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import atexit
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -39,7 +42,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     pool = Pool(session)
     try:
-        pool.run(jobs)
+        pool.run(batches(session.items, alone=True), 1)
+        pool.run(batches(session.items, alone=False), jobs)
     finally:
         pool.end()
     return True
@@ -61,10 +65,11 @@ class Pool:
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
-        self._batches = deque(batches(session.items))
+        self._batches: deque[list[int]] = deque()
         self._workers: dict[Connection, Worker] = {}
 
-    def run(self, jobs: int) -> None:
+    def run(self, batches: Iterable[list[int]], jobs: int) -> None:
+        self._batches.extend(batches)
         for number in range(min(jobs, len(self._batches))):
             self._start(number)
         while self._workers:
@@ -135,9 +140,10 @@ class Pool:
         return report
 
 
-def batches(items: list[pytest.Item]) -> Iterator[list[int]]:
+def batches(items: list[pytest.Item], alone: bool) -> Iterator[list[int]]:
     """The tests by their numbers, those of a file together."""
-    order = sorted(range(len(items)), key=lambda index: items[index].nodeid.startswith(QUICK))
+    chosen = [index for index, item in enumerate(items) if bool(item.get_closest_marker("alone")) is alone]
+    order = sorted(chosen, key=lambda index: items[index].nodeid.startswith(QUICK))
     for _, group in groupby(order, lambda index: items[index].path):
         indices = list(group)
         for start in range(0, len(indices), TOGETHER):

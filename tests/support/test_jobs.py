@@ -79,3 +79,35 @@ def test_the_first_failure_ends_all_where_that_is_wanted(tmp_path: Path) -> None
         check=False,
     )
     assert done.returncode == 1 and "stopping after 1 failures" in done.stdout, done.stdout + done.stderr
+
+
+APART = """
+import pytest
+from pathlib import Path
+
+BEGUN = Path(__file__).with_name("begun")
+
+@pytest.mark.alone
+@pytest.mark.parametrize("number", range(5))
+def test_alone(number):
+    assert not BEGUN.exists()
+
+@pytest.mark.parametrize("number", range(100))
+def test_others(number):
+    BEGUN.touch()
+"""
+
+
+def test_tests_that_are_alone_come_before_all_others(tmp_path: Path) -> None:
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text(APART)
+    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", "3"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
+        env=BARE,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0 and "210 passed" in done.stdout, done.stdout + done.stderr

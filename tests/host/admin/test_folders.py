@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.admin import folders
+from plugbay.host.admin import folders, operating
 from plugbay.host.admin.folders import FolderWatch, Plan, plan
 from plugbay.host.config import config
 from plugbay.host.discovery.folders import Found, scan
@@ -150,6 +150,20 @@ def test_it_is_called_like_any_other_and_goes_with_its_folder(tmp_path: Path, ru
                 (["p/t"], []),
                 ([], ["p/t"]),
             ]
+
+    run(main)
+
+
+def test_a_plugin_that_was_changed_and_reloaded_goes_with_its_folder(tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path, "p")
+
+    async def main() -> None:
+        async with watching(tmp_path) as host:
+            write_plugin(tmp_path, "p", description="Another one.")
+            await operating.reload(host, "p")
+            assert host.plugins()[0].spec.description == "Another one."
+            shutil.rmtree(tmp_path / "p")
+            await until(lambda: ids(host) == [])
 
     run(main)
 

@@ -8,7 +8,7 @@ own loop.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +185,7 @@ def _read(old: Found, plugin_id: str) -> Found:
         raise _unusable(plugin_id, old, "; ".join(map(str, item.errors)))
     if item.spec.id != plugin_id:
         raise _unusable(plugin_id, old, f"its folder now holds {item.spec.id}; restart the host to use that plugin")
-    return item
+    return replace(item, plugins_folder=old.plugins_folder)
 
 
 def _unusable(plugin_id: str, old: Found, why: str) -> CallFailed:
