@@ -24,6 +24,7 @@ from plugbay.server.api.caller import NEEDS, NEEDS_ONE
 from plugbay.server.api.sse import MEDIA_TYPE
 from plugbay.server.app import ROUTERS
 from tests.support.requirements import requirement
+from tests.support.tiers import one_of_each
 from tests.support.worlds import EVERY_SCOPE, World, world_at
 
 ROUTES = {
@@ -416,7 +417,7 @@ def granted(answer: httpx2.Response) -> None:
 
 
 @requirement("vai:control-authorisation-matrix")
-@pytest.mark.parametrize("name", sorted(set(ROUTES) - OPEN))
+@pytest.mark.parametrize("name", one_of_each(sorted(set(ROUTES) - OPEN), needs_of))
 def test_a_dead_key_or_none_gets_nothing(name: str, world: World) -> None:
     ask = ASKS[name](world)
     for who, code in DEAD.items():
@@ -447,7 +448,7 @@ def test_a_role_is_enough_or_told_what_would_be(name: str, world: World) -> None
 
 
 @requirement("vai:control-authorisation-matrix", "vai:control-scopes")
-@pytest.mark.parametrize("name", sorted(set(ROUTES) - OPEN))
+@pytest.mark.parametrize("name", one_of_each(sorted(set(ROUTES) - OPEN), needs_of))
 def test_a_plugin_gets_through_with_the_scopes_and_with_nothing_else(name: str, world: World) -> None:
     needs = needs_of(name)
     scopes = [need for need in needs.everything if ":" in need]
