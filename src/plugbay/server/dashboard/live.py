@@ -162,7 +162,7 @@ class _SessionWatch:
 
     async def _is_good(self) -> bool:
         try:
-            return await self._visit.gateway.authenticate(self._visit.session.token) == self._visit.principal
+            return await self._visit.gateway.keys.principal_of(self._visit.session.token) == self._visit.principal
         except GatewayError:
             return False
 
