@@ -17,6 +17,7 @@ import httpx2
 
 from plugbay.cli.gateway.commands import ARCHIVE
 from tests.server.test_server import Served, served
+from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
 from tests.support.patience import until_blocking
@@ -40,6 +41,16 @@ import sys
 print("cannot open /var/lib/flaky/index: no such file", file=sys.stderr, flush=True)
 sys.exit(3)
 """
+
+KETTLE = """
+TOOLS[0] |= {"name": "boil", "description": "Boils water, and says how warm it is."}
+
+def tools_call(m):
+    token = m["params"]["_meta"]["progressToken"]
+    for degrees in (20, 60, 80):
+        notify("notifications/progress", progressToken=token, progress=degrees, total=100)
+"""
+"""An MCP server whose calls go on until they are cancelled."""
 
 EXPORTS = {"orders": "tool", "audit": "hook", "shrink": "compactor", "drafts": "harness"}
 
@@ -122,6 +133,7 @@ def showcase(folder: Path) -> Iterator[Showcase]:
         shutil.copytree(EXAMPLES / name, plugins / name)
     write_nexo_plugin(plugins, "flaky", FLAKY, tools=["t"])
     write_plugin(plugins, "weather", capabilities=["net:api.weather.example"], description="The weather of a place.")
+    write_server(plugins, "kettle", KETTLE)
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
     (folder / "plugbay.toml").write_text(MODEL)
@@ -134,6 +146,8 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     for plugin in client.get("/api/v1/plugins").json()["plugins"]:
         if plugin["id"] != "weather" and plugin["missing"]:
             _post(client, f"/api/v1/plugins/{plugin['id']}:grant", {"capabilities": plugin["missing"]})
+    seen = _post(client, "/api/v1/plugins/kettle:look", {})
+    _post(client, "/api/v1/plugins/kettle:approve", {"digest": seen["digest"]})
     for given in ({"name": "Ada"}, {"name": "Grace", "excited": True}, {"name": 7}):
         _post(client, "/api/v1/calls", {"export": "example.greeter/greet", "input": given})
     _post(client, "/api/v1/calls", {"export": "example.greeter/divide", "input": {"dividend": 1, "divisor": 0}})
