@@ -211,3 +211,37 @@ def test_two_operators_and_one_binding(browser: Browser, server: Served, tmp_pat
         assert client.get(path).json()["config"] == {"city": "Oslo"}
         for context in contexts:
             context.close()
+
+
+def test_the_value_of_a_secret_is_not_in_the_page_or_its_history(browser: Browser, server: Served) -> None:
+    value = "correct-horse-battery-7"
+    with logged_in(browser, server, viewport={"width": 390, "height": 800}) as window:
+        page = window.page
+        assert window.client.post("/v1/orgs", json={"id": "tea", "name": "Tea shop"}).is_success
+        window.open("/orgs/tea")
+        page.click(".ways >> text=Secrets")
+        page.fill("#name", "jira_token")
+        page.fill("#value", "x")
+        page.click("text=Set secret")
+        expect(page.locator("#value-hint strong")).to_be_visible()
+        expect(page.locator("#name")).to_have_value("jira_token")
+        expect(page.locator("#value")).to_have_value("")
+        window.open("/secrets?org=tea")
+        page.fill("#name", "jira_token")
+        page.fill("#value", value)
+        assert fits(window)
+        page.click("text=Set secret")
+        expect(page.locator(".notice.good")).to_contain_text("jira_token is set")
+        assert value not in page.content() and value not in page.url
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Secrets")
+        fields = page.evaluate("[...document.querySelectorAll('input')].map((field) => field.value)")
+        assert value not in fields and value not in page.content()
+        window.open("/secrets")
+        page.click("text=jira_token")
+        page.click("text=Delete…")
+        expect(page.locator("h1")).to_have_text("Delete jira_token?")
+        page.click("text=Delete the secret")
+        expect(page.locator(".empty")).to_contain_text("No secrets yet")
+        assert all(value not in line for line in server.log)
+        assert window.complaints == []

@@ -13,15 +13,17 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from tests.soak.readings import MIB, PageReading, find_page_growth
+from tests.soak.soak import RATE_LIMITED
 from tests.support.browser import Window, logged_in, memory_of, open_browser
+from tests.support.patience import until_blocking
 from tests.support.showcase import Showcase, showcase
 from tests.support.usage import descriptor_count, private_memory, thread_count
 
 KEPT_OPEN = ("/", "/events", "/logs?plugin=example.greeter", "/invocations")
 """Live pages that stay open all the time."""
 
-EVENTS = 600
-"""Events before the first reading: a page keeps 500 lines, and a list that fills is no leak."""
+FILLED = 550
+"""Events and calls before the first reading: a page keeps 500 lines, and a list that fills is no leak."""
 
 READ_EVERY = 10
 """Page views between two readings."""
@@ -44,10 +46,11 @@ class PageViews:
         for path in KEPT_OPEN:
             page = self.window.page.context.new_page()
             page.goto(self.window.url + path)
-            page.wait_for_function(LISTENS)
+            _await_stream(page)
             self.open_pages.append(page)
-        for number in range(EVENTS):
+        for number in range(FILLED):
             self._post("/api/v1/events", {"topic": "soak.tick", "payload": {"n": number}})
+            self._call()
 
     def run(self, seconds: float, show: Callable[[str], None]) -> None:
         begun = told = time.monotonic()
@@ -61,23 +64,28 @@ class PageViews:
                     show(self.line())
 
     def _view(self, path: str) -> None:
-        self._post("/api/v1/calls", {"export": "example.greeter/greet", "input": {"name": f"visitor {self.views}"}})
+        self._call()
         self.window.open(path)
-        self.window.page.wait_for_function(LISTENS)
+        _await_stream(self.window.page)
         assert self.window.page.title().endswith(" · plugbay"), path
         self.views += 1
 
     def _read(self) -> None:
         self.window.open("/plugins")  # the same page each time
-        self.window.page.wait_for_function(LISTENS)
+        _await_stream(self.window.page)
         pid = self.shown.server.process.pid
         pages = [memory_of(page) for page in (self.window.page, *self.open_pages)]
         heap, nodes, listeners = (sum(each[at] for each in pages) for at in range(3))
         used = private_memory(pid), descriptor_count(pid), thread_count(pid)
         self.readings.append(PageReading(time.monotonic(), *used, heap, nodes, listeners, pages[-1].resident))
 
+    def _call(self) -> None:
+        """A call, which has lines in the log of its plugin."""
+        self._post("/api/v1/calls", {"export": "example.greeter/greet", "input": {"name": f"visitor {self.views}"}})
+
     def _post(self, path: str, body: object) -> None:
-        answer = self.window.client.post(path, json=body)
+        while (answer := self.window.client.post(path, json=body)).status_code == RATE_LIMITED:
+            time.sleep(answer.json()["error"]["retry_after"])
         assert answer.is_success, answer.text
 
     def line(self) -> str:
@@ -87,6 +95,10 @@ class PageViews:
             f"pages {last.heap / MIB:6.2f} MiB heap {last.nodes:6d} nodes {last.listeners:4d} listeners "
             f"{last.renderers / MIB:7.1f} MiB renderers   {self.views:6d} views"
         )
+
+
+def _await_stream(page: Page) -> None:
+    until_blocking(lambda: bool(page.evaluate(LISTENS)))
 
 
 def view_pages(folder: Path, seconds: float, show: Callable[[str], None] = lambda line: None) -> list[str]:

@@ -54,6 +54,9 @@ def tools_call(m):
 
 EXPORTS = {"orders": "tool", "audit": "hook", "shrink": "compactor", "drafts": "harness"}
 
+SLOTS = {"orders": {"secret_slots": ["shop_token"]}}
+"""Permissions of exports that use a secret."""
+
 TOOL = """
 def tool(body, m):
     order = body["input"].get("order", 0)
@@ -92,6 +95,8 @@ PAGES = {
     "binding-exports": "/bindings/new",
     "binding-new": "/bindings/new?package={package}&export=orders&org=acme",
     "binding": "/bindings/{orders}",
+    "secrets": "/secrets",
+    "secret": "/secrets/shop_token?org=acme",
     "invocations": "/invocations",
     "invocation": "/invocations/{invocation}",
     "deliveries": "/deliveries",
@@ -165,15 +170,19 @@ def _use_control_plane(server: Served, client: httpx2.Client, folder: Path) -> d
     _post(client, "/v1/orgs/acme/projects", {"id": "shop", "name": "Web shop"})
     ids = {"key": _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]}
     publisher = Publisher(Path(server.facts["data"]), folder)
-    packed = publisher.pack(TOOL, [export(id, kind) for id, kind in EXPORTS.items()], version="1.2.0")
+    exports = [export(id, kind, permissions=SLOTS.get(id, {})) for id, kind in EXPORTS.items()]
+    packed = publisher.pack(TOOL, exports, version="1.2.0")
     headers = {"content-type": ARCHIVE, **publisher.header(packed)}
     added = client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers)
     assert added.is_success, added.text
     ids["package"] = added.json()["id"]
     named = {"package_id": "acme/p", "package_version": "1.2.0"}
     scope = {"org_id": "acme", "project_id": "shop"}
+    sealed = client.put("/v1/secrets/shop_token", json={"value": "correct horse battery", "org_id": "acme"})
+    assert sealed.is_success, sealed.text
     for name in EXPORTS:
-        bound = _post(client, "/v1/plugin-bindings", {**named, "export_id": name, "scope": scope})
+        secrets = {slot: f"secret://acme/{slot}" for slot in SLOTS.get(name, {}).get("secret_slots", ())}
+        bound = _post(client, "/v1/plugin-bindings", {**named, "export_id": name, "scope": scope, "secrets": secrets})
         ids[name] = bound["binding_id"]
     for order in (17, 18, -1):
         called = _post(client, "/v1/plugin-invocations", {"binding_id": ids["orders"], "input": {"order": order}})

@@ -401,8 +401,11 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
-_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit install"
-CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
+_CONTROL = (
+    "orgs keys packages bindings secrets invocations deliveries",
+    "sessions chains runs harnesses compactions audit install",
+)
+CONTROL = tuple(f"/{name}" for name in " ".join(_CONTROL).split())
 """Pages of the control plane."""
 
 PAGES = ("/plugins", "/calls", "/events", "/publishers", *CONTROL)

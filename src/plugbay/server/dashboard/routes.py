@@ -27,6 +27,7 @@ from plugbay.server.dashboard.pages import (
     plugins,
     publishers,
     screens,
+    secrets,
     settings,
     wire,
 )
@@ -107,6 +108,10 @@ ROUTES = (
     _route("/bindings/{binding_id}:delete", bindings.delete_binding, "POST"),
     _route("/bindings/{binding_id}:test", deliveries.send_test, "POST"),
     _route("/bindings/{binding_id}", bindings.show_binding),
+    _route("/secrets", secrets.show_secrets),
+    _route("/secrets", secrets.set_secret, "POST"),
+    _route("/secrets/{name}:delete", secrets.delete_secret, "POST"),
+    _route("/secrets/{name}", secrets.show_secret),
     _route("/invocations", invocations.show_invocations),
     _route("/invocations/{invocation_id}:cancel", invocations.cancel_invocation, "POST"),
     _route("/invocations/{invocation_id}", invocations.show_invocation),

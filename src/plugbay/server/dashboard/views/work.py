@@ -204,6 +204,7 @@ PAGES = {
     "key": "/keys/{}",
     "package": "/packages/{}",
     "binding": "/bindings/{}",
+    "secret": "/secrets?search={}",
     "delivery": "/deliveries/{}",
     "plugin": "/plugins/{}",
     "session": "/sessions/{}",
