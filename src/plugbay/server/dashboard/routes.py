@@ -139,6 +139,12 @@ ROUTES = (
     _route("/live/screen", screens.follow_screen),
     _route("/live/wire", wire.follow_wire),
     _route("/live/calls", calls.follow_calls),
+    _route("/live/invocations", invocations.follow_invocations),
+    _route("/live/deliveries", deliveries.follow_deliveries),
+    _route("/live/sessions", conversations.follow_sessions),
+    _route("/live/runs", conversations.follow_runs),
+    _route("/live/harnesses", conversations.follow_harnesses),
+    _route("/live/compactions", conversations.follow_compactions),
     _route("/live/events", events.follow_events),
 )
 """The first matching route wins."""

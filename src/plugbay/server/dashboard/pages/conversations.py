@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -11,7 +11,8 @@ from plugbay.server.api.models import parse_page
 from plugbay.server.api.routes.runs import Status as RunStatus
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, table_of
+from plugbay.server.dashboard.pages.lists import Loaded, RecordList, follow_list, load_of_orgs, show_list
+from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, Table, table_of
 from plugbay.server.dashboard.text import as_json
 from plugbay.server.dashboard.views.conversations import (
     CHAIN_COLUMNS,
@@ -42,64 +43,36 @@ MESSAGES = 100
 """Blocks of a chain on one page."""
 
 
-class Listed(NamedTuple):
-    """A list of records: what its page shows, and where they come from."""
-
-    title: str
-    summary: str
-    path: str
-    columns: tuple[str, ...]
-    row: Callable[[Any], tuple[Cell, ...]]
-    load: Callable[..., Awaitable[Part[Any]]]
-    statuses: tuple[str, ...]
-    empty: NextStep
-
-
-async def _list_page(visit: Visit, listed: Listed) -> Response:
-    search, org, status, cursor = (visit.query(name) for name in ("search", "org", "status", "cursor"))
-    filters = [Filter("search", "Search", search, hint="part of an id")]
-    asked: dict[str, str | None] = {}
-    if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", org, hint="id", scope=True))
-        asked["org_id"] = org or None
-    if listed.statuses:
-        filters.append(Filter("status", "Status", status, listed.statuses))
-        asked["status"] = status or None
-    part = await listed.load(visit.principal, parse_page(SHOWN, cursor or None), search=search, **asked)
-    table = table_of(
-        listed.title,
-        listed.path,
-        listed.columns,
-        part,
-        listed.row,
-        filters=filters,
-        empty=listed.empty,
-        cursor=cursor,
-    )
-    return visit.page("records.html", title=listed.title, summary=listed.summary, table=table)
-
-
 # Sessions and chains.
+
+
+async def _load_sessions(visit: Visit, page: Page) -> Loaded:
+    return await load_of_orgs(visit, page, visit.gateway.sessions.page)
+
+
+SESSIONS = RecordList(
+    "Sessions",
+    "conversations, each with one or more chains",
+    "/sessions",
+    SESSION_COLUMNS,
+    session_row,
+    NextStep(
+        "No sessions yet",
+        "A session is a conversation. Programs start them over the API:",
+        "plugbay session create --org tea",
+    ),
+    _load_sessions,
+)
 
 
 @require_session(ANY_PERSON)
 async def show_sessions(visit: Visit) -> Response:
-    empty = NextStep(
-        "No sessions yet",
-        "A session is a conversation. Programs start them over the API:",
-        "plugbay session create --org tea",
-    )
-    listed = Listed(
-        "Sessions",
-        "conversations, each with one or more chains",
-        "/sessions",
-        SESSION_COLUMNS,
-        session_row,
-        visit.gateway.sessions.page,
-        (),
-        empty,
-    )
-    return await _list_page(visit, listed)
+    return await show_list(visit, SESSIONS)
+
+
+@require_session(ANY_PERSON, live=True)
+async def follow_sessions(visit: Visit) -> Response:
+    return await follow_list(visit, SESSIONS)
 
 
 @require_session(ANY_PERSON)
@@ -166,24 +139,33 @@ def _after(visit: Visit) -> int:
 # Runs.
 
 
-@require_session(ANY_PERSON)
-async def show_runs(visit: Visit) -> Response:
-    empty = NextStep(
+async def _load_runs(visit: Visit, page: Page) -> Loaded:
+    return await load_of_orgs(visit, page, visit.gateway.runs.page, get_args(RunStatus))
+
+
+RUNS = RecordList(
+    "Runs",
+    "answers of models, newest first",
+    "/runs",
+    RUN_COLUMNS,
+    run_row,
+    NextStep(
         "No runs yet",
         "A run is the answer of a model on a chain, with the tools it calls. Programs start them over the API:",
         'plugbay runs create --session sess_1 --model local/any --blocks "Which tea is left?" --wait',
-    )
-    listed = Listed(
-        "Runs",
-        "answers of models, newest first",
-        "/runs",
-        RUN_COLUMNS,
-        run_row,
-        visit.gateway.runs.page,
-        get_args(RunStatus),
-        empty,
-    )
-    return await _list_page(visit, listed)
+    ),
+    _load_runs,
+)
+
+
+@require_session(ANY_PERSON)
+async def show_runs(visit: Visit) -> Response:
+    return await show_list(visit, RUNS)
+
+
+@require_session(ANY_PERSON, live=True)
+async def follow_runs(visit: Visit) -> Response:
+    return await follow_list(visit, RUNS)
 
 
 @require_session(ANY_PERSON)
@@ -221,26 +203,35 @@ def _cancelled(status: str) -> str:
 # Harnesses.
 
 
-@require_session(ANY_PERSON)
-async def show_harnesses(visit: Visit) -> Response:
-    empty = NextStep(
+async def _load_harnesses(visit: Visit, page: Page) -> Loaded:
+    return await load_of_orgs(visit, page, visit.gateway.harnesses.page, WORK)
+
+
+HARNESSES = RecordList(
+    "Harnesses",
+    "executions and their budgets, newest first",
+    "/harnesses",
+    HARNESS_COLUMNS,
+    harness_row,
+    NextStep(
         "No executions yet",
         "A harness works on a session by itself, within a budget. Programs start them over the API:",
         'plugbay harness create bind_1 --trigger-input "Take stock" --policy-max-child-runs 4 --wait',
         "See the harnesses",
         "/bindings?kind=harness",
-    )
-    listed = Listed(
-        "Harnesses",
-        "executions and their budgets, newest first",
-        "/harnesses",
-        HARNESS_COLUMNS,
-        harness_row,
-        visit.gateway.harnesses.page,
-        WORK,
-        empty,
-    )
-    return await _list_page(visit, listed)
+    ),
+    _load_harnesses,
+)
+
+
+@require_session(ANY_PERSON)
+async def show_harnesses(visit: Visit) -> Response:
+    return await show_list(visit, HARNESSES)
+
+
+@require_session(ANY_PERSON, live=True)
+async def follow_harnesses(visit: Visit) -> Response:
+    return await follow_list(visit, HARNESSES)
 
 
 @require_session(ANY_PERSON)
@@ -302,26 +293,35 @@ def _parts(*named: tuple[str, Any]) -> Sequence[tuple[str, str]]:
 # Compactions.
 
 
-@require_session(ANY_PERSON)
-async def show_compactions(visit: Visit) -> Response:
-    empty = NextStep(
+async def _load_compactions(visit: Visit, page: Page) -> Loaded:
+    return await load_of_orgs(visit, page, visit.gateway.compactions.page, WORK)
+
+
+COMPACTIONS = RecordList(
+    "Compactions",
+    "shorter chains made from long ones, newest first",
+    "/compactions",
+    COMPACTION_COLUMNS,
+    compaction_row,
+    NextStep(
         "No compactions yet",
         "A compaction makes a shorter chain from a long one. Programs start them over the API:",
         "plugbay compaction create chain_1 --target-max-input-tokens 4000 --wait",
         "See the compactors",
         "/bindings?kind=compactor",
-    )
-    listed = Listed(
-        "Compactions",
-        "shorter chains made from long ones, newest first",
-        "/compactions",
-        COMPACTION_COLUMNS,
-        compaction_row,
-        visit.gateway.compactions.page,
-        WORK,
-        empty,
-    )
-    return await _list_page(visit, listed)
+    ),
+    _load_compactions,
+)
+
+
+@require_session(ANY_PERSON)
+async def show_compactions(visit: Visit) -> Response:
+    return await show_list(visit, COMPACTIONS)
+
+
+@require_session(ANY_PERSON, live=True)
+async def follow_compactions(visit: Visit) -> Response:
+    return await follow_list(visit, COMPACTIONS)
 
 
 @require_session(ANY_PERSON)
