@@ -9,7 +9,7 @@ from starlette.responses import Response
 from plugbay.server.api.routes.deliveries import DeliveryTestIn, Status
 from plugbay.server.dashboard.actions import failed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.pages.lists import Loaded, RecordList, follow_list, show_list
+from plugbay.server.dashboard.pages.lists import Loaded, RecordList, endpoints_of
 from plugbay.server.dashboard.tables import Filter, NextStep
 from plugbay.server.dashboard.text import as_json
 from plugbay.server.dashboard.views.tones import GOOD
@@ -59,15 +59,7 @@ DELIVERIES = RecordList(
     _load,
 )
 
-
-@require_session(ANY_PERSON)
-async def show_deliveries(visit: Visit) -> Response:
-    return await show_list(visit, DELIVERIES)
-
-
-@require_session(ANY_PERSON, live=True)
-async def follow_deliveries(visit: Visit) -> Response:
-    return await follow_list(visit, DELIVERIES)
+show_deliveries, follow_deliveries = endpoints_of(DELIVERIES)
 
 
 @require_session(ANY_PERSON)

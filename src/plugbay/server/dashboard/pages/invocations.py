@@ -10,7 +10,7 @@ from plugbay.server.api.models import MOST
 from plugbay.server.dashboard.actions import Question, confirm, is_confirmed
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
 from plugbay.server.dashboard.pages.bindings import KINDS
-from plugbay.server.dashboard.pages.lists import Loaded, RecordList, follow_list, org_filter, show_list
+from plugbay.server.dashboard.pages.lists import Loaded, RecordList, endpoints_of, org_filter
 from plugbay.server.dashboard.tables import Filter, NextStep
 from plugbay.server.dashboard.text import as_json
 from plugbay.server.dashboard.views.tones import GOOD
@@ -75,15 +75,7 @@ INVOCATIONS = RecordList(
     _load,
 )
 
-
-@require_session(ANY_PERSON)
-async def show_invocations(visit: Visit) -> Response:
-    return await show_list(visit, INVOCATIONS)
-
-
-@require_session(ANY_PERSON, live=True)
-async def follow_invocations(visit: Visit) -> Response:
-    return await follow_list(visit, INVOCATIONS)
+show_invocations, follow_invocations = endpoints_of(INVOCATIONS)
 
 
 @require_session(ANY_PERSON)
