@@ -1,4 +1,4 @@
-"""Two minutes of page views leave server and browser as they were; `make soak PAGES=1` takes an hour."""
+"""Ninety seconds of page views leave server and browser as they were; `make soak PAGES=1` takes an hour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.soak.pages import view_pages
 from tests.support.tiers import exhaustive
 
-SECONDS = 120.0
+SECONDS = 90.0
 
 
 @exhaustive

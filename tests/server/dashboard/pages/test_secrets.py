@@ -89,6 +89,7 @@ def test_a_refused_form_keeps_what_was_typed_but_not_the_value(
             await make_org(gateway, "org_2", "proj_2")
             answer = await visitor.post("/secrets", {**NEW, "project": "proj_1", **wrong})
             assert answer.status_code == status, text_of(answer)
+            assert ("A value has 6 to 65,536 characters" in text_of(answer)) is ("value" in wrong)
             for shown in (VALUE, "x-7q", "<script>"):
                 assert shown not in answer.text and shown not in caplog.text
             assert 'value="proj_1"' in answer.text or "project" in wrong

@@ -6,8 +6,9 @@ import re
 
 from starlette.responses import Response
 
+from plugbay.host.recording.redaction import SHORTEST
 from plugbay.server.api.models import parse_page
-from plugbay.server.api.routes.secrets import SecretIn, scope_of
+from plugbay.server.api.routes.secrets import MAX_VALUE, SecretIn, scope_of
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed, offer_orgs, parse_body
 from plugbay.server.dashboard.authentication import Notice, Visit, require_session
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, Table, query_of, table_of
@@ -38,6 +39,8 @@ async def set_secret(visit: Visit) -> Response:
         if not re.fullmatch(SECRET_NAME, typed["name"], re.ASCII):
             text = "a name has up to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
             raise invalid("request.invalid", text, "name")
+        if not SHORTEST <= len(visit.field("value")) <= MAX_VALUE:
+            raise invalid("request.invalid", f"a value has {SHORTEST} to {MAX_VALUE:,} characters", "value")
         given = {"value": visit.field("value"), "org_id": typed["org"], "project_id": typed["project"]}
         body = parse_body(SecretIn, given)
         scope = scope_of(visit.principal, body.org_id, body.project_id)
