@@ -19,11 +19,11 @@ from tests.support.patience import until_blocking
 from tests.support.showcase import Showcase, showcase
 from tests.support.usage import descriptor_count, private_memory, thread_count
 
-KEPT_OPEN = ("/", "/events", "/logs?plugin=example.greeter", "/invocations")
+KEPT_OPEN = ("/", "/events", "/logs?plugin=example.greeter", "/sessions")
 """Live pages that stay open all the time."""
 
 FILLED = 550
-"""Events and calls before the first reading: a page keeps 500 lines, and a list that fills is no leak."""
+"""Rounds of work before the first reading: a page keeps 500 lines, and a list that fills is no leak."""
 
 READ_EVERY = 10
 """Page views between two readings."""
@@ -48,9 +48,8 @@ class PageViews:
             page.goto(self.window.url + path)
             _await_stream(page)
             self.open_pages.append(page)
-        for number in range(FILLED):
-            self._post("/api/v1/events", {"topic": "soak.tick", "payload": {"n": number}})
-            self._call()
+        for _ in range(FILLED):
+            self._work()
 
     def run(self, seconds: float, show: Callable[[str], None]) -> None:
         begun = told = time.monotonic()
@@ -64,7 +63,7 @@ class PageViews:
                     show(self.line())
 
     def _view(self, path: str) -> None:
-        self._call()
+        self._work()
         self.window.open(path)
         _await_stream(self.window.page)
         assert self.window.page.title().endswith(" · plugbay"), path
@@ -79,8 +78,10 @@ class PageViews:
         used = private_memory(pid), descriptor_count(pid), thread_count(pid)
         self.readings.append(PageReading(time.monotonic(), *used, heap, nodes, listeners, pages[-1].resident))
 
-    def _call(self) -> None:
-        """A call, which has lines in the log of its plugin."""
+    def _work(self) -> None:
+        """An event, a record, and a call with lines in the log of its plugin: what the open pages show."""
+        self._post("/api/v1/events", {"topic": "soak.tick", "payload": {"n": self.views}})
+        self._post("/v1/sessions", {"org_id": "acme"})
         self._post("/api/v1/calls", {"export": "example.greeter/greet", "input": {"name": f"visitor {self.views}"}})
 
     def _post(self, path: str, body: object) -> None:
