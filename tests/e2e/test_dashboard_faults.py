@@ -124,6 +124,22 @@ def test_an_open_page_goes_on_after_a_restart_of_the_server(browser: Browser, tm
             assert second.end() == 0
 
 
+@exhaustive
+def test_an_open_page_says_that_its_session_ended_while_the_server_was_away(browser: Browser, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "calm")
+    with served(tmp_path, "plugins") as first, logged_in(browser, first) as window:
+        page, address = window.page, window.url.rpartition("/")[2]
+        window.open("/plugins")
+        expect(page.locator("#plugins")).to_contain_text("calm")
+        first.end()
+        expect(page.locator("#connection")).to_have_text("disconnected; reconnecting")
+        Path(first.facts["token_file"]).unlink()
+        with served(tmp_path, "plugins", "--listen", address) as second:
+            expect(page.locator("h1")).to_have_text("Log in")
+            expect(page.locator(".notice")).to_contain_text("its token is no longer valid")
+            assert second.end() == 0
+
+
 def _call(window: Window, **given: bool) -> str:
     called = window.client.post("/api/v1/calls", json={"export": "loud/loud_t", "input": given}).json()
     return str(called["status"])
