@@ -72,8 +72,8 @@ prove: mutation ## run all of that on each Python of PYTHONS, with forty times a
 mutation: setup ## change each decision of the modules that decide: their tests must notice
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutation
 
-soak: setup ## run a server under mixed load for MINUTES, 120 by default: nothing grows, nothing is lost
-	@$(BIN)/python -m tests.soak $(MINUTES)
+soak: setup ## run a server under mixed load for MINUTES, 120 by default: nothing grows, nothing is lost; PAGES=1: page views
+	@$(BIN)/python -m tests.soak $(MINUTES) $(if $(PAGES),--pages)
 
 check: $(VENV)/.dev-installed ## format, lint, types, import rules, generated files
 	@echo "check: format"

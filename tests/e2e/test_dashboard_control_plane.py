@@ -16,6 +16,7 @@ from tests.server.test_server import Served, served
 from tests.support.browser import Window, browser, logged_in
 from tests.support.packaged import Publisher
 from tests.support.patience import pauses
+from tests.support.showcase import showcase
 from tests.support.tiers import exhaustive
 from tests.support.vai import export
 
@@ -211,3 +212,69 @@ def test_two_operators_and_one_binding(browser: Browser, server: Served, tmp_pat
         assert client.get(path).json()["config"] == {"city": "Oslo"}
         for context in contexts:
             context.close()
+
+
+def test_the_value_of_a_secret_is_not_in_the_page_or_its_history(browser: Browser, server: Served) -> None:
+    value = "correct-horse-battery-7"
+    with logged_in(browser, server, viewport={"width": 390, "height": 800}) as window:
+        page = window.page
+        assert window.client.post("/v1/orgs", json={"id": "tea", "name": "Tea shop"}).is_success
+        window.open("/orgs/tea")
+        page.click(".ways >> text=Secrets")
+        page.fill("#name", "jira_token")
+        page.fill("#value", "x")
+        page.click("text=Set secret")
+        expect(page.locator("#value-hint strong")).to_be_visible()
+        expect(page.locator("#name")).to_have_value("jira_token")
+        expect(page.locator("#value")).to_have_value("")
+        assert all("400 (Bad Request)" in said for said in window.complaints)
+        window.complaints.clear()
+        window.open("/secrets?org=tea")
+        page.fill("#name", "jira_token")
+        page.fill("#value", value)
+        assert fits(window)
+        page.click("text=Set secret")
+        expect(page.locator(".notice.good")).to_contain_text("jira_token is set")
+        assert value not in page.content() and value not in page.url
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Secrets")
+        fields = page.evaluate("[...document.querySelectorAll('input')].map((field) => field.value)")
+        assert value not in fields and value not in page.content()
+        window.open("/secrets")
+        page.click("text=jira_token")
+        page.click("text=Delete…")
+        expect(page.locator("h1")).to_have_text("Delete jira_token?")
+        page.click("text=Delete the secret")
+        expect(page.locator(".empty")).to_contain_text("No secrets yet")
+        assert all(value not in line for line in server.log)
+        assert window.complaints == []
+
+
+def test_lists_follow_their_records_while_they_are_open(browser: Browser, tmp_path: Path) -> None:
+    with showcase(tmp_path) as shown, logged_in(browser, shown.server) as window:
+        page, client = window.page, window.client
+        records = page.locator("#records tbody tr")
+        session = shown.pages["session"].rpartition("/")[2]
+        bindings = client.get("/v1/plugin-bindings").json()["items"]
+        ids = {each["export_id"]: each["binding_id"] for each in bindings}
+        invocation = {"binding_id": ids["orders"], "input": {"order": 99}}
+        block = {"kind": "input", "content": [{"type": "text", "text": "Is there tea?"}]}
+        run = {"session_id": session, "model": "local/m", "blocks": [block]}
+        execution = {"binding_id": ids["drafts"], "session_id": session}
+        for path, post, body, ended in (
+            ("/invocations", "/v1/plugin-invocations", invocation, "succeeded"),
+            ("/deliveries", f"/v1/plugin-bindings/{ids['audit']}:test-delivery", {}, "delivered"),
+            ("/runs", "/v1/runs", run, "failed"),
+            ("/harnesses", "/v1/harness-executions", execution, "succeeded"),
+        ):
+            window.open(path)
+            before = records.count()
+            page.fill("[name=search]", "half a wo")
+            assert client.post(post, json=body).is_success
+            expect(records).to_have_count(before + 1)
+            expect(records.first.locator(".badge")).to_have_text(ended)
+            assert page.evaluate("document.activeElement.value") == "half a wo", "a field that has the focus keeps it"
+            with logged_in(browser, shown.server, java_script_enabled=False) as other:
+                other.open(path)
+                expect(other.page.locator("#records tbody tr")).to_have_count(before + 1)
+        assert window.complaints == []

@@ -1,8 +1,7 @@
-"""The pages of the host in a real browser: overview, settings, wire, calls, screens, phones, a restarted server."""
+"""The pages of the host in a real browser: overview, settings, wire, calls, screens, phones."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,22 +190,3 @@ def test_no_page_is_wider_than_a_phone(browser: Browser, server: Served) -> None
             assert window.page.evaluate(unnamed) == 0, path
         assert window.complaints == []
     context.close()
-
-
-@exhaustive
-def test_an_open_page_says_that_the_server_went_and_that_its_session_ended(browser: Browser, tmp_path: Path) -> None:
-    write_plugins(tmp_path)
-    with served(tmp_path, "plugins", "--no-sandbox") as first:
-        context = browser.new_context()
-        with first.client() as client:
-            window = Window(context.new_page(), first, client)
-            window.log_in()
-        window.open("/plugins")
-        expect(window.page.locator("#plugins")).to_contain_text("calm")
-        first.end(signal.SIGTERM)
-        expect(window.page.locator("#connection")).to_have_text("disconnected; reconnecting")
-        listen = first.facts["url"].removeprefix("http://")
-        with served(tmp_path, "plugins", "--no-sandbox", "--listen", listen):
-            expect(window.page.locator("h1")).to_have_text("Log in")
-            expect(window.page.locator(".notice")).to_contain_text("the server was restarted")
-        context.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from plugbay.server.dashboard.routes import ROUTES
 from tests.support.browser import Window, browser, logged_in
@@ -25,8 +25,33 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
 }
 
-WITHOUT_PAGE = re.compile(r"/(live|static|tries|recordings)/|/login")
-"""Paths of streams, files, the way in, and pages that a visit itself makes."""
+WITHOUT_PAGE = re.compile(r"/(live|static)/|/login")
+"""Paths of streams, files and the way in."""
+
+
+def open_try(window: Window) -> None:
+    """A call that runs and has reported progress. A call belongs to the session that made it."""
+    window.open("/export?export=kettle/boil")
+    window.page.click("summary:has-text('Timeout')")
+    window.page.fill("#timeout", "600")
+    window.page.click("button.primary")
+    expect(window.page.locator("#pieces li")).to_have_count(3)
+    expect(window.page.locator("#try .badge")).to_have_text("running")
+
+
+def open_recording(window: Window) -> None:
+    """A recording of one call, read to its end."""
+    window.open("/wire?plugin=example.greeter")
+    window.page.click("button:has-text('Record')")
+    call = {"export": "example.greeter/greet", "input": {"name": "Ada"}}
+    assert window.client.post("/api/v1/calls", json=call).is_success
+    window.page.click("button:has-text('End the recording')")
+    window.page.locator("a[href^='/recordings/']").first.click()
+    expect(window.page.locator("ol.lines li").nth(3)).to_be_visible()
+
+
+MADE: dict[str, Callable[[Window], None]] = {"/tries/{try_id}": open_try, "/recordings/{name}": open_recording}
+"""Pages that a visit itself makes, by their routes."""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +71,25 @@ def window(request: pytest.FixtureRequest, browser: Browser, shown: Showcase) ->
 def test_a_page_fits_its_window_and_has_no_findings_of_axe(window: Window, shown: Showcase, name: str) -> None:
     window.complaints.clear()
     window.open(shown.pages[name])
+    check_looks(window, name)
+
+
+@exhaustive
+@pytest.mark.parametrize("route", MADE)
+def test_a_page_that_a_visit_makes_fits_its_window_and_has_no_findings_of_axe(window: Window, route: str) -> None:
+    window.complaints.clear()
+    MADE[route](window)
+    check_looks(window, route)
+    for opened in window.page.locator("ol.lines summary").all()[:3]:
+        opened.click()
+    assert findings(window) == []
+    if route == "/tries/{try_id}":
+        window.page.click("button:has-text('Cancel')")
+        expect(window.page.locator("#try .badge")).to_have_text("cancelled")
+        assert findings(window) == []
+
+
+def check_looks(window: Window, name: str) -> None:
     assert window.page.title().endswith(" · plugbay")
     width = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert width <= 0, f"{name} is {width} pixels too wide"
@@ -82,8 +126,8 @@ def test_each_route_is_among_the_pages() -> None:
     """No page is left out: the path of each route that shows one matches a page of the showcase."""
     routes = [route for route in ROUTES if "GET" in (route.methods or ()) and not WITHOUT_PAGE.match(route.path)]
     paths = [path.partition("?")[0] for path in PAGES.values()]
-    missing = [route.path for route in routes if not any(route.path_regex.match(path) for path in paths)]
-    assert missing == []
+    missing = {route.path for route in routes if not any(route.path_regex.match(path) for path in paths)}
+    assert missing == set(MADE)
 
 
 MARK_REACHABLE = """() => {

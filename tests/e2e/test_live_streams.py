@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import httpx2
 
-from tests.server.test_server import Served, served
+from tests.server.test_server import served
 from tests.support.patience import PATIENCE, until_blocking
 from tests.support.plugins import write_plugin
 from tests.support.tiers import exhaustive
+from tests.support.usage import descriptor_count, private_memory
 
 MIB = 1 << 20
 
@@ -23,16 +23,6 @@ def open_and_close(client: httpx2.Client, number: int) -> None:
             assert next(stream.iter_bytes())
 
 
-def private_memory(server: Served) -> int:
-    fields = Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines()[1:]
-    sizes = {line.split(":")[0]: int(line.split()[1]) << 10 for line in fields}
-    return sizes["Private_Clean"] + sizes["Private_Dirty"]
-
-
-def descriptors(server: Served) -> int:
-    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
-
-
 @exhaustive
 def test_live_updates_work_after_five_hundred_streams(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
@@ -40,10 +30,11 @@ def test_live_updates_work_after_five_hundred_streams(tmp_path: Path) -> None:
         with httpx2.Client(base_url=server.facts["url"], timeout=PATIENCE, follow_redirects=True) as page:
             page.get(operator.post("/api/v1/dashboard-links").json()["url"]).raise_for_status()
             open_and_close(page, 100)  # caches and pools are full by then
-            before = descriptors(server), private_memory(server)
+            pid = server.process.pid
+            before = descriptor_count(pid), private_memory(pid)
             open_and_close(page, 400)
-            until_blocking(lambda: descriptors(server) <= before[0])
-            assert private_memory(server) - before[1] < 4 * MIB
+            until_blocking(lambda: descriptor_count(pid) <= before[0])
+            assert private_memory(pid) - before[1] < 4 * MIB
             with page.stream("GET", "/live/plugins") as stream:
                 lines = stream.iter_lines()
                 assert any("idle" in line for line in lines)

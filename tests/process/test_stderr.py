@@ -346,13 +346,49 @@ def test_a_flood_is_dropped_and_counted(tmp_path: Path) -> None:
     assert log.dropped == 64 * 64 - len(texts(log.path))
 
     clock.now += 1
-    log.write([b"calm"] * 1)
-    assert texts(log.path)[-2:] == [
-        f"[plugbay] {log.dropped} lines dropped: too many, or the log could not be written",
-        "calm",
-    ]
-    log.note_dropped()
+    before = len(texts(log.path))
+    log.write([b"calm"])
+    marker, *held, last = texts(log.path)[before:]
+    assert marker == f"[plugbay] {log.dropped} lines dropped: too many, or the log could not be written"
+    assert last == "calm" and set(held) == {"x" * 1000}
+    assert log.dropped == 64 * 64 - before - len(held)
+    assert sum(map(len, held)) <= stderr.LOG_RESUME < sum(map(len, held)) + 2000
+    log.conclude()
     assert texts(log.path)[-1] == "calm"
+
+
+def test_the_newest_lines_of_a_flood_are_held_until_there_is_room(tmp_path: Path) -> None:
+    clock = Clock()
+    log = RotatingLog(tmp_path / "p.log", clock=clock)
+    numbers = iter(range(1_000_000))
+    while not log.is_behind:
+        log.write([b"line %d" % next(numbers) for _ in range(1000)])
+    for _ in range(10):
+        log.write([b"line %d" % next(numbers) for _ in range(1000)])
+    assert not log.catch_up(), "there is no room yet"
+    clock.now += stderr.LOG_RESUME / stderr.LOG_RATE
+    assert log.catch_up() and log.catch_up() and not log.is_behind
+    end = next(numbers)
+    assert texts(log.path)[-stderr.HELD_LINES :] == [f"line {at}" for at in range(end - stderr.HELD_LINES, end)]
+    assert texts(log.path)[-stderr.HELD_LINES - 1].startswith(f"[plugbay] {log.dropped} lines dropped")
+    assert log.dropped == end - sum(text.startswith("line") for text in texts(log.path))
+
+
+def test_the_end_of_a_flood_is_written_while_the_child_is_silent(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stderr, "LOG_BURST", 1000)
+    monkeypatch.setattr(stderr, "LOG_RESUME", 500)
+    monkeypatch.setattr(stderr, "HELD_SECONDS", 0.01)
+    log = RotatingLog(tmp_path / "p.log")
+    log.path.touch()
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        os.write(fd, b"a line of a flood\n" * 1000 + b"the last words\n")
+        await until(lambda: texts(log.path)[-1:] == ["[7] the last words"])
+        assert not log.is_behind and drain._late is None
+
+    drained(run, scenario, log)
 
 
 def test_a_steady_flood_grows_the_log_at_the_rate(tmp_path: Path) -> None:
@@ -367,10 +403,11 @@ def test_a_steady_flood_grows_the_log_at_the_rate(tmp_path: Path) -> None:
 
 def test_a_flood_that_ends_with_the_child_is_noted(tmp_path: Path) -> None:
     log = RotatingLog(tmp_path / "p.log", clock=Clock())
-    log.write([b"x" * 8000] * 200)
+    log.write([b"x" * 8000] * 200 + [b"the last words"])
     assert log.dropped > 0
-    log.note_dropped()
-    assert texts(log.path)[-1].startswith(f"[plugbay] {log.dropped} lines dropped")
+    log.conclude()
+    *_, marker, _, _, last = texts(log.path)
+    assert marker.startswith(f"[plugbay] {log.dropped} lines dropped") and last == "the last words"
 
 
 def test_a_full_log_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
@@ -407,10 +444,7 @@ def test_a_missing_directory_never_raises_and_may_appear_later(tmp_path: Path) -
     assert log.dropped == 2
     (tmp_path / "absent").mkdir()
     log.write([b"three"])
-    assert texts(log.path) == [
-        "[plugbay] 2 lines dropped: too many, or the log could not be written",
-        "three",
-    ]
+    assert texts(log.path) == ["one", "two", "three"] and log.dropped == 0
 
 
 def test_a_pipe_in_place_of_the_log_does_not_block(tmp_path: Path) -> None:

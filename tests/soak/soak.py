@@ -30,6 +30,7 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
+from tests.support.usage import descriptor_count, private_memory, thread_count
 from tests.support.vai import export
 
 CRASHES = {"crashed", "unavailable", "quarantined"}
@@ -154,14 +155,11 @@ class Soak:
 
     async def read(self, number: int) -> None:
         pid = self.server.process.pid
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-        private = sum(int(fields[name].split()[0]) << 10 for name in ("Private_Clean", "Private_Dirty"))
-        threads = len(os.listdir(f"/proc/{pid}/task"))
         disk = sum(map(_size, os.walk(self.server.facts["data"])))
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
         records = self.counts.total()
         self.hosts |= {mark for child in _children(pid) if (mark := marks(environ_of(child))[0])}
-        self.readings.append(Reading(time.monotonic(), private, descriptors, threads, disk, records))
+        used = private_memory(pid), descriptor_count(pid), thread_count(pid)
+        self.readings.append(Reading(time.monotonic(), *used, disk, records))
 
     # Requests.
 

@@ -72,6 +72,16 @@ def test_bindings_are_found_by_whose_they_are_what_they_bind_and_whether_they_ru
             assert await bindings.of_packages(tx, ["pkg_1"], "org_1", "proj_2") == [ROW, hook, asleep]
             assert await bindings.of_packages(tx, ["pkg_2"], None, None) == []
             assert await bindings.digests_in_use(tx) == {PACKAGE.digest}
+            other = replace(
+                ROW, id="bind_5", secrets={"a": "secret://org_1/key2", "b": "secret://org_1/k%y"}, created_at=5.0
+            )
+            await bindings.add(tx, other)
+            key, none = ("org_1", "secret://org_1/key"), ("org_2", "secret://org_1/key")
+            assert await bindings.with_secrets(tx, [key, none], 2) == [asleep, hook]
+            assert await bindings.with_secrets(tx, [none], 10) == [] == await bindings.with_secrets(tx, [], 10)
+            assert await bindings.with_secrets(tx, [("org_1", "secret://org_1/key2")], 10) == [other]
+            assert await bindings.with_secrets(tx, [("org_1", "secret://org_1/k%y")], 10) == [other]
+            await bindings.delete(tx, other.id)
             part = await bindings.select_part(tx, "org_1", "proj_1", Page(limit=2), {})
             assert part.items == (asleep, hook) and part.after == (3.0, "bind_3")
             part = await bindings.select_part(tx, "org_1", None, Page(limit=2, after=part.after), {})

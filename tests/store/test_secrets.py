@@ -28,6 +28,8 @@ def test_a_secret_is_put_replaced_listed_and_removed(database_url: str, run: Run
             await secrets.put(tx, own)
             assert (await secrets.select_part(tx, "org_1", None, Page())).items == (own, newer)
             assert (await secrets.select_part(tx, None, ("proj_1",), Page())).items == (own,)
+            assert (await secrets.select_part(tx, None, None, Page(), "KE")).items == (own, newer)
+            assert (await secrets.select_part(tx, None, None, Page(), "%")).items == ()
             assert await secrets.encrypted_with_other_key(tx, "k1", 10) == [own]
             assert await secrets.remove(tx, "org_1", "org_1", "key")
             assert not await secrets.remove(tx, "org_1", "org_1", "key")

@@ -7,10 +7,12 @@ with open_browser() as browser, logged_in(browser, server) as window:
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -38,6 +40,37 @@ def open_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
+
+
+class BrowserMemory(NamedTuple):
+    """The memory of a page after a collection of garbage, and of the process that renders it."""
+
+    heap: int
+    """Bytes of values of scripts."""
+    nodes: int
+    listeners: int
+    resident: int
+    """Bytes of all renderers of the browser."""
+
+
+def memory_of(page: Page) -> BrowserMemory:
+    of_page = page.context.new_cdp_session(page)
+    of_page.send("Performance.enable")
+    for _ in range(2):  # the first frees nodes that only others without use refer to
+        of_page.send("HeapProfiler.collectGarbage")
+    values = {each["name"]: int(each["value"]) for each in of_page.send("Performance.getMetrics")["metrics"]}
+    of_page.detach()
+    browser = page.context.browser
+    assert browser is not None
+    of_browser = browser.new_browser_cdp_session()
+    processes = of_browser.send("SystemInfo.getProcessInfo")["processInfo"]
+    of_browser.detach()
+    resident = sum(_resident(each["id"]) for each in processes if each["type"] == "renderer")
+    return BrowserMemory(values["JSHeapUsedSize"], values["Nodes"], values["JSEventListeners"], resident)
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 class Window:

@@ -25,6 +25,7 @@ from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.packages import TRUST_FILE
 from tests.packages.builders import pack, sign
 from tests.server.test_server import Served, served
+from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.packaged import Publisher
 from tests.support.patience import until_blocking
@@ -49,7 +50,20 @@ print("cannot open /var/lib/flaky/index: no such file", file=sys.stderr, flush=T
 sys.exit(3)
 """
 
+KETTLE = """
+TOOLS[0] |= {"name": "boil", "description": "Boils water, and says how warm it is."}
+
+def tools_call(m):
+    token = m["params"]["_meta"]["progressToken"]
+    for degrees in (20, 60, 80):
+        notify("notifications/progress", progressToken=token, progress=degrees, total=100)
+"""
+"""An MCP server whose calls go on until they are cancelled."""
+
 EXPORTS = {"orders": "tool", "audit": "hook", "shrink": "compactor", "drafts": "harness"}
+
+SLOTS = {"orders": {"secret_slots": ["shop_token"]}}
+"""Permissions of exports that use a secret."""
 
 TOOL = """
 def tool(body, m):
@@ -93,6 +107,8 @@ PAGES = {
     "binding-exports": "/bindings/new",
     "binding-new": "/bindings/new?package={package}&export=orders&org=acme",
     "binding": "/bindings/{orders}",
+    "secrets": "/secrets",
+    "secret": "/secrets/shop_token?org=acme",
     "invocations": "/invocations",
     "invocation": "/invocations/{invocation}",
     "deliveries": "/deliveries",
@@ -140,6 +156,7 @@ def showcase(folder: Path) -> Iterator[Showcase]:
         shutil.copytree(EXAMPLES / name, plugins / name)
     write_nexo_plugin(plugins, "flaky", FLAKY, tools=["t"])
     write_plugin(plugins, "weather", capabilities=["net:api.weather.example"], description="The weather of a place.")
+    write_server(plugins, "kettle", KETTLE)
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
     (folder / "plugbay.toml").write_text(MODEL + SERVER)
@@ -154,6 +171,8 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     for plugin in client.get("/api/v1/plugins").json()["plugins"]:
         if plugin["id"] != "weather" and plugin["missing"]:
             _post(client, f"/api/v1/plugins/{plugin['id']}:grant", {"capabilities": plugin["missing"]})
+    seen = _post(client, "/api/v1/plugins/kettle:look", {})
+    _post(client, "/api/v1/plugins/kettle:approve", {"digest": seen["digest"]})
     for given in ({"name": "Ada"}, {"name": "Grace", "excited": True}, {"name": 7}):
         _post(client, "/api/v1/calls", {"export": "example.greeter/greet", "input": given})
     _post(client, "/api/v1/calls", {"export": "example.greeter/divide", "input": {"dividend": 1, "divisor": 0}})
@@ -207,15 +226,19 @@ def _use_control_plane(client: httpx2.Client, publisher: Publisher) -> dict[str,
     _post(client, "/v1/orgs", {"id": "acme", "name": "Acme Tea"})
     _post(client, "/v1/orgs/acme/projects", {"id": "shop", "name": "Web shop"})
     ids = {"key": _post(client, "/v1/api-keys", {"org_id": "acme", "name": "deploys", "role": "operator"})["id"]}
-    packed = publisher.pack(TOOL, [export(id, kind) for id, kind in EXPORTS.items()], version="1.2.0")
+    exports = [export(id, kind, permissions=SLOTS.get(id, {})) for id, kind in EXPORTS.items()]
+    packed = publisher.pack(TOOL, exports, version="1.2.0")
     headers = {"content-type": ARCHIVE, **publisher.header(packed)}
     added = client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers)
     assert added.is_success, added.text
     ids["package"] = added.json()["id"]
     named = {"package_id": "acme/p", "package_version": "1.2.0"}
     scope = {"org_id": "acme", "project_id": "shop"}
+    sealed = client.put("/v1/secrets/shop_token", json={"value": "correct horse battery", "org_id": "acme"})
+    assert sealed.is_success, sealed.text
     for name in EXPORTS:
-        bound = _post(client, "/v1/plugin-bindings", {**named, "export_id": name, "scope": scope})
+        secrets = {slot: f"secret://acme/{slot}" for slot in SLOTS.get(name, {}).get("secret_slots", ())}
+        bound = _post(client, "/v1/plugin-bindings", {**named, "export_id": name, "scope": scope, "secrets": secrets})
         ids[name] = bound["binding_id"]
     for order in (17, 18, -1):
         called = _post(client, "/v1/plugin-invocations", {"binding_id": ids["orders"], "input": {"order": order}})

@@ -54,6 +54,13 @@ LOG_RESUME = 16 * KIB
 """The budget that must be free before a flooded log continues: blocks of lines with a count between them, not single
 lines with a count each."""
 
+HELD_LINES = 100
+"""The newest of the lines that came too fast, `LOG_RESUME` at most: they are written later, because the last words
+before a silence say why."""
+
+HELD_SECONDS = 1.0
+"""Seconds until held lines are written if no other line follows them."""
+
 NAME_BYTES = 200
 """A file name may have 255 bytes; this leaves room for `.log` and the number of a rotated file."""
 
@@ -87,7 +94,7 @@ class RotatingLog:
     that was moved away or a disk that was full needs no special care.
     """
 
-    __slots__ = ("_allowance", "_clock", "_keep", "_max_bytes", "_owed", "_refilled", "dropped", "path")
+    __slots__ = ("_allowance", "_clock", "_held", "_keep", "_max_bytes", "_owed", "_refilled", "dropped", "path")
 
     def __init__(
         self,
@@ -105,48 +112,77 @@ class RotatingLog:
         self._allowance = float(LOG_BURST)
         self._refilled = clock()
         self._owed = 0
+        """Lines since the last written one: too many, or the file could not be written."""
+        self._held: list[bytes] = []
+        """The newest of them, as they will be written."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether lines wait to be written or to be counted in the file."""
+        return self._owed > 0
 
     def write(self, lines: Sequence[bytes], tag: str = "") -> None:
-        """Append raw lines within the rate, with time and `tag`; drop and count the rest."""
-        self._refill()
-        owed = self._owed
-        if owed and self._allowance < LOG_RESUME:
-            self._drop(len(lines))
-            return
+        """Append raw lines within the rate, with time and `tag`; hold the newest of the others, and count the rest."""
         prefix = f"{_stamp()} {tag} " if tag else f"{_stamp()} "
+        if not self.catch_up():
+            self._drop(lines, prefix)
+            return
         kept: list[bytes] = []
         for line in lines:
-            text = f"{prefix}{printable(line)}\n".encode("utf-8", "backslashreplace")
+            text = _text(prefix, line)
             if len(text) > self._allowance:
                 break
             self._allowance -= len(text)
             kept.append(text)
-        if kept:
-            self._put(self._marker(owed) + b"".join(kept), len(kept), owed)
-        self._drop(len(lines) - len(kept))
+        if kept and not self._put(b"".join(kept)):
+            kept.clear()
+        self._drop(lines[len(kept) :], prefix)
 
-    def note_dropped(self) -> None:
-        """Write how many lines are missing, if any; for the end of a child, after which none may follow."""
+    def catch_up(self) -> bool:
+        """Write the held lines if the rate allows it; True if none waits any more."""
+        self._refill()
+        if not self._owed:
+            return True
+        return self._allowance >= LOG_RESUME and self._write_held()
+
+    def conclude(self) -> None:
+        """Write the held lines now; for the end of a child, after which no line may follow."""
         if self._owed:
-            self._put(self._marker(self._owed), 0, self._owed)
+            self._write_held()
 
     def _refill(self) -> None:
         now = self._clock()
         self._allowance = min(LOG_BURST, self._allowance + (now - self._refilled) * LOG_RATE)
         self._refilled = now
 
-    def _marker(self, owed: int) -> bytes:
-        if not owed:
-            return b""
-        text = f"{_stamp()} {HOST_TAG} {owed} lines dropped: too many, or the log could not be written\n"
-        self._allowance -= len(text)
-        return text.encode()
+    def _write_held(self) -> bool:
+        """Write how many lines are missing, and the newest ones behind it."""
+        missing = self._owed - len(self._held)
+        marker = f"{_stamp()} {HOST_TAG} {missing} lines dropped: too many, or the log could not be written\n"
+        data = (marker.encode() if missing else b"") + b"".join(self._held)
+        if not self._put(data):
+            return False
+        self._allowance -= len(data)
+        self.dropped -= len(self._held)
+        self._owed, self._held = 0, []
+        return True
 
-    def _drop(self, lines: int) -> None:
-        self.dropped += lines
-        self._owed += lines
+    def _drop(self, lines: Sequence[bytes], prefix: str) -> None:
+        if not lines:
+            return
+        self.dropped += len(lines)
+        self._owed += len(lines)
+        newest = [*self._held, *(_text(prefix, line) for line in lines[-HELD_LINES:])][-HELD_LINES:]
+        room = LOG_RESUME
+        self._held = []
+        for text in reversed(newest):
+            room -= len(text)
+            if room < 0:
+                break
+            self._held.insert(0, text)
 
-    def _put(self, data: bytes, lines: int, owed: int, rotate: bool = True) -> None:
+    def _put(self, data: bytes, rotate: bool = True) -> bool:
+        """Append to the file; False if that is not possible."""
         try:
             fd = os.open(self.path, _LOG_FLAGS, 0o600)
             try:
@@ -157,14 +193,10 @@ class RotatingLog:
                 os.close(fd)
             if full and rotate:
                 self._rotate()
-                self._put(data, lines, owed, rotate=False)
-                return
-            if full:
-                raise OSError("the log is still full after its rotation")
+                return self._put(data, rotate=False)
         except OSError:
-            self._drop(lines)
-            return
-        self._owed -= owed
+            return False
+        return not full
 
     def _is_full(self, fd: int, more: int) -> bool:
         status = os.fstat(fd)
@@ -192,6 +224,7 @@ class StderrDrain:
         "_fd",
         "_full",
         "_held",
+        "_late",
         "_lines",
         "_log",
         "_loop",
@@ -223,6 +256,8 @@ class StderrDrain:
         """Seconds of reading since the last rest, or since the pipe was not full."""
         self._rest: asyncio.TimerHandle | None = None
         """The end of a pause; None while the pipe is being read."""
+        self._late: asyncio.TimerHandle | None = None
+        """Writes lines that the logs hold back."""
         self._full = min(_pipe_size(fd), READ_BYTES)
         """Bytes of a read that found the pipe full."""
         self.clean: Callable[[list[bytes]], list[bytes]] | None = None
@@ -254,12 +289,11 @@ class StderrDrain:
         self.copy = log
         if self._lines:
             log.write(list(self._lines), self._tag)
+            self._write_later()
 
     def note(self, text: str) -> None:
         """Write a line of the host to the logs. It is not part of the tail, which is the child's own."""
-        for log in (self._log, self.copy):
-            if log is not None:
-                log.write([text.encode("utf-8", "backslashreplace")], HOST_TAG)
+        self._write([text.encode("utf-8", "backslashreplace")], HOST_TAG)
 
     def drain_now(self) -> None:
         """Read the pipe until it is empty, without waiting."""
@@ -283,9 +317,10 @@ class StderrDrain:
         if self._partial:
             self._keep([self._finished()])
             self._partial = b""
-        for log in (self._log, self.copy):
-            if log is not None:
-                log.note_dropped()
+        for log in self._logs():
+            log.conclude()
+        if self._late is not None:
+            self._late.cancel()
 
     def forget(self) -> None:
         """Give back the descriptor when the loop is gone."""
@@ -350,9 +385,7 @@ class StderrDrain:
     def _keep(self, lines: list[bytes]) -> None:
         if self.clean is not None:
             lines = self.clean(lines)
-        for log in (self._log, self.copy):
-            if log is not None:
-                log.write(lines, self._tag)
+        self._write(lines, self._tag)
         if self._lines is None:
             self._lines = deque()
             self._arrivals = deque(maxlen=RING_LINES)
@@ -364,6 +397,24 @@ class StderrDrain:
             self._held += len(line)
         while self._held > RING_BYTES or len(self._lines) > RING_LINES:
             self._held -= len(self._lines.popleft())
+
+    def _logs(self) -> list[RotatingLog]:
+        return [log for log in (self._log, self.copy) if log is not None]
+
+    def _write(self, lines: list[bytes], tag: str) -> None:
+        for log in self._logs():
+            log.write(lines, tag)
+        self._write_later()
+
+    def _write_later(self) -> None:
+        if self._late is None and self._fd >= 0 and any(log.is_behind for log in self._logs()):
+            self._late = self._loop.call_later(HELD_SECONDS, self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._late = None
+        for log in self._logs():
+            log.catch_up()
+        self._write_later()
 
 
 def _pipe_size(fd: int) -> int:
@@ -377,6 +428,11 @@ def _pipe_size(fd: int) -> int:
 
 def _capped(line: bytes) -> bytes:
     return line if len(line) <= LINE_BYTES else line[:LINE_BYTES] + _CUT
+
+
+def _text(prefix: str, line: bytes) -> bytes:
+    """A line as it is in the file."""
+    return f"{prefix}{printable(line)}\n".encode("utf-8", "backslashreplace")
 
 
 def _stamp() -> str:

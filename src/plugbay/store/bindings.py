@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Row, Select, String, and_, bindparam, cast, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, matching, select_page
@@ -110,6 +110,16 @@ async def of_packages(
     """Bindings to these packages that an org or project can see."""
     query = _seen(select(BINDINGS).where(BINDINGS.c.package_row.in_(rows)), org_id, project_id)
     return [_row(row) for row in (await tx.execute(query.order_by(BINDINGS.c.created_at, BINDINGS.c.id))).all()]
+
+
+async def with_secrets(tx: AsyncConnection, wanted: Collection[tuple[str, str]], limit: int) -> list[BindingRow]:
+    """Bindings that use one of these secrets, each an org and a reference; the newest first."""
+    named = cast(BINDINGS.c.secrets, String)
+    users = [and_(BINDINGS.c.org_id == org, named.contains(f'"{ref}"', autoescape=True)) for org, ref in wanted]
+    if not users:
+        return []
+    query = select(BINDINGS).where(or_(*users)).order_by(BINDINGS.c.created_at.desc(), BINDINGS.c.id.desc())
+    return [_row(row) for row in (await tx.execute(query.limit(limit))).all()]
 
 
 async def digests_in_use(tx: AsyncConnection) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import upsert
 from plugbay.store.tables import SECRETS
 
@@ -57,10 +57,10 @@ async def remove(tx: AsyncConnection, org_id: str, scope: str, name: str) -> boo
 
 
 async def select_part(
-    tx: AsyncConnection, org_id: str | None, scopes: tuple[str, ...] | None, page: Page
+    tx: AsyncConnection, org_id: str | None, scopes: tuple[str, ...] | None, page: Page, search: str | None = None
 ) -> Part[SecretRow]:
-    """A page of the secrets of an org, or of some of its scopes."""
-    query = select(SECRETS)
+    """A page of the secrets of an org, or of some of its scopes; `search` is part of a name."""
+    query = select(SECRETS).where(*matching(search, SECRETS.c.name))
     query = query if org_id is None else query.where(SECRETS.c.org_id == org_id)
     query = query if scopes is None else query.where(SECRETS.c.scope.in_(scopes))
     return await select_page(tx, query, SECRETS.c.created_at, SECRETS.c.id, page, _row)

@@ -26,6 +26,7 @@ from plugbay.server.dashboard.authentication import (
     with_error_pages,
 )
 from plugbay.server.dashboard.routes import ROUTES
+from plugbay.server.dashboard.session_file import SessionFile
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.settings import GatewaySettings
 from tests.support.clocks import TurnedClock
@@ -81,7 +82,8 @@ def test_without_a_session_every_page_leads_to_where_one_logs_in(sqlite_url: str
 
 
 @pytest.mark.parametrize(
-    "path", sorted({path for method, path in GUARDED if not path.startswith((*CONTROL, "/logout"))})
+    "path",
+    sorted({path for method, path in GUARDED if not path.removeprefix("/live").startswith((*CONTROL, "/logout"))}),
 )
 def test_a_key_of_an_org_does_not_see_the_hosts_plugins(sqlite_url: str, tmp_path: Path, run: Run, path: str) -> None:
     write_plugin(tmp_path / "plugins", "p")
@@ -307,6 +309,43 @@ def test_only_so_many_sessions_are_open_and_the_oldest_gives_way() -> None:
     cookies = [sessions.begin("token")[0] for _ in range(MAX_SESSIONS + 1)]
     assert sessions.find(cookies[0]) is None
     assert all(sessions.find(cookie) for cookie in cookies[1:])
+
+
+def test_a_session_goes_on_after_a_restart_until_its_time_is_over(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        clock, file = TurnedClock(), SessionFile(tmp_path / "s.json")
+        sessions = Sessions(clock, file=file)
+        (cookie, before), (ended, _) = sessions.begin("token"), sessions.begin("token")
+        await sessions.save()
+        sessions.end(ended)
+        await sessions.save()
+        stored = (tmp_path / "s.json").read_text()
+        assert cookie not in stored and "token" not in stored.replace('"token":', "") and before.form_key not in stored
+        clock.turn(SESSION_SECONDS - 1)
+        again = Sessions(clock, file=file)
+        after = again.find(cookie)
+        assert after is not None and (after.token, after.form_key) == (before.token, before.form_key)
+        assert again.find(ended) is None and again.find(cookie + "x") is None
+        clock.turn(1)
+        assert again.find(cookie) is None and Sessions(clock, file=file).find(cookie) is None
+
+    run(main)
+
+
+def test_a_clock_that_is_set_back_makes_no_session_longer(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        clock, file = TurnedClock(), SessionFile(tmp_path / "s.json")
+        sessions = Sessions(clock, file=file)
+        cookie, _ = sessions.begin("token")
+        await sessions.save()
+        earlier = TurnedClock(clock.now() - 365 * 86_400)
+        again = Sessions(earlier, file=file)
+        earlier.turn(SESSION_SECONDS - 1)
+        assert again.find(cookie) is not None
+        earlier.turn(1)
+        assert again.find(cookie) is None
+
+    run(main)
 
 
 def test_every_secret_is_another_and_none_is_shown() -> None:

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.requests import Request
 
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import live
 from plugbay.server.dashboard.authentication import Dashboard, Visit
 from plugbay.server.dashboard.live import (
+    LIST_REST,
+    LIST_SECONDS,
     MAX_APPENDED,
     MAX_STREAMS,
     EventsFeed,
@@ -26,15 +29,18 @@ from plugbay.server.dashboard.live import (
     RecentCalls,
     Region,
     Regions,
+    TableFeed,
     changes,
     follow,
 )
+from plugbay.server.dashboard.tables import NextStep, Table
 from plugbay.server.domain.credentials import operator_token
-from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
 from tests.cli.conftest import wait_until
 from tests.server.test_server import Served, served
+from tests.support.clocks import TurnedClock
 from tests.support.dashboards import hosting_at, visitor_of
 from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
@@ -65,11 +71,13 @@ def test_only_differences_are_sent() -> None:
     assert changes("", {"a": summary("a")}, {}, 0.0, "key") == []
 
 
-def visit_of(dashboard: Dashboard, token: str, principal: Principal) -> Visit:
+def visit_of(
+    dashboard: Dashboard, token: str, principal: Principal, query: str = "", app: FastAPI | None = None
+) -> Visit:
     cookie, session = dashboard.sessions.begin(token)
     headers = [(b"host", b"127.0.0.1:80"), (b"cookie", f"plugbay_80={cookie}".encode())]
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "query_string": b"", "scheme": "http"}
-    return Visit(Request(scope), dashboard, session, principal, {})
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "scheme": "http"}
+    return Visit(Request({**scope, "query_string": query.encode(), "app": app}), dashboard, session, principal, {})
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +112,37 @@ def test_the_whole_list_is_sent_first_and_then_its_changes(sqlite_url: str, tmp_
             dashboard.sessions.end(visit.request.cookies["plugbay_80"])
             rest = [event.event async for event in events]
             assert rest[-1] == "end" and dashboard.streams == 0
+
+    run(main)
+
+
+def test_a_list_that_takes_long_is_loaded_less_often(run: Run) -> None:
+    async def main() -> None:
+        clock, loads, takes = TurnedClock(), 0, 0.0
+
+        async def load() -> Table:
+            nonlocal loads
+            loads += 1
+            clock.turn(takes)
+            if loads == 4:
+                raise unavailable("store.unavailable", "it is not there now")
+            return table
+
+        table = Table("Runs", "/runs", (), (), (), NextStep("No runs yet", ""))
+        feed = TableFeed(clock, table, load)
+
+        async def looks(*pauses: float) -> list[int]:
+            found = []
+            for pause in pauses:
+                clock.turn(pause)
+                assert (await feed.regions())["records"].view == table
+                found.append(loads)
+            return found
+
+        assert await looks(0, 0.4, 0.4, 0.4, 0.4) == [0, 0, 0, 1, 1], "once a second"
+        takes = 3.0
+        pauses = (LIST_SECONDS, LIST_SECONDS, 3 * LIST_REST - LIST_SECONDS - 0.1, 0.2, 3 * LIST_REST)
+        assert await looks(*pauses) == [2, 2, 2, 3, 4], "seldom, and a list that cannot be loaded stays"
 
     run(main)
 

@@ -36,6 +36,7 @@ from tests.support.loops import Run
 from tests.support.requirements import requirement
 
 ORG, PROJECT = SecretScope("org_1"), SecretScope("org_1", "proj_1")
+OTHERS = Principal("key", "org_2", role="admin")
 VALUE = "correct horse battery"
 
 
@@ -103,10 +104,15 @@ def test_a_key_of_one_project_sees_and_sets_the_secrets_of_its_project_alone(
             await gateway.secrets.put(mine, PROJECT, "own", VALUE)
             assert [row.name for row in (await gateway.secrets.page(mine, Page(), None, None)).items] == ["own"]
             assert len((await gateway.secrets.page(OPERATOR, Page(), "org_1", None)).items) == 2
+            assert (await gateway.secrets.get(mine, PROJECT, "own")).name == "own"
+            for caller, scope, name in ((mine, ORG, "key"), (mine, PROJECT, "key"), (OTHERS, ORG, "key")):
+                with pytest.raises(GatewayError) as caught:
+                    await gateway.secrets.get(caller, scope, name)
+                assert caught.value.status == 404
             for caller, scope, code in (
                 (mine, ORG, "auth.role_denied"),
                 (mine, SecretScope("org_1", "proj_2"), "project.not_found"),
-                (Principal("key", "org_2", role="admin"), ORG, "org.not_found"),
+                (OTHERS, ORG, "org.not_found"),
             ):
                 with pytest.raises(GatewayError) as caught:
                     await gateway.secrets.put(caller, scope, "key", VALUE)

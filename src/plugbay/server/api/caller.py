@@ -44,11 +44,15 @@ async def authenticate(request: Request) -> Principal:
 
 
 async def admit(request: Request, token: str) -> Principal:
-    """Make the owner of this token the caller of this request; raises as `authenticate` does.
+    """Make the owner of this token the caller of this request; raises as `authenticate` does."""
+    return admit_principal(request, await gateway_of(request).authenticate(token))
+
+
+def admit_principal(request: Request, principal: Principal) -> Principal:
+    """Make this the caller of this request; raises when the rate is exceeded.
 
     From here on, PostgreSQL shows the request of an org only the rows of that org.
     """
-    principal = await gateway_of(request).authenticate(token)
     request.state.principal = principal
     ORG.set(principal.org_id or EVERY_ORG)
     request.app.state.rates.take(principal)

@@ -3,12 +3,14 @@
     @require_session(HOST)
     async def plugins(visit: Visit) -> Response: ...
 
-Sessions are in memory: a restart ends them. The token behind a session is checked at every request (`caller.admit`,
-`Principal.lacks`), so a session ends with its token. Forms need the session's form key and our own origin.
+A session is a random cookie and the digest of a token. The token is checked at every request (`Keys.principal_of`,
+`Principal.lacks`), so a session ends with its token. A restart does not end it (`session_file`). Forms need the
+session's form key and our own origin.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -25,13 +27,15 @@ from starlette.responses import RedirectResponse, Response
 
 from plugbay.host.limits import TokenBucket
 from plugbay.mcp_server.http_checks import media_type
-from plugbay.server.api.caller import LONGEST_TOKEN, admit
+from plugbay.server.api.caller import LONGEST_TOKEN, admit_principal
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
+from plugbay.server.dashboard.session_file import FILE_NAME, SessionFile, StoredSession
 from plugbay.server.dashboard.tries import Tries
 from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.credentials import digest_of
 from plugbay.server.domain.errors import GatewayError, denied, full_disk, invalid, too_many, unprocessable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import HOST, Principal
@@ -75,10 +79,10 @@ class Notice:
 class Session:
     """One logged-in browser."""
 
-    token: str = field(repr=False)
-    """The token whose rights it has. Never shown on a page."""
+    token: bytes = field(repr=False)
+    """The digest of the token whose rights it has."""
     form_key: str = field(repr=False)
-    """In every form; pages of other sites cannot know it."""
+    """In every form; pages of other sites cannot know it. It is made from the cookie."""
     ends: float
     notice: Notice | None = None
     unshown: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
@@ -99,12 +103,16 @@ class Session:
 class Sessions:
     """All sessions of one server, and the codes for new ones."""
 
-    def __init__(self, clock: Clock, secret: Secret = secrets.token_urlsafe) -> None:
+    def __init__(self, clock: Clock, secret: Secret = secrets.token_urlsafe, file: SessionFile | None = None) -> None:
         self._clock = clock
         self._secret = secret
+        self._file = file
+        self._saving = asyncio.Lock()
         self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._tries = TokenBucket(LOGINS_PER_SECOND, LOGIN_BURST)
+        for stored in () if file is None else file.read():
+            self._restore(stored)
 
     def create_code(self, token: str) -> str:
         """Create a code that logs in once with the rights of this token."""
@@ -133,11 +141,20 @@ class Sessions:
     def begin(self, token: str) -> tuple[str, Session]:
         """Start a session; returns its cookie and the session."""
         cookie = self._secret(SECRET_BYTES)
-        session = Session(token, self._secret(SECRET_BYTES), self._clock.monotonic() + SESSION_SECONDS)
-        self._sessions[_secret_digest(cookie)] = session
+        session = Session(digest_of(token), _form_key(cookie), self._clock.monotonic() + SESSION_SECONDS)
+        self._add(_secret_digest(cookie), session)
+        return cookie, session
+
+    def _restore(self, stored: StoredSession) -> None:
+        """Continue a session; never for longer than a new one, whatever the clock of the machine says."""
+        left = min(stored.ends - self._clock.now(), SESSION_SECONDS)
+        if left > 0:
+            self._add(stored.cookie, Session(stored.token, "", self._clock.monotonic() + left))
+
+    def _add(self, digest: bytes, session: Session) -> None:
+        self._sessions[digest] = session
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
-        return cookie, session
 
     def find(self, cookie: str) -> Session | None:
         """The session of a cookie; None if there is none or it has expired."""
@@ -145,16 +162,32 @@ class Sessions:
         if session is not None and self._clock.monotonic() >= session.ends:
             self.end(cookie)
             return None
+        if session is not None and not session.form_key:
+            session.form_key = _form_key(cookie)
         return session
 
     def end(self, cookie: str) -> None:
         """End a session; idempotent."""
         self._sessions.pop(_secret_digest(cookie), None)
 
+    async def save(self) -> None:
+        """Keep the sessions of now for the next start of the server."""
+        if self._file is None:
+            return
+        async with self._saving:
+            ahead = self._clock.now() - self._clock.monotonic()
+            kept = [StoredSession(digest, each.token, each.ends + ahead) for digest, each in self._sessions.items()]
+            await asyncio.to_thread(self._file.write, kept)
+
 
 def _secret_digest(secret: str) -> bytes:
     """The stored digest of a code or a cookie."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _form_key(cookie: str) -> str:
+    """Tells nothing of the cookie, and needs no place in a file."""
+    return hmac.new(cookie.encode("utf-8", "surrogatepass"), b"form key", "sha256").hexdigest()
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -172,7 +205,7 @@ class Dashboard:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.sessions = Sessions(gateway.clock)
+        self.sessions = Sessions(gateway.clock, file=SessionFile(gateway.settings.data / FILE_NAME))
         self.loader = PluginLoader(gateway)
         self.history = HistoryLoader(gateway)
         self.tries = Tries(gateway.host, gateway.clock)
@@ -306,7 +339,7 @@ async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session
     if session is None:
         return None, None
     try:
-        return session, await admit(request, session.token)
+        return session, admit_principal(request, await dashboard.gateway.keys.principal_of(session.token))
     except GatewayError as error:
         if error.status != 401:
             raise
@@ -383,8 +416,11 @@ def login_page(request: Request, status: int, problem: str = "") -> Response:
     return rendering.page("login.html", status, problem=problem, ended=ended, goes_to=local_path(asked))
 
 
-_CONTROL = "orgs keys packages bindings invocations deliveries sessions chains runs harnesses compactions audit install"
-CONTROL = tuple(f"/{name}" for name in _CONTROL.split())
+_CONTROL = (
+    "orgs keys packages bindings secrets invocations deliveries",
+    "sessions chains runs harnesses compactions audit install",
+)
+CONTROL = tuple(f"/{name}" for name in " ".join(_CONTROL).split())
 """Pages of the control plane."""
 
 PAGES = ("/plugins", "/calls", "/events", "/publishers", "/servers", *CONTROL)

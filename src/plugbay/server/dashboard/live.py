@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
 from plugbay.server.dashboard.loader import exports_of
+from plugbay.server.dashboard.tables import Table
 from plugbay.server.dashboard.tries import Try
 from plugbay.server.dashboard.views.calls import CallRow, call_row, try_view
 from plugbay.server.dashboard.views.events import concerns, event_row, lifecycle_rows
@@ -35,8 +36,10 @@ from plugbay.server.dashboard.views.plugins import (
 )
 from plugbay.server.dashboard.views.screens import ScreenView
 from plugbay.server.dashboard.views.wire import WireReader
+from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
 
 POLL_SECONDS = 0.4
@@ -56,6 +59,11 @@ MOST_LINES = 500
 
 MAX_APPENDED = 100
 """Lines sent at once; of more, only the last ones and the number skipped."""
+
+LIST_SECONDS = 1.0
+LIST_REST = 20.0
+"""Seconds between two looks at a list of the control plane, and the least rest as a multiple of what a look took: a
+search in a million records must not become the work of the database."""
 
 SHOWN_LINES = 200
 """Past lines that a page shows first."""
@@ -162,7 +170,7 @@ class _SessionWatch:
 
     async def _is_good(self) -> bool:
         try:
-            return await self._visit.gateway.authenticate(self._visit.session.token) == self._visit.principal
+            return await self._visit.gateway.keys.principal_of(self._visit.session.token) == self._visit.principal
         except GatewayError:
             return False
 
@@ -255,6 +263,30 @@ class RecentCalls:
 
     async def regions(self) -> Regions:
         return {"calls": Region("parts/calls.html", (await self.load(), True))}
+
+    def new_events(self) -> list[Event]:
+        return []
+
+
+class TableFeed:
+    """The first page of a list. A list that takes long is loaded less often; one that cannot be loaded stays."""
+
+    rows = ""
+
+    def __init__(self, clock: Clock, table: Table, load: Callable[[], Awaitable[Table]]) -> None:
+        self._clock = clock
+        self._table = table
+        self._load = load
+        self._due = clock.monotonic() + LIST_SECONDS
+
+    async def regions(self) -> Regions:
+        began = self._clock.monotonic()
+        if began >= self._due:
+            with suppress(GatewayError, StoreUnavailable):
+                self._table = await self._load()
+            ended = self._clock.monotonic()
+            self._due = ended + max(LIST_SECONDS, LIST_REST * (ended - began))
+        return {"records": Region("parts/records.html", self._table)}
 
     def new_events(self) -> list[Event]:
         return []

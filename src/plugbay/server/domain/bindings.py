@@ -52,6 +52,7 @@ from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, RowCache, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
+from plugbay.store.secrets import SecretRow
 
 FULL_TRAFFIC = 100
 """Percent."""
@@ -99,6 +100,9 @@ def stable_key(*ids: str | None) -> str:
 
 MAX_ERRORS = 12
 """Schema errors reported for one config."""
+
+MAX_USERS = 1_000
+"""Bindings that `using_secrets` finds."""
 
 FIRST_PARTY = "plugbay"
 """The publisher of built-in packages."""
@@ -589,6 +593,18 @@ class Bindings:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
             return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, filters, search)
+
+    async def using_secrets(self, caller: Principal, secrets: Sequence[SecretRow]) -> dict[str, list[BindingRow]]:
+        """Bindings visible to the caller that use these secrets, by the id of the secret; the newest `MAX_USERS`."""
+        ids = {(each.org_id, str(SecretRef(each.scope, each.name))): each.id for each in secrets}
+        async with self._database.reading() as tx:
+            found = await rows.with_secrets(tx, ids, MAX_USERS)
+        users: dict[str, list[BindingRow]] = {each.id: [] for each in secrets}
+        for row in found:
+            for reference in set(row.secrets.values()):
+                if caller.sees(row.org_id, row.project_id) and (row.org_id, reference) in ids:
+                    users[ids[row.org_id, reference]].append(row)
+        return users
 
     async def validate(self, caller: Principal, id: str) -> Verdict:
         """Validate a binding as it is; changes nothing."""

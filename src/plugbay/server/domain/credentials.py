@@ -63,7 +63,10 @@ class Keys:
 
     async def principal(self, key: str) -> Principal:
         """The owner of this key; raises if it is unknown, revoked or expired."""
-        digest = digest_of(key)
+        return await self.principal_of(digest_of(key))
+
+    async def principal_of(self, digest: bytes) -> Principal:
+        """The owner of the key with this digest; raises as `principal` does."""
         if self._operator is not None and hmac.compare_digest(digest, self._operator):
             return OPERATOR
         found = await self._known.get(digest, partial(self._read, digest))

@@ -312,13 +312,29 @@ class Secrets:
                 raise not_found("secret", name)
             await self._record_audit(tx, caller, "secret.delete", scope, name)
 
-    async def page(self, caller: Principal, page: Page, org_id: str | None, project_id: str | None) -> Part[SecretRow]:
-        """Names and versions visible to the caller."""
+    async def get(self, caller: Principal, scope: SecretScope, name: str) -> SecretRow:
+        """Name and version of one secret; raises `not_found`. A key of one project sees its project's secrets alone."""
+        async with self._database.reading() as tx:
+            await self._orgs.scope(tx, caller, scope.org_id, scope.project_id)
+            found = await rows.get(tx, scope.org_id, scope.name, name)
+        if found is None or caller.project_id not in (None, scope.project_id):
+            raise not_found("secret", name)
+        return found
+
+    async def page(
+        self,
+        caller: Principal,
+        page: Page,
+        org_id: str | None,
+        project_id: str | None,
+        search: str | None = None,
+    ) -> Part[SecretRow]:
+        """Names and versions visible to the caller; `search` is part of a name."""
         org, project = org_id or caller.org_id, project_id or caller.project_id
         async with self._database.reading() as tx:
             if org is not None:
                 await self._orgs.scope(tx, caller, org, project)
-            return await rows.select_part(tx, org, None if project is None else (project,), page)
+            return await rows.select_part(tx, org, None if project is None else (project,), page, search)
 
     async def missing(self, tx: Tx, org_id: str, wanted: Mapping[str, SecretRef]) -> list[str]:
         """Slots whose secret does not exist."""

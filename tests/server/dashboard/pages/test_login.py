@@ -10,8 +10,10 @@ import pytest
 
 from plugbay.server.dashboard.authentication import CODE_SECONDS, LOGIN_BURST
 from plugbay.server.domain.clock import stamp
-from plugbay.server.domain.credentials import operator_token
+from plugbay.server.domain.credentials import TOKEN_FILE, operator_token
+from plugbay.server.domain.principal import OPERATOR
 from plugbay.store import invocations as invocation_rows
+from plugbay.store.pages import Page
 from tests.store.test_invocations import record
 from tests.support.clocks import TurnedClock
 from tests.support.dashboards import stranger_to, text_of, visitor_of
@@ -226,6 +228,51 @@ def test_a_session_ends_with_its_key(sqlite_url: str, tmp_path: Path, run: Run) 
                 assert (await visitor.get("/orgs")).status_code == 401
                 (cookie,) = visitor.client.cookies.values()
                 assert visitor.dashboard.sessions.find(cookie) is None
+
+    run(main)
+
+
+def test_a_session_outlives_a_restart_but_not_its_key(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            key = await make_key(gateway, "org_1", "viewer")
+            async with visitor_of(gateway, key) as viewer, visitor_of(gateway) as operator:
+                cookies = [dict(each.client.cookies) for each in (viewer, operator)]
+                link = operator.dashboard.link("", operator_token(tmp_path)[0])
+                form_key = operator.form_key
+        async with (
+            gateway_at(sqlite_url, tmp_path) as gateway,
+            stranger_to(gateway) as viewer,
+            stranger_to(gateway) as operator,
+        ):
+            viewer.client.cookies.update(cookies[0])
+            operator.client.cookies.update(cookies[1])
+            assert (await viewer.get("/orgs")).status_code == 200
+            assert (await viewer.get("/calls")).status_code == 403, "no more than the key"
+            assert (await operator.get("/calls")).status_code == 200
+            assert operator.form_key == form_key, "a form from before is still good"
+            assert (await operator.get(link)).status_code == 401, "links end with the server"
+            (made,) = (await gateway.keys.page(OPERATOR, Page())).items
+            await gateway.keys.revoke(OPERATOR, made.id)
+            assert (await viewer.get("/orgs")).status_code == 401
+            assert (await operator.post("/logout")).status_code == 303
+        async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
+            for cookie in cookies:
+                visitor.client.cookies.update(cookie)
+                assert (await visitor.get("/orgs")).status_code == 401
+
+    run(main)
+
+
+def test_a_session_of_the_operator_ends_with_the_operators_token(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            cookies = dict(visitor.client.cookies)
+        (tmp_path / TOKEN_FILE).unlink()
+        async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
+            visitor.client.cookies.update(cookies)
+            assert (await visitor.get("/")).status_code == 401
 
     run(main)
 

@@ -65,6 +65,7 @@ def test_a_recording_is_begun_ended_read_and_removed(sqlite_url: str, tmp_path: 
             frames = await visitor.get(f"/recordings/{name}")
             assert re.search(r"host → tool\.invoke .* ← plugin ok tool\.invoke", text_of(frames))
             assert "&lt;i&gt;" in frames.text and "<i>" not in frames.text
+            assert '<a href="/plugins" aria-current="page">' in frames.text
             for missing in ("..%2foperator.token", "nobody.jsonl"):
                 assert (await visitor.get(f"/recordings/{missing}")).status_code == 404
             escape = await visitor.post(wire, {"operation": "remove", "name": "../operator.token"})

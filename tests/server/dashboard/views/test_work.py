@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ from plugbay.server.dashboard.views.work import (
     Span,
     attempt_span,
     audit_row,
+    cancellation,
     delivery_row,
     invocation_row,
     invocation_span,
+    json_parts,
     stored_failure_view,
     timeline_of,
     tone_of,
+    work_values,
 )
 from plugbay.store.audit import Entry
 from plugbay.store.deliveries import Attempt, Delivery
@@ -143,3 +147,28 @@ def test_a_stored_failure_is_shown_with_its_parts(tail: object) -> None:
     assert view is not None and (view.code, view.hint) == ("c", "h") and '"exit": 1' in view.detail
     assert all(isinstance(line, str) for line in view.stderr)
     assert stored_failure_view(None) is None and tone_of(None) == "calm" and tone_of("unknown") == "calm"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A piece of work."""
+
+    status: str = "failed"
+    created_at: float = 10.0
+    started_at: float | None = 12.0
+    completed_at: float | None = 15.0
+    error: dict[str, Any] | None = None
+
+
+def test_work_shows_its_state_its_time_and_its_failure() -> None:
+    values = work_values(Done(error={"code": "acme.half"}), 99.0)
+    assert (values["state"], values["tone"], values["is_over"]) == ("failed", "bad", True)
+    assert [step.after for step in values["timeline"].steps] == ["", "+2.00 s", "+5.00 s"]
+    assert values["failure"].code == "acme.half"
+    waiting = work_values(Done("queued", started_at=None, completed_at=None), 11.0)
+    assert not waiting["is_over"] and waiting["failure"] is None
+    assert [step.label for step in waiting["timeline"].steps] == ["queued"]
+    own = work_values(Done(), 99.0, [Span("answer", 12.0, 13.0, "completed")])
+    assert [step.label for step in own["timeline"].steps] == ["queued", "started", "completed"]
+    assert cancellation("running") != cancellation("failed")
+    assert json_parts(("Summary", {"a": 1}), ("Target", None), ("Policy", {})) == [("Summary", '{\n  "a": 1\n}')]

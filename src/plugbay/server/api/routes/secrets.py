@@ -58,7 +58,7 @@ class RotatedOut(Answer):
 )
 async def put_secret(name: SecretName, body: SecretIn, caller: Caller, gateway: TheGateway) -> Response:
     """Set a secret. It applies from the next invocation; no restart is needed."""
-    scope = _scope(caller, body.org_id, body.project_id)
+    scope = scope_of(caller, body.org_id, body.project_id)
     row, new = await gateway.secrets.put(caller, scope, name, body.value.get_secret_value())
     return JSONResponse(_secret_out(row).model_dump(), 201 if new else 200)
 
@@ -76,7 +76,7 @@ async def delete_secret(
     name: SecretName, caller: Caller, gateway: TheGateway, org_id: IdFilter = None, project_id: IdFilter = None
 ) -> Response:
     """Remove a secret; invocations of bindings that need it fail from now on."""
-    await gateway.secrets.delete(caller, _scope(caller, org_id, project_id), name)
+    await gateway.secrets.delete(caller, scope_of(caller, org_id, project_id), name)
     return Response(status_code=204)
 
 
@@ -87,7 +87,8 @@ async def rotate_key(caller: Caller, gateway: TheGateway) -> RotatedOut:
     return RotatedOut(resealed=await gateway.secrets.rotate_key(caller))
 
 
-def _scope(caller: Principal, org_id: str | None, project_id: str | None) -> SecretScope:
+def scope_of(caller: Principal, org_id: str | None, project_id: str | None) -> SecretScope:
+    """The owner that a request names; the caller's own unless it names one."""
     org = org_id or caller.org_id
     if org is None:
         raise invalid("request.invalid", "an operator of all orgs must name the org", "org_id")

@@ -6,11 +6,11 @@ from typing import get_args
 
 from starlette.responses import Response
 
-from plugbay.server.api.models import parse_page
 from plugbay.server.api.routes.deliveries import DeliveryTestIn, Status
 from plugbay.server.dashboard.actions import failed, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, table_of
+from plugbay.server.dashboard.pages.lists import Loaded, RecordList, endpoints_of
+from plugbay.server.dashboard.tables import Filter, NextStep
 from plugbay.server.dashboard.text import as_json
 from plugbay.server.dashboard.views.tones import GOOD
 from plugbay.server.dashboard.views.work import (
@@ -25,44 +25,41 @@ from plugbay.server.dashboard.views.work import (
 from plugbay.server.domain.deliveries import DeliveryTest
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.deliveries import DELIVERED, ENDED
+from plugbay.store.pages import Page
 
 STATUSES = get_args(Status)
 
 
-@require_session(ANY_PERSON)
-async def show_deliveries(visit: Visit) -> Response:
-    """Deliveries that the visitor can see, newest first."""
-    search, status, binding, cursor = (visit.query(name) for name in ("search", "status", "binding", "cursor"))
-    part = await visit.gateway.deliveries.page(
-        visit.principal,
-        parse_page(SHOWN, cursor or None),
-        search=search,
-        status=status or None,
-        binding_id=binding or None,
-    )
+async def _load(visit: Visit, page: Page) -> Loaded:
+    search, status, binding = (visit.query(name) for name in ("search", "status", "binding"))
     filters = (
         Filter("search", "Search", search, hint="part of an id or error"),
         Filter("status", "Status", status, STATUSES),
         Filter("binding", "Binding", binding, hint="id", scope=True),
     )
-    empty = NextStep(
+    part = await visit.gateway.deliveries.page(
+        visit.principal, page, search=search, status=status or None, binding_id=binding or None
+    )
+    return part, filters
+
+
+DELIVERIES = RecordList(
+    "Deliveries",
+    "events on their way to hooks, newest first",
+    "/deliveries",
+    DELIVERY_COLUMNS,
+    delivery_row,
+    NextStep(
         "No deliveries yet",
         "Events of runs and chains are delivered to bound hooks. Bind a hook, and send it a test:",
         "plugbay binding test bind_1 --wait",
         "See the hooks",
         "/bindings?kind=hook",
-    )
-    table = table_of(
-        "Deliveries",
-        "/deliveries",
-        DELIVERY_COLUMNS,
-        part,
-        delivery_row,
-        filters=filters,
-        empty=empty,
-        cursor=cursor,
-    )
-    return visit.page("deliveries.html", table=table)
+    ),
+    _load,
+)
+
+show_deliveries, follow_deliveries = endpoints_of(DELIVERIES)
 
 
 @require_session(ANY_PERSON)

@@ -14,7 +14,7 @@ from plugbay.server.api.models import MOST, parse_page
 from plugbay.server.api.routes.marketplace import InstallIn
 from plugbay.server.dashboard.actions import failed, offer_orgs, parse_body
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
-from plugbay.server.dashboard.pages.bindings import SLOT
+from plugbay.server.dashboard.pages.binding_forms import SLOT
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, table_of
 from plugbay.server.dashboard.views.tones import BAD, CALM, GOOD, OFF, WARN
 from plugbay.server.domain.errors import GatewayError, conflict, invalid

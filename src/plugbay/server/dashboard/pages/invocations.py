@@ -6,11 +6,12 @@ import msgspec
 from starlette.responses import Response
 
 from plugbay.host.ports import InvocationRecord
-from plugbay.server.api.models import MOST, parse_page
+from plugbay.server.api.models import MOST
 from plugbay.server.dashboard.actions import Question, confirm, is_confirmed
 from plugbay.server.dashboard.authentication import ANY_PERSON, Notice, Visit, require_session
 from plugbay.server.dashboard.pages.bindings import KINDS
-from plugbay.server.dashboard.tables import SHOWN, Filter, NextStep, table_of
+from plugbay.server.dashboard.pages.lists import Loaded, RecordList, endpoints_of, org_filter
+from plugbay.server.dashboard.tables import Filter, NextStep
 from plugbay.server.dashboard.text import as_json
 from plugbay.server.dashboard.views.tones import GOOD
 from plugbay.server.dashboard.views.work import (
@@ -36,11 +37,9 @@ MAX_RESULT = 64 << 10
 """Characters of a result on a page."""
 
 
-@require_session(ANY_PERSON)
-async def show_invocations(visit: Visit) -> Response:
-    """Invocations that the visitor can see, newest first."""
+async def _load(visit: Visit, page: Page) -> Loaded:
     names = ("search", "org", "status", "kind", "binding", "since")
-    asked, cursor = {name: visit.query(name) for name in names}, visit.query("cursor")
+    asked = {name: visit.query(name) for name in names}
     exact = {"export_kind": asked["kind"], "binding_id": asked["binding"]}
     period = PERIODS.get(asked["since"])
     wanted = Wanted(
@@ -49,36 +48,34 @@ async def show_invocations(visit: Visit) -> Response:
         None if period is None else visit.now - period,
         search=asked["search"],
     )
-    part = await visit.gateway.invocations.page(
-        visit.principal, parse_page(SHOWN, cursor or None), wanted, asked["org"] or None
-    )
-    filters = [Filter("search", "Search", asked["search"], hint="part of an export, package, id or error")]
-    if visit.principal.org_id is None:
-        filters.append(Filter("org", "Org", asked["org"], hint="id", scope=True))
-    filters += [
+    filters = [
+        Filter("search", "Search", asked["search"], hint="part of an export, package, id or error"),
+        *org_filter(visit),
         Filter("status", "Status", asked["status"], STATUSES),
         Filter("kind", "Kind", asked["kind"], KINDS),
         Filter("binding", "Binding", asked["binding"], hint="id", scope=True),
         Filter("since", "Since", asked["since"], tuple(PERIODS)),
     ]
-    empty = NextStep(
+    return await visit.gateway.invocations.page(visit.principal, page, wanted, asked["org"] or None), filters
+
+
+INVOCATIONS = RecordList(
+    "Invocations",
+    "calls of bound exports, newest first",
+    "/invocations",
+    INVOCATION_COLUMNS,
+    invocation_row,
+    NextStep(
         "No invocations yet",
         "An invocation is one call of a bound export. Programs start them over the API:",
         "plugbay invocation create --binding bind_1 --input city=Lima",
         "See the bindings",
         "/bindings",
-    )
-    table = table_of(
-        "Invocations",
-        "/invocations",
-        INVOCATION_COLUMNS,
-        part,
-        invocation_row,
-        filters=filters,
-        empty=empty,
-        cursor=cursor,
-    )
-    return visit.page("invocations.html", table=table)
+    ),
+    _load,
+)
+
+show_invocations, follow_invocations = endpoints_of(INVOCATIONS)
 
 
 @require_session(ANY_PERSON)

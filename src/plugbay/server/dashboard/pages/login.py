@@ -64,6 +64,7 @@ async def _start_session(request: Request, token: str, goes_to: str) -> Response
     sessions = dashboard_of(request).sessions
     sessions.end(request.cookies.get(cookie_name(request), ""))
     cookie, _ = sessions.begin(token)
+    await sessions.save()
     response = RedirectResponse(goes_to, 303, rendering.HEADERS)
     set_session_cookie(request, response, cookie)
     return response
@@ -74,6 +75,7 @@ async def log_out(visit: Visit) -> Response:
     """End the session on the server and delete the cookie."""
     name = cookie_name(visit.request)
     visit.dashboard.sessions.end(visit.request.cookies[name])
+    await visit.dashboard.sessions.save()
     response = RedirectResponse("/", 303, rendering.HEADERS)
     response.delete_cookie(name, path="/", httponly=True, samesite="strict")
     return response

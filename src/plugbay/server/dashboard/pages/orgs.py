@@ -37,6 +37,7 @@ NO_ORGS = NextStep(
 WAYS = (
     ("/bindings?org={}", "Bindings", "viewer"),
     ("/bindings/new?org={}", "New binding", "operator"),
+    ("/secrets?org={}", "Secrets", "operator"),
     ("/invocations?org={}", "Invocations", "viewer"),
     ("/keys?org={}", "Keys", "admin"),
     ("/audit?org={}", "Audit", "admin"),

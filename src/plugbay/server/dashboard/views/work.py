@@ -1,10 +1,10 @@
-"""Invocations, deliveries and audit entries on pages: rows of lists, and the timeline of a piece of work. Pure."""
+"""Work on pages: timelines and outcomes; rows of invocations, deliveries and audit entries. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from plugbay.host.ports import InvocationRecord
 from plugbay.server.dashboard.tables import Cell
@@ -33,6 +33,11 @@ TONES = {
     "dropped": OFF,
 }
 """Of invocations, attempts and deliveries, by their status."""
+
+WORK_STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
+"""Of executions and compactions."""
+
+UNFINISHED = ("queued", "running")
 
 LEAST_WIDTH = 0.6
 """Percent of the width of a timeline: shorter bars would not be seen."""
@@ -117,6 +122,47 @@ def _bar(span: Span, begin: float, whole: float, now: float) -> Bar:
     start = min(max(0.0, span.begin - begin) / whole * 100, 100 - LEAST_WIDTH)
     width = min(max(max(0.0, end - span.begin) / whole * 100, LEAST_WIDTH), 100 - start)
     return Bar(f"{start:.2f}%", f"{width:.2f}%", tone_of(span.status))
+
+
+# Runs, executions and compactions.
+
+
+class Work(Protocol):
+    """A piece of work that is queued, runs and ends."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def created_at(self) -> float: ...
+    @property
+    def started_at(self) -> float | None: ...
+    @property
+    def completed_at(self) -> float | None: ...
+    @property
+    def error(self) -> Mapping[str, Any] | None: ...
+
+
+def work_values(work: Work, now: float, spans: Sequence[Span] | None = None) -> dict[str, Any]:
+    """What the page of each of them shows: state, timeline, failure. Without `spans`, from its start to its end."""
+    if spans is None and work.started_at is not None:
+        spans = [Span("started", work.started_at, work.completed_at, work.status)]
+    return {
+        "state": words(work.status),
+        "tone": tone_of(work.status),
+        "is_over": work.status not in UNFINISHED,
+        "timeline": timeline_of(work.created_at, spans or (), now),
+        "failure": stored_failure_view(work.error),
+    }
+
+
+def cancellation(status: str) -> str:
+    """What came of a request to cancel work that had this status."""
+    return "It is being cancelled." if status in UNFINISHED else "It had ended already."
+
+
+def json_parts(*named: tuple[str, Any]) -> list[tuple[str, str]]:
+    """Values of a record as JSON, under their names; empty ones are left out."""
+    return [(name, as_json(value)) for name, value in named if value]
 
 
 # Invocations.
@@ -204,6 +250,7 @@ PAGES = {
     "key": "/keys/{}",
     "package": "/packages/{}",
     "binding": "/bindings/{}",
+    "secret": "/secrets?search={}",
     "delivery": "/deliveries/{}",
     "plugin": "/plugins/{}",
     "session": "/sessions/{}",
