@@ -702,3 +702,32 @@ def is_closed(connection: sqlite3.Connection) -> bool:
     except sqlite3.ProgrammingError:
         return True
     return False
+
+
+def test_a_statement_that_outlives_its_loop_ends_in_silence(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    begun, may_end = threading.Event(), threading.Event()
+    made: list[Connection] = []
+
+    def slow() -> int:
+        begun.set()
+        may_end.wait(PATIENCE)
+        return 1
+
+    async def main() -> None:
+        connection: Any = await Connection(lambda: sqlite3.connect(tmp_path / "x.db", check_same_thread=False))
+        made.append(connection)
+        task = asyncio.create_task(connection._execute(slow))
+        await until(begun.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        connection.stop()
+
+    run(main)
+    may_end.set()
+    made[0]._thread.join(PATIENCE)
+    assert not made[0]._thread.is_alive() and raised == []

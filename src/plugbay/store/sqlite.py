@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Self
 
 import aiosqlite
+from aiosqlite import core
 from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -42,12 +45,36 @@ NO_WAIT = "PRAGMA busy_timeout=0"
 SAVEPOINT, ROLLBACK, RELEASE = "SAVEPOINT one", "ROLLBACK TO one", "RELEASE one"
 
 
+def _work(queue: SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]]]) -> None:
+    """The thread of a connection: runs functions until one of them ends it. As that of aiosqlite, except for loops that
+    are closed.
+    """
+    while True:
+        future, function = queue.get()
+        try:
+            result = function()
+        except BaseException as error:  # the caller gets it, whatever it is
+            _answer(future, core.set_exception, error)
+        else:
+            _answer(future, core.set_result, result)
+            if result is core._STOP_RUNNING_SENTINEL:
+                return
+
+
+def _answer(future: asyncio.Future[Any] | None, settle: Callable[..., None], value: Any) -> None:
+    """Without a caller that waits, as after a cancellation, the loop may be closed."""
+    if future is not None:
+        with suppress(RuntimeError):
+            future.get_loop().call_soon_threadsafe(settle, future, value)
+
+
 class Connection(aiosqlite.Connection):
     """A connection with at most one thread round trip per statement."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(partial(self._open, connect), iter_chunk_size=64)
-        self._thread.daemon = True  # a connection that was not closed must not keep the process alive
+        # A connection that was not closed must not keep the process alive.
+        self._thread = threading.Thread(target=_work, args=(self._tx,), daemon=True)
         self._begun = self._ended = 0
         """Statements started and finished in the thread. Each counter is written by one thread only."""
         self._opened: sqlite3.Connection | None = None
