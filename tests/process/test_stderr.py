@@ -374,6 +374,20 @@ def test_the_newest_lines_of_a_flood_are_held_until_there_is_room(tmp_path: Path
     assert log.dropped == end - sum(text.startswith("line") for text in texts(log.path))
 
 
+def test_held_lines_stay_in_order_for_readers_that_sort_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RotatingLog(tmp_path / "p.log", clock=Clock())
+    for second, lines in enumerate(([b"x" * 8000] * 200, [b"the last words"])):
+        monkeypatch.setattr(stderr, "_stamp", lambda second=second: f"2026-01-01T00:00:0{second}Z")
+        log.write(lines)
+    monkeypatch.setattr(stderr, "_stamp", lambda: "2026-01-01T00:00:09Z")
+    log.conclude()
+    written = log.path.read_text().splitlines()
+    assert sorted(written, key=lambda line: line.partition(" ")[0]) == written
+    assert written[-1].endswith("the last words") and "lines dropped" in log.path.read_text()
+
+
 def test_the_end_of_a_flood_is_written_while_the_child_is_silent(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ COUNT_SLACK = 12
 """Growth of descriptors and threads that counts as noise: processes and connections come and go."""
 RECORD_BYTES, DISK_SLACK = 16 << 10, 96 * MIB
 """Disk that one record may take, with its indexes and logs; and the room of SQLite's write-ahead log."""
-HEAP_SLACK, NODE_SLACK, LISTENER_SLACK, RENDERER_SLACK = 2 * MIB, 2_500, 50, 48 * MIB
+HEAP_SLACK, NODE_SLACK, LISTENER_SLACK, RENDERER_SLACK = 2 * MIB, 1_500, 50, 48 * MIB
 """Growth of the pages of a browser that counts as noise: charts get a point each minute until an hour is full, and a
 browser counts the nodes of a process for each of its pages; and of the processes that render them, whose allocator
 keeps what it once had."""

@@ -50,7 +50,7 @@ def test_a_leak_is_named(field: str, step: int, named: str) -> None:
         ("descriptors", 1),
         ("threads", 1),
         ("heap", MIB // 5),
-        ("nodes", 200),
+        ("nodes", 150),
         ("listeners", 5),
         ("renderers", 5 * MIB),
     ],

@@ -158,7 +158,9 @@ class RotatingLog:
     def _write_held(self) -> bool:
         """Write how many lines are missing, and the newest ones behind it."""
         missing = self._owed - len(self._held)
-        marker = f"{_stamp()} {HOST_TAG} {missing} lines dropped: too many, or the log could not be written\n"
+        # The time of the line behind it: readers sort by time, and the held lines are older than this moment.
+        at = self._held[0].partition(b" ")[0].decode() if self._held else _stamp()
+        marker = f"{at} {HOST_TAG} {missing} lines dropped: too many, or the log could not be written\n"
         data = (marker.encode() if missing else b"") + b"".join(self._held)
         if not self._put(data):
             return False

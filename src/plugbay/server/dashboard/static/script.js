@@ -57,9 +57,10 @@ const HANDLERS = {
 
   add({ into, html, most, fill, first }) {
     const list = byId(into);
-    if (fill) list.replaceChildren(parsed(html));
-    else if (first) list.prepend(parsed(html));
-    else list.append(parsed(html));
+    const lines = [...parsed(html).children]; // without the white space between them, which nothing would remove again
+    if (fill) list.replaceChildren(...lines);
+    else if (first) list.prepend(...lines);
+    else list.append(...lines);
     while (list.children.length > most) (first ? list.lastElementChild : list.firstElementChild).remove();
   },
 
