@@ -18,6 +18,9 @@ from tests.support.disks import failing_disk
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
+
+pytestmark = exhaustive
 
 MOUNT = 'mount -t tmpfs -o size=48m none "$0" && mkdir "$0/data" && exec "$@"'
 

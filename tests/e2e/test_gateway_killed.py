@@ -46,7 +46,10 @@ from tests.support.openai_server import OpenAiServer, Reply
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.support.vai import export
+
+pytestmark = exhaustive
 
 __all__ = ["database_url"]
 

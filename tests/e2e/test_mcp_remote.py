@@ -23,7 +23,7 @@ from tests.support.http_servers import free_port, response, running_server, scri
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
-from tests.support.tiers import exhaustive
+from tests.support.tiers import exhaustive, first_alone
 
 KEY = "sesame-sesame"
 
@@ -73,7 +73,7 @@ async def failure_of(host: Host, name: str, given: Any = None, **options: Any) -
 
 
 @requirement("mcp:remote-transport")
-@pytest.mark.parametrize("kind", ["streaming", "plain"])
+@pytest.mark.parametrize("kind", first_alone(["streaming", "plain"]))
 def test_a_server_on_the_network_is_called_like_a_local_one(
     run: Run, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
@@ -138,7 +138,7 @@ def test_the_modern_era_has_no_session_and_repeats_the_message_in_headers(run: R
 
 
 @requirement("mcp:remote-cancel")
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize("era", first_alone(["handshake", "modern"]))
 def test_a_cancelled_call_is_cancelled_on_the_server(run: Run, tmp_path: Path, era: str) -> None:
     with sdk_server() as url:
 
@@ -203,6 +203,7 @@ def test_a_lost_session_is_replaced_and_the_offer_is_compared_again(run: Run, tm
     run(main)
 
 
+@exhaustive
 @requirement("mcp:remote-session")
 def test_a_server_that_greets_otherwise_after_a_lost_session_is_started_again(run: Run, tmp_path: Path) -> None:
     port = free_port()
@@ -361,7 +362,7 @@ def test_a_confined_bridge_follows_no_redirect_to_another_server(run: Run, tmp_p
 
 
 @requirement("mcp:remote-tls", "mcp:remote-confined")
-@pytest.mark.parametrize("confined", [False, True])
+@pytest.mark.parametrize("confined", first_alone([True, False]))
 def test_a_server_with_tls_is_reached_if_its_certificate_is_trusted(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confined: bool
 ) -> None:
@@ -408,6 +409,7 @@ def test_a_url_that_is_no_server_says_what_it_is_and_what_to_do(run: Run, tmp_pa
     run(main)
 
 
+@exhaustive
 @requirement("mcp:remote-errors")
 def test_a_server_that_fails_during_the_greeting_is_not_quarantined_at_once(run: Run, tmp_path: Path) -> None:
     async def refuse(writer: asyncio.StreamWriter, *_: object) -> None:

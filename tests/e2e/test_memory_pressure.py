@@ -15,6 +15,9 @@ from plugbay.process.sandbox.policy import MIB, Limits
 from tests.support.machine import needs_cgroups
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
+
+pytestmark = exhaustive
 
 ROOT = Path(__file__).parents[2]
 

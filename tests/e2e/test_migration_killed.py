@@ -29,7 +29,7 @@ from plugbay.store.migrations import upgrade
 from tests.process.helpers import ROOT
 from tests.support.databases import KINDS, postgresql
 from tests.support.requirements import requirement
-from tests.support.tiers import exhaustive
+from tests.support.tiers import exhaustive, first_alone
 
 ORGS, ENTRIES = 3, 20
 
@@ -165,7 +165,7 @@ def kill_at(url: str, lives: Lives, when: str, number: int) -> tuple[int, str]:
 
 
 @requirement("vai:store-migration-killed")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_alone(KINDS))
 def test_a_migration_that_is_killed_at_some_statements_is_completed_by_the_next_start(
     kind: str, lives: Lives, tmp_path: Path
 ) -> None:

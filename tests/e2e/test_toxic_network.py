@@ -42,8 +42,10 @@ from tests.support.nats_server import nats_server
 from tests.support.openai_server import OpenAiServer, completion, delta, events, streamed
 from tests.support.patience import until
 from tests.support.requirements import requirement
-from tests.support.tiers import these
+from tests.support.tiers import exhaustive
 from tests.support.toxic_proxy import ToxicProxy
+
+pytestmark = exhaustive
 
 SLOW = ("", "latency", "slicer")
 """Nothing is lost: the control, and two toxics that only delay."""
@@ -92,7 +94,7 @@ async def listed(client: httpx2.AsyncClient) -> set[str]:
 
 
 @requirement("host:toxic-network")
-@pytest.mark.parametrize("toxic", these((*SLOW, *BROKEN), {"", "reset"}.__contains__))
+@pytest.mark.parametrize("toxic", (*SLOW, *BROKEN))
 def test_the_database_is_reached_through_a_bad_network(
     toxic: str, postgres: tuple[ToxicProxy, str], tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +161,7 @@ async def lose(host: Host, here: Stream) -> None:
 
 
 @requirement("host:toxic-network")
-@pytest.mark.parametrize("toxic", these((*SLOW, *BROKEN), {"", "half_open"}.__contains__))
+@pytest.mark.parametrize("toxic", (*SLOW, *BROKEN))
 def test_hosts_are_joined_through_a_bad_network(
     toxic: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +200,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @requirement("host:toxic-network")
-@pytest.mark.parametrize("toxic", these((*SLOW, *BROKEN), {"", "cut"}.__contains__))
+@pytest.mark.parametrize("toxic", (*SLOW, *BROKEN))
 def test_a_package_is_pulled_through_a_bad_network(
     toxic: str, registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +244,7 @@ FAILURES = {"drop": Code.TIMEOUT, "half_open": Code.TIMEOUT}
 
 
 @requirement("host:toxic-network")
-@pytest.mark.parametrize("toxic", these((*SLOW, *BROKEN), {"", "drop"}.__contains__))
+@pytest.mark.parametrize("toxic", (*SLOW, *BROKEN))
 @pytest.mark.parametrize("way", ["chat", "stream"])
 def test_a_model_is_asked_through_a_bad_network(toxic: str, way: str, run: Run) -> None:
     async def ask(model: OpenAiProvider) -> str:

@@ -130,6 +130,7 @@ def test_a_picture_follows_animations_and_the_input_of_other_viewers(run: Run, t
         assert server.end() == 0
 
 
+@exhaustive
 @requirement("ainb:tui-server")
 def test_crashes_silence_and_invalid_manifests_on_a_server_are_explained(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def test_crashes_silence_and_invalid_manifests_on_a_server_are_explained(
         assert server.end() == 0
 
 
+@exhaustive
 @requirement("ainb:tui-server-lost")
 def test_a_server_that_stops_is_reported_and_shown_again_when_it_is_back(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path / "plugins", "echo", screens=["main"])
@@ -188,6 +190,7 @@ def test_a_server_that_stops_is_reported_and_shown_again_when_it_is_back(run: Ru
         run(lambda: main(server))
 
 
+@exhaustive
 @requirement("ainb:tui-server-lost")
 def test_a_server_that_hangs_is_reported_and_never_blocks_the_app(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
