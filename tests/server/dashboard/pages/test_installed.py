@@ -10,6 +10,7 @@ import pytest
 
 from plugbay.packages import keys
 from plugbay.server.domain.principal import OPERATOR
+from plugbay.server.domain.settings import GatewaySettings
 from tests.packages.builders import PLUGIN, Bench, key, pack, sign
 from tests.server.dashboard.pages.test_orgs import actions
 from tests.support.dashboards import ORIGIN, Visitor, text_of, visitor_of
@@ -200,11 +201,17 @@ def test_forms_that_cannot_be_used_are_shown_again_with_the_reason(sqlite_url: s
     run(main)
 
 
-def test_a_server_without_a_store_says_how_to_get_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("folders", [(), ("plain",)], ids=["no folders", "a plain folder"])
+def test_a_server_without_a_store_says_how_to_get_one(
+    sqlite_url: str, tmp_path: Path, run: Run, folders: tuple[str, ...]
+) -> None:
+    settings = GatewaySettings(tmp_path, folders=tuple(tmp_path / name for name in folders))
+
     async def main() -> None:
-        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway, visitor_of(gateway) as visitor:
             page = await visitor.get("/installed")
             assert page.status_code == 200 and "serves no store" in text_of(page) and "plugbay serve" in page.text
+            assert all(str(tmp_path / name) in page.text for name in folders)
             assert "archive" not in page.text
             assert (await visitor.post(f"{PATH}:pin")).status_code == 409
 

@@ -98,7 +98,7 @@ async def _installed_page(visit: Visit, problem: GatewayError | None = None) -> 
         table=None if store is None else await _table(visit, store),
         form=_form(visit, visit.field("source"), problem),
         options="" if store is None else _options(visit, store),
-        folders=visit.gateway.settings.folders,
+        folders=[str(folder) for folder in visit.gateway.settings.folders],
     )
 
 
