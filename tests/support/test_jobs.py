@@ -44,20 +44,19 @@ def test_last(shared):
 """
 
 
+def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder in a pytest of their own."""
+    plugins = ["-p", "tests.support.jobs", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(folder), *options, str(folder)]
+    return subprocess.run(words, env=BARE, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
 @pytest.mark.parametrize("jobs", first_alone([3, 0]))
 def test_every_test_is_run_once_and_reported(tmp_path: Path, jobs: int) -> None:
     for name in ("test_a.py", "test_b.py"):
         text = TESTS if jobs else TESTS.replace("os._exit(3)", "assert False")
         (tmp_path / name).write_text(text)
-    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", str(jobs)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-ra", *options, str(tmp_path)],
-        env=BARE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_tests(tmp_path, "-ra", "--jobs", str(jobs))
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"4 failed, 202 passed, 2 skipped, 2 errors in", done.stdout), done.stdout
     assert "said by a test" in done.stdout and "assert [1] == [2]" in done.stdout and "not today" in done.stdout
@@ -69,15 +68,7 @@ def test_every_test_is_run_once_and_reported(tmp_path: Path, jobs: int) -> None:
 def test_the_first_failure_ends_all_where_that_is_wanted(tmp_path: Path) -> None:
     many = "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test(n):\n    assert n"
     (tmp_path / "test_a.py").write_text(many)
-    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", "2", "-x"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
-        env=BARE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_tests(tmp_path, "--jobs", "2", "-x")
     assert done.returncode == 1 and "stopping after 1 failures" in done.stdout, done.stdout + done.stderr
 
 
@@ -101,13 +92,5 @@ def test_others(number):
 def test_tests_that_are_alone_come_before_all_others(tmp_path: Path) -> None:
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text(APART)
-    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
-        env=BARE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_tests(tmp_path, "--jobs", "3")
     assert done.returncode == 0 and "210 passed" in done.stdout, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """`SessionFile`: the sessions of the dashboard that outlive a restart of the server, in its data folder.
 
-The file has digests alone, of cookies and of tokens, so a copy of it logs nobody in. Whatever is wrong with the file
-ends all sessions: a session that was ended must not come back.
+The file has digests of cookies and tokens; a digest opens no session. A damaged or readable file ends all sessions: a
+session that was ended must not come back.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ MAX_KEPT_BYTES = 200 << 20
 """Their archives and signatures together: the largest package fits three times."""
 
 KEPT_SECONDS = 3600.0
-"""For reading what a package asks for, and for asking somebody about it."""
+"""Time to read the permissions of a package, and to ask its publisher about them."""
 
 WRITABLE_SECONDS = 10.0
 """For the database to be free, before the store is changed: every change has its entry in the audit log."""
