@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import typer
 
-from plugbay.cli import main
+from plugbay.cli.app import app_for, load
+from plugbay.cli.commands import COMMANDS as LISTED
+from plugbay.cli.commands import GROUPS as LISTED_GROUPS
 from plugbay.cli.gateway.resources import RESOURCES
 from plugbay.cli.help import paragraphs
+from plugbay.cli.overview import FIRST_STEPS
 from tests.cli.conftest import Run
 
 COMMANDS = [
@@ -95,8 +98,12 @@ def test_a_group_shows_examples_as_well(run: Run, group: str) -> None:
 
 def examples() -> list[str]:
     """Every line of every page that begins with a command of ours."""
-    epilogs = [main.FIRST_STEPS, *main.EXAMPLES.values(), *(resource.examples for resource in RESOURCES.values())]
-    for group in main.GROUPS.values():
+    epilogs = [
+        FIRST_STEPS,
+        *(command.examples for command in LISTED.values()),
+        *(resource.examples for resource in RESOURCES.values()),
+    ]
+    for group in (load(command.home) for command in LISTED_GROUPS.values()):
         epilogs += [str(group.info.epilog), *(str(command.epilog) for command in group.registered_commands)]
     lines = dict.fromkeys(line.strip() for epilog in epilogs for line in epilog.splitlines())
     return [line for line in lines if line.startswith("plugbay ")]
@@ -105,7 +112,7 @@ def examples() -> list[str]:
 @pytest.mark.parametrize("line", examples())
 def test_every_example_is_understood(line: str) -> None:
     words = shlex.split(line.partition("  ")[0].partition(" | ")[0].partition(" < ")[0])[1:]
-    command: Any = typer.main.get_command(main.app_for(words[0]))
+    command: Any = typer.main.get_command(app_for(words[0]))
     context, rest = command.make_context("plugbay", list(words)), words
     while hasattr(command, "commands"):
         _, command, rest = command.resolve_command(context, rest)

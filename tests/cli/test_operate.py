@@ -290,7 +290,7 @@ def test_a_narrow_terminal_breaks_the_last_column_only(capsys: pytest.CaptureFix
         "granted": [],
         "limits": "",
     }
-    page = output.Printer(Console(width=69, force_terminal=True, color_system=None))
+    page = output.Printer(console=Console(width=69, force_terminal=True, color_system=None))
     show(page, [{"id": "example.echo", "sandbox": sandbox, **facts}])
     assert capsys.readouterr().out.splitlines() == [
         "PLUGIN        CONTRACT  STATE  VERSION  PID  SANDBOX AND GRANTS",

@@ -7,16 +7,11 @@ import.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
 from plugbay.cli.render import output
-
-if TYPE_CHECKING:
-    Row = tuple[str, str]
-
-GAP = 3
 
 
 class HelpCommand(TyperCommand):
@@ -32,9 +27,6 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A group of commands with this help page."""
 
-    sections: ClassVar[dict[str, str]] = {}
-    """Titles with the names of their commands; if empty, one section has all commands."""
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         formatter.write(_render(self, ctx, {name: command for name, command in commands.items() if command}))
@@ -42,9 +34,9 @@ class HelpGroup(TyperGroup):
 
 def _render(command: Any, ctx: Any, subcommands: dict[str, Any]) -> str:
     page = output.out()
-    with page.console.capture() as captured:
+    with page.capturing() as lines:
         _show(page, command, ctx, subcommands)
-    return str(captured.get())
+    return "".join(lines)
 
 
 def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, Any]) -> None:
@@ -56,14 +48,10 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
         page.blank()
     words = ["COMMAND", "…"] if subcommands else _words(command, arguments, options)
     page.line(("Usage: ", output.NAME), " ".join([ctx.command_path, *words]))
-    sections = getattr(command, "sections", {}) or {"Commands": " ".join(subcommands)}
-    width = max(map(len, subcommands), default=0) + GAP
-    for title, names in sections.items():
-        found = [(name, subcommands[name]) for name in names.split() if name in subcommands]
-        _table(page, title, [(name, _first_line(entry)) for name, entry in found], width)
-    _table(page, "Arguments", [(_argument_name(argument), argument.help or "") for argument in arguments])
-    _table(page, "Options", [(_option_name(option), option.help or "") for option in options])
-    _epilog(page, command.epilog)
+    page.rows("Commands", [(name, summary(entry.help)) for name, entry in subcommands.items()])
+    page.rows("Arguments", [(_argument_name(argument), argument.help or "") for argument in arguments])
+    page.rows("Options", [(_option_name(option), option.help or "") for option in options])
+    page.blocks(command.epilog or "")
 
 
 def _words(command: Any, arguments: Iterable[Any], options: Iterable[Any]) -> list[str]:
@@ -93,27 +81,6 @@ def _option_name(option: Any) -> str:
     return names if option.is_flag else f"{names} {option.metavar or option.name.upper()}"
 
 
-def _first_line(command: Any) -> str:
-    """The first sentence of the help text."""
-    return next(iter(paragraphs(command.help)), "").partition(". ")[0].rstrip(".")
-
-
-def _table(page: output.Printer, title: str, rows: Iterable[Row], width: int = 0) -> None:
-    rows = list(rows)
-    if not rows:
-        return
-    page.blank()
-    page.line((title, output.NAME))
-    width = width or max(len(name) for name, _ in rows) + GAP
-    for name, text in rows:
-        page.field(name, text, width=width, label_style=output.CODE)
-
-
-def _epilog(page: output.Printer, text: str | None) -> None:
-    """Print the epilog: blocks of a title and lines."""
-    for block in (text or "").split("\n\n") if text else ():
-        title, *lines = block.split("\n")
-        page.blank()
-        page.line((title, output.NAME))
-        for line in lines:
-            page.line(line.strip(), indent=2)
+def summary(text: str | None) -> str:
+    """The first sentence of a help text."""
+    return next(iter(paragraphs(text)), "").partition(". ")[0].rstrip(".")

@@ -309,7 +309,7 @@ def _limit(limit: Limit) -> str:
 def _suggest(found: Found, spec: PluginSpec) -> None:
     """Suggest the next command; on stderr of a terminal only."""
     export = next((export for export in spec.exports if export.kind == "tool"), None)
-    if export is None or not output.err().console.is_terminal:
+    if export is None or not output.err().is_terminal:
         return
     words = ["plugbay", "call", str(found.root), export.name]
     words += ["--grant-all"] if spec.capabilities else []

@@ -18,7 +18,7 @@ from plugbay.contracts.mcp import remote
 from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.config import settings
-from plugbay.host.config.config import Config
+from plugbay.host.config.config import CONCURRENCY, Config
 from plugbay.host.config.sections import PluginSandbox
 from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import (
@@ -41,14 +41,11 @@ from plugbay.host.supervision.instance import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.gate import access
 from plugbay.model.protected import Protected
-from plugbay.model.spec import Export, Lifetime, PluginSpec
+from plugbay.model.spec import Export, PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import uid_of
-
-CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
-"""Default of `concurrency`: a call costs a process, or only a message."""
 
 MAX_SETTINGS = 1 << 20
 """Bytes of a plugin's config, and of its secrets, as JSON."""

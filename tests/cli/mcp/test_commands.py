@@ -358,10 +358,10 @@ def look(offer: dict[str, Any], approved: Approval | None = None) -> commands.Se
 
 
 def shown(draw: Any) -> str:
-    page = output._printer(stderr=False)
-    with page.console.capture() as captured:
+    page = output.Printer()
+    with page.capturing() as lines:
         draw(page)
-    return str(captured.get())
+    return "".join(lines)
 
 
 def test_the_page_names_everything_that_is_offered() -> None:

@@ -32,7 +32,7 @@ def printer(*, terminal: bool = False, width: int = 40, encoding: str = "utf-8")
         markup=False,
         emoji=False,
     )
-    return Printer(console), stream
+    return Printer(console=console), stream
 
 
 def test_a_line_in_a_pipe_is_never_wrapped() -> None:

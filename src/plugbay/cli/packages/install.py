@@ -256,7 +256,7 @@ def _show_result(installed: Installed, candidate: Candidate, as_json: bool) -> N
     page.field("digest", release.digest[:SHORT_DIGEST])
     page.field("signature", f"key {release.key_id}" if release.key_id else "none")
     page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
-    if output.err().console.is_terminal:
+    if output.err().is_terminal:
         serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
         reload = f"plugbay reload {shlex.quote(installed.id)}"  # a running server keeps the old release until then
 

@@ -205,14 +205,13 @@ def fetch(reference: str, out: Path, *, plain_http: bool) -> Pulled:
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
     """A progress bar for each file on a terminal; nothing in a pipe."""
-    console = output.err().console
-    if not console.is_terminal:
+    if not output.err().is_terminal:
         yield lambda name, done, total: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console) as display:
+    with Progress(*columns, console=output.err().console) as display:
         tasks: dict[str, TaskID] = {}
 
         def show(name: str, done: int, total: int) -> None:

@@ -1,6 +1,6 @@
 """Requests, outcomes and refusals of calls, and their views: for people, or in the public JSON shape.
 
-Also has the failures of calls that never began, and prints the steps of `--trace`. `plugbay.cli.main` uses the same
+Also has the failures of calls that never began, and prints the steps of `--trace`. `plugbay.cli.app` uses the same
 views for every error, so the JSON shape here is the shape of all failures.
 """
 

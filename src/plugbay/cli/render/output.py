@@ -9,17 +9,20 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from rich.console import Console
     from rich.text import Text
 
-    Part = str | tuple[str, str]
+    Pair = tuple[str, str]
+    """A text and its style."""
+    Part = str | Pair
     """A piece of a line, with or without a style."""
 
 OK, BAD, WARN, SKIP = "✓", "✗", "!", "\N{EN DASH}"
@@ -34,6 +37,9 @@ _PLAIN_SYMBOLS = str.maketrans(
 
 GAP = "  "
 """Between two columns of a table."""
+
+HELP_GAP = 3
+"""Between a name and its text on a help page."""
 
 LABEL_WIDTH = 10
 """Columns for the label of a field and a gap."""
@@ -52,25 +58,69 @@ COLOURED_BYTES = 100_000
 
 
 class Printer:
-    """Prints lines and fields for people, on stdout or stderr."""
+    """Prints lines and fields for people, on stdout or stderr. In a pipe nothing is wrapped or coloured, and rich is
+    not loaded: that takes as long as everything else of a short command.
+    """
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._unicode = console.encoding.lower().startswith("utf")
+    def __init__(self, *, stderr: bool = False, console: Console | None = None) -> None:
+        self._stderr = stderr
+        self._console = console
+        self._captured: list[str] | None = None
+
+    @functools.cached_property
+    def is_terminal(self) -> bool:
+        """Whether lines are wrapped and coloured."""
+        forced = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+        if self._console is not None or forced:
+            return self.console.is_terminal
+        return self.file is not None and self.file.isatty()
+
+    @functools.cached_property
+    def console(self) -> Console:
+        """For what needs rich itself."""
+        if self._console is not None:
+            return self._console
+        from rich.console import Console
+
+        # Under NO_COLOR rich would keep bold and dim; print no escape codes at all.
+        colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        width = 80 if os.environ.get("COLUMNS") == "0" else None  # some shells export 0; rich would print nothing
+        return Console(
+            stderr=self._stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width
+        )
+
+    @property
+    def file(self) -> IO[str] | None:
+        if self._console is not None:
+            return self._console.file
+        return sys.stderr if self._stderr else sys.stdout
+
+    @functools.cached_property
+    def _is_unicode(self) -> bool:
+        return (getattr(self.file, "encoding", None) or "utf-8").lower().startswith("utf")
+
+    @contextmanager
+    def capturing(self) -> Iterator[list[str]]:
+        """Collect the lines of the block instead of printing them."""
+        lines = self._captured = []
+        try:
+            yield lines
+        finally:
+            self._captured = None
 
     def line(self, *parts: Part, indent: int = 0) -> None:
         """Print lines with the same indentation; a narrow terminal wraps them."""
-        for line in self._text(*parts).split("\n", allow_blank=True):
-            self._print(self._text(" " * indent), line)
+        for line in _lines(parts):
+            self._print([(" " * indent, "")], line)
 
     def field(
         self, label: str, *parts: Part, indent: int = 2, width: int = LABEL_WIDTH, label_style: str = DIM
     ) -> None:
         """Print a label and its text; wrapped text stays in its column."""
-        lead = self._text(" " * indent, (label, label_style), " " * max(1, width - len(label)))
-        for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
+        lead = [(" " * indent, ""), (label, label_style), (" " * max(1, width - len(label)), "")]
+        for line in _lines(parts):
             self._print(lead, line)
-            lead = self._text(" " * lead.cell_len)
+            lead = [(" " * _columns(lead), "")]
 
     def table(self, head: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[Part]]]) -> None:
         """Print aligned columns. The last column takes the remaining width, and its text wraps inside it."""
@@ -78,8 +128,27 @@ class Printer:
         widths = [max(len(row[at]) for row in cells) + len(GAP) for at in range(len(head) - 1)]
         for number, (row, last) in enumerate([(head[:-1], [(head[-1], DIM)]), *rows]):
             first, *others = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-            lead = self._text((first, NAME if number else DIM), *((text, "" if number else DIM) for text in others))
-            self._print(lead, self._text(*last))
+            lead = [(first, NAME if number else DIM), *((text, "" if number else DIM) for text in others)]
+            self._print(lead, _styled(last))
+
+    def rows(self, title: str, rows: Iterable[tuple[str, str]], width: int = 0) -> None:
+        """Print a section of a help page: names and their texts; nothing without rows."""
+        rows = list(rows)
+        if rows:
+            self.blank()
+            self.line((title, NAME))
+        width = width or max((len(name) for name, _ in rows), default=0) + HELP_GAP
+        for name, text in rows:
+            self.field(name, text, width=width, label_style=CODE)
+
+    def blocks(self, text: str) -> None:
+        """Print the end of a help page: blocks of a title and lines, with a blank line between two blocks."""
+        for block in text.split("\n\n") if text else ():
+            title, *lines = block.split("\n")
+            self.blank()
+            self.line((title, NAME))
+            for line in lines:
+                self.line(line.strip(), indent=2)
 
     def diff(self, lines: Iterable[str], *, indent: int = 0) -> None:
         """Print the lines of a unified diff, coloured."""
@@ -88,59 +157,98 @@ class Printer:
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
         """Print one line for copying: not wrapped here, so the terminal copies it as one line."""
-        self.console.print(self._text(" " * indent, text), soft_wrap=True)
+        self._put([(" " * indent + text, "")])
 
     def single(self, *parts: Part, most: int) -> None:
         """Print exactly one line, cut at the width of the terminal or at `most` columns in a pipe."""
-        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-        line = self._text(*((text.replace("\n", " "), style) for text, style in pairs))
-        line.truncate(self.console.width if self.console.is_terminal else most, overflow="ellipsis")
+        line = self._text([(text.replace("\n", " "), style) for text, style in _styled(parts)])
+        line.truncate(self.console.width if self.is_terminal else most, overflow="ellipsis")
         self.console.print(line, soft_wrap=True)
 
     def blank(self) -> None:
-        self.console.print()
+        self._put([])
 
-    def _text(self, *parts: Part) -> Text:
+    def _text(self, pairs: Iterable[Pair]) -> Text:
         from rich.text import Text
 
-        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
         return Text.assemble(*((self._safe(text), style) for text, style in pairs))
 
     def _safe(self, text: str) -> str:
         text = "\n".join(map(safe, text.split("\n")))
-        return text if self._unicode else text.translate(_PLAIN_SYMBOLS)
+        return text if self._is_unicode else text.translate(_PLAIN_SYMBOLS)
 
-    def _print(self, lead: Text, body: Text) -> None:
+    def _print(self, lead: list[Pair], body: list[Pair]) -> None:
         """Wrap with hanging indentation, which rich's console lacks. Nothing is wrapped in a pipe."""
-        room = self.console.width - lead.cell_len
-        wrap = self.console.is_terminal and room >= NARROWEST
-        for piece in body.wrap(self.console, room, overflow="fold") if wrap else [body]:
-            line = lead + piece
+        if not self.is_terminal:
+            self._write(self._plain([*lead, *body]).rstrip())
+            return
+        first, rest = self._text(lead), self._text(body)
+        room = self.console.width - first.cell_len
+        for piece in rest.wrap(self.console, room, overflow="fold") if room >= NARROWEST else [rest]:
+            line = first + piece
             line.rstrip()
+            self._show(line)
+            first = self._text([(" " * first.cell_len, "")])
+
+    def _put(self, pairs: list[Pair]) -> None:
+        """Print one line as it is."""
+        if self.is_terminal:
+            self._show(self._text(pairs))
+        else:
+            self._write(self._plain(pairs))
+
+    def _plain(self, pairs: Iterable[Pair]) -> str:
+        return "".join(self._safe(text) for text, _ in pairs)
+
+    def _show(self, line: Text) -> None:
+        if self._captured is None:
             self.console.print(line, soft_wrap=True)
-            lead = self._text(" " * lead.cell_len)
+        else:
+            with self.console.capture() as captured:
+                self.console.print(line, soft_wrap=True)
+            self._captured.append(captured.get())
+
+    def _write(self, line: str) -> None:
+        if self._captured is not None:
+            self._captured.append(line + "\n")
+        elif self.file is not None:
+            self.file.write(line + "\n")
+
+
+def _styled(parts: Iterable[Part]) -> list[Pair]:
+    return [(part, "") if isinstance(part, str) else part for part in parts]
+
+
+def _lines(parts: Iterable[Part]) -> list[list[Pair]]:
+    """Styled text by lines; one that ends with a line break has an empty last line."""
+    lines: list[list[Pair]] = [[]]
+    for text, style in _styled(parts):
+        first, *others = text.split("\n")
+        lines[-1].append((first, style))
+        lines += [[(other, style)] for other in others]
+    return lines
+
+
+def _columns(pairs: list[Pair]) -> int:
+    """The width of a line on the screen."""
+    text = "".join(text for text, _ in pairs)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 @functools.cache
 def out() -> Printer:
     """The printer for results."""
-    return _printer(stderr=False)
+    return Printer(stderr=False)
 
 
 @functools.cache
 def err() -> Printer:
     """The printer for everything else."""
-    return _printer(stderr=True)
-
-
-def _printer(*, stderr: bool) -> Printer:
-    from rich.console import Console
-
-    # Under NO_COLOR rich would keep bold and dim; print no escape codes at all.
-    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    width = 80 if os.environ.get("COLUMNS") == "0" else None  # some shells export 0; rich would print nothing
-    console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width)
-    return Printer(console)
+    return Printer(stderr=True)
 
 
 def safe(text: str) -> str:

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS
-from plugbay.host.bindings import CONCURRENCY
-from plugbay.host.config.config import Config
+from plugbay.host.config.config import CONCURRENCY, Config
 from plugbay.host.confinement.policy import Confinement
 from plugbay.model.spec import PluginSpec, Timeouts
 from plugbay.process.limits import Rlimits

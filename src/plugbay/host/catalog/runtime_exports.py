@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.mcp.offers import wished_name
 from plugbay.contracts.registry import CONTRACTS
@@ -23,12 +23,14 @@ from plugbay.host.catalog.approvals import (
     instruction_changes,
     launch_digest,
 )
-from plugbay.host.catalog.catalog import Catalog
-from plugbay.host.inbound.handler import Services
 from plugbay.host.stamps import utc_now
 from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
 from plugbay.model.spec import Export, PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.host.catalog.catalog import Catalog
+    from plugbay.host.inbound.handler import Services
 
 RUNTIME_CONTRACTS = {
     name: contract.runtime_exports for name, contract in CONTRACTS.items() if contract.runtime_exports is not None

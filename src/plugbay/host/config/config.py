@@ -89,13 +89,15 @@ from plugbay.host.config.time_factor import time_factor
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.model.addresses import pair_problem
 from plugbay.model.errors import ConfigInvalid, Problem
-from plugbay.model.spec import Timeouts
+from plugbay.model.spec import Lifetime, Timeouts
 
 FILE_NAME = "plugbay.toml"
 
 Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
 LogLevel = Literal["trace", "debug", "info", "warn", "error"]
 
+CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
+"""Default of `concurrency`: a call costs a process, or only a message."""
 
 LENGTHENED = ("launch", "handshake", "call", "grace", "teardown")
 

@@ -47,18 +47,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from plugbay.host.services.llm.endpoint import base_url_problem
-from plugbay.host.services.llm.openai import (
+from plugbay.host.services.llm.settings import (
     CHAT_SECONDS,
     IDLE_SECONDS,
     STREAM_SECONDS,
-    OpenAiProvider,
     TokenLimitField,
+    base_url_problem,
 )
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import ConfigInvalid, Problem
@@ -66,6 +65,9 @@ from plugbay.model.ids import id_problem
 from plugbay.model.topics import ANY, REST, matches, subject_problem
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Reach
+
+if TYPE_CHECKING:
+    from plugbay.host.services.llm.openai import OpenAiProvider
 
 ANYWHERE, HOST = "*", "host"
 """Values of `network`: every public address; or the network of the machine, without any check."""
@@ -569,6 +571,8 @@ class ProviderConfig(BaseModel):
 
     def build(self, name: str, environ: Mapping[str, str], source: str = "plugbay.toml") -> OpenAiProvider:
         """Create the provider; raises `ConfigInvalid` if its key is missing."""
+        from plugbay.host.services.llm.openai import OpenAiProvider
+
         return OpenAiProvider(
             name,
             self.base_url,

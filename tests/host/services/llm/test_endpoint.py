@@ -19,7 +19,6 @@ from plugbay.host.services.llm.endpoint import (
     MAX_MESSAGE,
     Endpoint,
     Response,
-    base_url_problem,
     redact,
     retry_after_ms,
     status_failure,
@@ -302,39 +301,9 @@ def test_an_error_page_that_never_ends_meets_the_deadline(run: Run) -> None:
 # Configuration.
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://api.example.com/v1",
-        "http://localhost:11434/v1/",
-        "http://[::1]:8080",
-    ],
-)
-def test_a_base_url_that_can_be_used(url: str) -> None:
-    assert base_url_problem(url) is None
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "api.example.com",
-        "ftp://example.com",
-        "https://",
-        "http://x:y/",
-        "http://exa mple.com/\n",
-        "http://[::1",
-        "https://user:hunter2@example.com",
-        "https://example.com/?key=hunter2",
-        "https://example.com/#hunter2",
-    ],
-)
-def test_a_base_url_that_cannot_be_used_is_refused_and_not_repeated(url: str) -> None:
-    problem = base_url_problem(url)
-    assert problem is not None
-    assert "hunter2" not in problem
+def test_a_base_url_that_cannot_be_used_is_refused_and_not_repeated() -> None:
     with pytest.raises(ValueError, match="base_url") as caught:
-        Endpoint(url, {})
+        Endpoint("https://user:hunter2@example.com", {})
     assert "hunter2" not in str(caught.value)
 
 

@@ -16,12 +16,9 @@ from hypothesis import strategies as st
 
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage
 from plugbay.host.services.llm.openai import (
-    CHAT_SECONDS,
-    IDLE_SECONDS,
     MAX_EVENT,
     MAX_TEXTS,
     MAX_TOOL_CALLS,
-    STREAM_SECONDS,
     EventDecoder,
     OpenAiProvider,
     StreamReader,
@@ -30,6 +27,7 @@ from plugbay.host.services.llm.openai import (
     read_reply,
 )
 from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.host.services.llm.settings import CHAT_SECONDS, IDLE_SECONDS, STREAM_SECONDS
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import CompleteChat
 from plugbay.wire.lines import TooLong

@@ -7,14 +7,15 @@ accepted it: from then on it may have taken effect. Texts of a server enter a fa
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from plugbay.host.services.llm.settings import base_url_problem
 from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
 from plugbay.model.text import printable
 from plugbay.wire.fast_json import MsgspecCodec
@@ -40,20 +41,6 @@ LONGEST_BACKOFF = 5.0
 """Seconds between two tries, doubled each time. There is no retry when a server asks for a longer delay."""
 
 
-def base_url_problem(url: str) -> str | None:
-    """Why a base URL is invalid; None when it is valid. Never quotes it: it may hold a password."""
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises when it is no number
-    except ValueError:
-        return "must be a URL like https://api.example.com/v1"
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
-        return "must be a URL like https://api.example.com/v1"
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        return "must hold no user, password, query or fragment; the key goes into api_key_env"
-    return None
-
-
 class Endpoint:
     """A server at a base URL. Its connections belong to the loop of the first request, until it is closed."""
 
@@ -70,7 +57,7 @@ class Endpoint:
         self._headers = {**headers, "Content-Type": "application/json", "Accept-Encoding": "identity"}
         self._max_retries = max_retries
         self.library = _httpx2()
-        self._tls = self.library.create_ssl_context()  # reads files, so not on the loop
+        self._tls = _tls()  # reads files, so not on the loop
         self._client: httpx2.AsyncClient | None = None
 
     def __repr__(self) -> str:
@@ -212,6 +199,12 @@ def _httpx2() -> ModuleType:
     except ImportError:
         raise PlugbayError("a language model over HTTP needs httpx2; install plugbay[llm]") from None
     return httpx2
+
+
+@functools.cache
+def _tls() -> Any:
+    """The certificates that the system trusts, for all servers: to read them takes 40 ms."""
+    return _httpx2().create_ssl_context()
 
 
 def _timeout(message: str, kind: str) -> Failure:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, finish_to_json, tool_arguments
 from plugbay.host.services.llm.endpoint import MAX_STREAM, Endpoint, stream_failure
+from plugbay.host.services.llm.settings import CHAT_SECONDS, IDLE_SECONDS, STREAM_SECONDS, TokenLimitField
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
@@ -21,21 +22,11 @@ from plugbay.wire.strict_json import Unencodable
 
 T = TypeVar("T")
 
-CHAT_SECONDS = 60.0
-STREAM_SECONDS = 300.0
-"""From sending to the last byte, as in nexo. A stream may take longer because its reader sees progress."""
-
-IDLE_SECONDS = 60.0
-"""The longest pause inside a stream. Any byte ends a pause: servers send comments while a model is thinking."""
-
 MAX_TEXTS = 128
 """Texts in one request for vectors: a larger response would exceed the limit of a JSON body."""
 
 SHORTEST_SECRET = 6
 """Header values below this length are switches, not secrets; redacting them would spoil messages."""
-
-TokenLimitField = Literal["max_tokens", "max_completion_tokens"]
-"""Newer models of OpenAI require the second; hardly any other server knows it."""
 
 
 class OpenAiProvider:
