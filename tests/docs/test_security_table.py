@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import re
 from pathlib import Path
 
@@ -39,12 +39,13 @@ def missing(root: Path, named: list[str]) -> list[str]:
 
 def _exists(root: Path, path: str, function: str | None = None) -> bool:
     file = root / path
-    if not (file.is_file() and re.fullmatch(r"test_\w+\.py", file.name)):
-        return False
-    if function is None:
-        return True
-    tests = (node for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.FunctionDef))
-    return function.startswith("test_") and function in {test.name for test in tests}
+    is_test_file = file.is_file() and re.fullmatch(r"test_\w+\.py", file.name) is not None
+    return is_test_file and (function is None or function in _functions(file))
+
+
+@functools.cache
+def _functions(file: Path) -> set[str]:
+    return set(re.findall(r"^def (test_\w+)\(", file.read_text("utf-8"), re.MULTILINE))
 
 
 def test_each_named_test_exists() -> None:

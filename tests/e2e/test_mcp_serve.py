@@ -16,7 +16,7 @@ from tests.mcp_server.raw import Client
 from tests.sdk.everywhere import REACHES, loaded
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
-from tests.support.tiers import exhaustive, first_alone
+from tests.support.tiers import exhaustive, first_alone, later
 
 SOURCE = """
 from __future__ import annotations
@@ -101,9 +101,7 @@ def test_tools_of_every_contract_are_one_server(tmp_path: Path, era: str) -> Non
 
 
 @requirement("mcp:serve-end")
-@pytest.mark.parametrize(
-    ("end", "status"), [("input", 0), (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=exhaustive)]
-)
+@pytest.mark.parametrize(("end", "status"), [("input", 0), later(signal.SIGTERM, 143), later(signal.SIGINT, 130)])
 def test_whatever_ends_it_no_plugin_is_left(tmp_path: Path, end: Any, status: int) -> None:
     folder = write(tmp_path / "plugins", "nexo")
     client = Client(serve(folder), "handshake", env=environment(tmp_path), cwd=tmp_path)

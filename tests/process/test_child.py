@@ -53,7 +53,7 @@ from tests.process.helpers import (
 from tests.support.descriptors import many_descriptors
 from tests.support.machine import AS_ROOT
 from tests.support.patience import PATIENCE, until, until_blocking
-from tests.support.tiers import first_alone
+from tests.support.tiers import exhaustive, first_alone
 
 # Pipes.
 
@@ -725,7 +725,8 @@ def test_many_starts_and_ends_leave_nothing(run: Run, count: int) -> None:
     assert residue.survivors_killed > 0
 
 
-@pytest.mark.parametrize("loop", first_alone(["asyncio", "uvloop"]))
+@exhaustive
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.process.scale", "500", loop]

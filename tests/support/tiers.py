@@ -12,6 +12,11 @@ T = TypeVar("T")
 exhaustive = pytest.mark.exhaustive
 
 
+def later(*values: Any) -> Any:
+    """Parameters of a case that only `make test-all` runs."""
+    return pytest.param(*values, marks=exhaustive)
+
+
 def first_alone(values: Iterable[T]) -> list[Any]:
     """Parameters of which `make test` takes the first."""
     return one_of_each(values, lambda value: None)
@@ -19,7 +24,7 @@ def first_alone(values: Iterable[T]) -> list[Any]:
 
 def few(values: Iterable[T], number: int = 2) -> list[Any]:
     """Parameters of which `make test` takes the first few."""
-    return [value if at < number else pytest.param(value, marks=exhaustive) for at, value in enumerate(values)]
+    return [value if at < number else later(value) for at, value in enumerate(values)]
 
 
 def one_of_each(values: Iterable[T], kind: Callable[[T], Hashable]) -> list[Any]:
@@ -29,10 +34,10 @@ def one_of_each(values: Iterable[T], kind: Callable[[T], Hashable]) -> list[Any]
     for value in values:
         is_new = kind(value) not in seen
         seen.add(kind(value))
-        parameters.append(value if is_new else pytest.param(value, marks=exhaustive))
+        parameters.append(value if is_new else later(value))
     return parameters
 
 
 def these(values: Iterable[T], chosen: Callable[[T], bool]) -> list[Any]:
     """Parameters of which `make test` takes the chosen ones."""
-    return [value if chosen(value) else pytest.param(value, marks=exhaustive) for value in values]
+    return [value if chosen(value) else later(value) for value in values]

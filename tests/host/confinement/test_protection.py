@@ -20,8 +20,9 @@ from plugbay.host.discovery.servers import find_servers
 from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry
 from tests.process.sandbox.drivers import IDENTITIES
 from tests.support.kaged import write_kaged_plugin
+from tests.support.tiers import first_alone
 
-BOTH = pytest.mark.parametrize("identity", list(IDENTITIES))
+BOTH = pytest.mark.parametrize("identity", first_alone(IDENTITIES))
 DRIVER = Path(__file__).with_name("protection_driver.py")
 
 

@@ -25,6 +25,7 @@ from scripts.filters.syscalls import MACHINES
 from tests.process.sandbox import call_table as calls
 from tests.process.sandbox import runtimes
 from tests.process.sandbox.call_table import Call
+from tests.support.tiers import first_alone
 
 MACHINE = platform.machine()
 PROBE = (sys.executable, "-I", "-S", str(Path(__file__).with_name("call_probe.py")))
@@ -240,7 +241,7 @@ def test_the_pairs_that_are_left_cannot_be_turned(confined: Confined, kind: str,
         assert "already connected" in said
 
 
-@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+@pytest.mark.parametrize("python", first_alone([sys.executable, "/usr/bin/python3"]))
 def test_python_works_under_the_filter(confined: Confined, python: str, tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text(runtimes.PYTHON)

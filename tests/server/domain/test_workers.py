@@ -49,7 +49,7 @@ from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
 from tests.support.patience import until
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 from tests.support.vai import export
 
 
@@ -399,7 +399,7 @@ def test_a_harness_starts_as_many_runs_as_its_policy_allows(run: Run, database_u
 
 
 @requirement("vai:control-harness-limits")
-@pytest.mark.parametrize("kind", few(["harness", "tool", "hook", "compactor"]))
+@pytest.mark.parametrize("kind", first_alone(["harness", "tool", "hook", "compactor"]))
 def test_work_without_a_policy_has_the_usual_limits(run: Run, sqlite_url: str, kind: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, workers=plugins()) as talk:

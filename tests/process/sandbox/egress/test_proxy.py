@@ -47,6 +47,7 @@ from tests.process.sandbox.egress.test_decision import block, message, records, 
 from tests.support.descriptors import many_descriptors
 from tests.support.machine import needs_low_ports
 from tests.support.patience import PATIENCE, until
+from tests.support.tiers import first_alone
 
 SITES = ("secure.test", "other.test")
 MIB = 1 << 20
@@ -528,7 +529,7 @@ def test_what_does_not_move_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     run(main())
 
 
-@pytest.mark.parametrize("limit", [MAX_CONNECTIONS, 3 * MAX_CONNECTIONS])
+@pytest.mark.parametrize("limit", first_alone([MAX_CONNECTIONS, 3 * MAX_CONNECTIONS]))
 def test_a_thousand_connections_cost_the_host_no_more_than_its_limit(
     run: Run, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
@@ -666,6 +667,7 @@ def test_a_closed_proxy_accepts_no_connection(run: Run) -> None:
 OWN_ADDRESS = """
 import fcntl, socket, struct, sys
 from plugbay.process.sandbox.egress.proxy import is_ours
+from tests.support.tiers import first_alone
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
     print(is_ours("8.8.4.4"))
     fcntl.ioctl(link, 0x8916, struct.pack("16sHH4s8x", b"lo", 2, 0, socket.inet_aton("8.8.4.4")))  # its address
