@@ -11,15 +11,18 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import plugbay
 from tests.support.machine import without_limits_notes
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.tiers import these
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +57,10 @@ teardown = 20
 the 2 s that its contract allows."""
 
 
+IN_BACKGROUND: set[int] = set()
+"""Process groups that a command has left."""
+
+
 def snippets(page: Path) -> list[tuple[str, str, str, str]]:
     return [(m[1] or "", m[2], m[3], m[4] or "") for m in FENCE.finditer(page.read_text("utf-8"))]
 
@@ -66,16 +73,35 @@ def shell(command: str, folder: Path) -> str:
     if takes_no_shell(command):
         forked = plugbay(*shlex.split(command)[1:], cwd=folder, env=environment, timeout=PATIENCE)
         return (forked.stderr + forked.stdout).decode()
-    done = subprocess.run(
+    bash = subprocess.Popen(
         ["bash", "-c", command],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE,
-        check=False,
+        start_new_session=True,
     )
-    return done.stderr + done.stdout
+    IN_BACKGROUND.add(bash.pid)
+    out, err = bash.communicate(timeout=PATIENCE)
+    with suppress(ProcessLookupError):
+        os.killpg(bash.pid, 0)
+        return err + out
+    IN_BACKGROUND.remove(bash.pid)
+    return err + out
+
+
+@pytest.fixture(autouse=True)
+def no_background() -> Iterator[None]:
+    """End the servers of a page whose test fails before the command that stops them."""
+    yield
+    end_background()
+
+
+def end_background() -> None:
+    while IN_BACKGROUND:
+        with suppress(ProcessLookupError):
+            os.killpg(IN_BACKGROUND.pop(), signal.SIGKILL)
 
 
 def takes_no_shell(command: str) -> bool:
@@ -160,6 +186,13 @@ def test_a_page_that_lies_is_caught(tmp_path: Path) -> None:
         run_together([("print(1)", "1\n"), ("print(2)", "1\n")], tmp_path)
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         run_together([("1 / 0", "")], tmp_path)
+
+
+def test_a_server_in_the_background_ends_with_the_test_that_failed(tmp_path: Path) -> None:
+    pid = int(shell("sleep 600 >/dev/null 2>&1 & echo $!", tmp_path))
+    os.kill(pid, 0)
+    end_background()
+    until_blocking(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
