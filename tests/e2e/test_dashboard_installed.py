@@ -60,12 +60,14 @@ def version(window: Window) -> str:
     return str((answer["output"] or {}).get("version") or answer["failure"]["code"])
 
 
-def trust(page: Page, public: str) -> None:
+def trust(window: Window, public: str) -> None:
+    page = window.page
     page.click("nav >> text=Publishers")
     page.click("summary")
     page.fill("#publisher", "acme")
     page.fill("#public_key", public)
     page.click("text=Continue")
+    page.fill("#token", window.token)
     page.click("text=Trust this key")
     expect(page.locator(".notice.good")).to_contain_text("acme is trusted")
 
@@ -75,13 +77,14 @@ def fits(window: Window) -> bool:
     return bool(window.page.evaluate("document.documentElement.scrollWidth <= 390"))
 
 
-def install(page: Page, package: Path, private: Ed25519PrivateKey) -> None:
+def install(window: Window, package: Path, private: Ed25519PrivateKey) -> None:
     """A package whose publisher is trusted when the page has named the key."""
+    page = window.page
     expect(page.locator("main")).to_contain_text("No installed plugins")
     upload(page, package)
     expect(page.locator("#consent")).to_contain_text("which is not trusted")
     shown = page.url
-    trust(page, b64encode(keys.public_of(private)).decode())
+    trust(window, b64encode(keys.public_of(private)).decode())
     page.goto(shown)
     expect(page.locator("#consent")).to_contain_text("nothing is installed yet")
     page.click("text=Install 1.0.0, sha256:")
@@ -120,7 +123,7 @@ def test_the_life_of_an_installed_plugin(window: Window, tmp_path: Path) -> None
     )
     page.click("text=Install")
     page.click("nav >> text=Installed")
-    install(page, one, private)
+    install(window, one, private)
     assert fits(window) and version(window) == "1.0.0"
     page.click("text=plugin page")
     expect(page.locator("h1")).to_have_text(PLUGIN)

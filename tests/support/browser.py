@@ -80,6 +80,7 @@ class Window:
         self.page = page
         self.url = server.facts["url"]
         self.client = client
+        self.token = Path(server.facts["token_file"]).read_text().strip()
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.on(

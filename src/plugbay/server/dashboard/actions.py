@@ -52,6 +52,10 @@ def failed(error: GatewayError) -> Notice:
     return Notice(BAD, sentence(error.message), f"Also: {more}." if more else "")
 
 
+ANSWERED = {"form_key", "confirm", "token"}
+"""Fields of the answer itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a destructive action will do, before it is done."""
@@ -65,16 +69,19 @@ class Question:
     facts: tuple[tuple[str, str], ...] = ()
     layout: str = "control.html"
     """The template with the navigation around it."""
+    token: bool = False
+    """Whether the answer needs the operator token, which `require_token_again` checks."""
 
 
 def is_confirmed(visit: Visit) -> bool:
     return visit.field("confirm") == "yes"
 
 
-def confirm(visit: Visit, question: Question) -> Response:
+def confirm(visit: Visit, question: Question, problem: GatewayError | None = None) -> Response:
     """Ask before acting; the answer sends the same form again, with `confirm`."""
-    sent = [(name, value) for name, values in visit.form.items() if name != "form_key" for value in values]
-    return visit.page("confirm.html", question=question, sent=sent)
+    sent = [(name, value) for name, values in visit.form.items() if name not in ANSWERED for value in values]
+    status, notice = (200, None) if problem is None else (problem.status, failed(problem))
+    return visit.page("confirm.html", status, notice, question=question, sent=sent, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from plugbay.packages import keys
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
 from tests.server.dashboard.pages.test_orgs import actions
 from tests.support.dashboards import text_of, visitor_of
-from tests.support.gateways import gateway_at, make_org
+from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
 
@@ -22,6 +23,11 @@ def fresh_key() -> tuple[str, str]:
     """A public key in base64, and its fingerprint."""
     public = keys.public_of(Ed25519PrivateKey.generate())
     return base64.b64encode(public).decode(), keys.key_id(public)
+
+
+def confirmed(gateway: Gateway) -> dict[str, str]:
+    """The answer of the operator to the question."""
+    return {"confirm": "yes", "token": operator_token(gateway.settings.data)[0]}
 
 
 async def trusted(gateway: Gateway) -> dict[str, bool]:
@@ -39,7 +45,7 @@ def test_a_key_is_trusted_after_its_fingerprint_was_shown(sqlite_url: str, tmp_p
             asked = await visitor.post("/publishers", form)
             assert f"fingerprint {fingerprint}" in text_of(asked) and "Trust acme?" in text_of(asked)
             assert fingerprint not in await trusted(gateway)
-            assert (await visitor.post("/publishers", form | {"confirm": "yes"})).status_code == 303
+            assert (await visitor.post("/publishers", form | confirmed(gateway))).status_code == 303
             assert (await trusted(gateway))[fingerprint] and (await actions(gateway))[-1] == "trust.add"
             assert f"acme {fingerprint} trusted" in text_of(await visitor.get("/publishers?search=ACME"))
             assert "Nothing found" in text_of(await visitor.get("/publishers?search=nobody"))
@@ -57,6 +63,25 @@ def test_a_key_is_trusted_after_its_fingerprint_was_shown(sqlite_url: str, tmp_p
     run(main)
 
 
+def test_a_session_without_the_operator_token_trusts_no_key(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            await make_org(gateway)
+            of_org = await make_key(gateway, "org_1")
+            public, fingerprint = fresh_key()
+            form = {"publisher": "acme", "public_key": public, "other_keys": "refuse", "confirm": "yes"}
+            for token in ("", "wrong", "x" * 10_000, of_org):
+                refused = await visitor.post("/publishers", form | {"token": token})
+                assert refused.status_code == 422 and "not the operator token" in text_of(refused)
+                assert "Trust acme?" in text_of(refused) and f"fingerprint {fingerprint}" in text_of(refused)
+                assert not token or f'value="{token}"' not in refused.text, "a page repeats no token"
+            assert await trusted(gateway) == {}
+            assert (await visitor.post("/publishers", form | confirmed(gateway))).status_code == 303
+            assert (await trusted(gateway))[fingerprint]
+
+    run(main)
+
+
 def test_another_key_of_a_publisher_needs_a_decision(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         publisher = Publisher(tmp_path, tmp_path)
@@ -64,7 +89,7 @@ def test_another_key_of_a_publisher_needs_a_decision(sqlite_url: str, tmp_path: 
             await make_org(gateway)
             binding = await bind(gateway, await publisher.bring(gateway))
             public, fingerprint = fresh_key()
-            form = {"publisher": "acme", "public_key": public, "confirm": "yes"}
+            form = {"publisher": "acme", "public_key": public, **confirmed(gateway)}
             refused = await visitor.post("/publishers", form | {"other_keys": "refuse"})
             assert refused.status_code == 409 and publisher.key_id in text_of(refused)
             asked = await visitor.post("/publishers", {**form, "other_keys": "replace", "confirm": ""})

@@ -13,7 +13,7 @@ from plugbay.packages.trust import TrustedKey
 from plugbay.server.api.models import MOST, parse_page
 from plugbay.server.api.routes.trust import TrustedKeyIn, parse_public_key
 from plugbay.server.dashboard.actions import Question, confirm, failed, is_confirmed, parse_body
-from plugbay.server.dashboard.authentication import Notice, Visit, require_session
+from plugbay.server.dashboard.authentication import Notice, Visit, require_session, require_token_again
 from plugbay.server.dashboard.tables import SHOWN, Cell, Filter, NextStep, table_of
 from plugbay.server.dashboard.views.tones import GOOD, OFF
 from plugbay.server.domain.errors import GatewayError, not_found, unprocessable
@@ -40,12 +40,20 @@ async def show_publishers(visit: Visit) -> Response:
 
 @require_session(HOST)
 async def trust_publisher(visit: Visit) -> Response:
-    """Trust a key, after a confirmation that shows its fingerprint and the keys that it replaces."""
+    """Trust a key, after a confirmation that shows its fingerprint and the keys that it replaces.
+
+    Packages that it signs are code that runs here, so the answer needs the operator token.
+    """
     try:
         body = parse_body(TrustedKeyIn, {name: visit.field(name).strip() for name in FIELDS})
         public = parse_public_key(body.public_key)
+        question = await _question(visit, _key(public, body.publisher), body.other_keys)
         if not is_confirmed(visit):
-            return confirm(visit, await _question(visit, _key(public, body.publisher), body.other_keys))
+            return confirm(visit, question)
+        try:
+            await require_token_again(visit)
+        except GatewayError as error:
+            return confirm(visit, question, error)
         key, done = await visit.gateway.trusted_publishers.add(
             visit.principal, public, body.publisher, body.packages, body.not_after, body.other_keys
         )
@@ -99,7 +107,7 @@ async def _question(visit: Visit, key: TrustedKey, others: str) -> Question:
         "Compare the fingerprint with the one that the publisher has published elsewhere. "
         "The owner of the private key can sign packages, and orgs can bind signed packages."
     )
-    return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts), "installing.html")
+    return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts), "installing.html", token=True)
 
 
 def _consequences(done: Consequences) -> str:
