@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from plugbay.host.admin.servers import ServerEntry, save_secrets
 from plugbay.host.config import settings as settings_files
 from plugbay.host.host import Host
+from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.settings import GatewaySettings
@@ -108,6 +110,45 @@ def test_a_server_that_could_not_be_hosted_is_refused_and_nothing_is_written(
             assert not (tmp_path / "plugbay.toml").exists() and servers.servers() == []
             await servers.declare(OPERATOR, server(tmp_path, "x"))
             assert await code_of(servers.declare(OPERATOR, server(tmp_path, "x"))) == "server.exists"
+
+    run(main)
+
+
+def test_of_two_servers_with_one_name_the_second_is_refused(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        host, state = host_at(tmp_path), tmp_path / "state"
+        async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
+            first, second = server(tmp_path), server(tmp_path)
+            first.add_variable("API_TOKEN", "of the first")
+            second.add_variable("API_TOKEN", "of the second")
+            declare = gateway.operator_servers.declare
+            done, refused = await asyncio.gather(
+                declare(OPERATOR, first), declare(OPERATOR, second), return_exceptions=True
+            )
+            assert done == [] and isinstance(refused, GatewayError) and refused.code == "server.exists"
+            assert settings_files.load_secrets(state, "srv") == {"API_TOKEN": "of the first"}
+            by_command = server(tmp_path, "cmd")
+            by_command.add_variable("API_TOKEN", "unused")
+            file = tmp_path / "plugbay.toml"
+            file.write_text(file.read_text() + '[mcp.cmd]\ncommand = ["true"]\n')
+            assert await code_of(declare(OPERATOR, by_command)) == "server.exists"
+            assert 'command = ["true"]' in file.read_text(), "not replaced"
+            assert settings_files.load_secrets(state, "cmd") == {}
+
+    run(main)
+
+
+def test_a_declaration_that_cannot_be_written_leaves_no_secret(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, host=host_at(tmp_path), settings=settings(tmp_path)) as gateway:
+            (tmp_path / "plugbay.toml").write_text("nonsense = 1\n")
+            entry = server(tmp_path)
+            entry.add_variable("API_TOKEN", "hidden-value")
+            assert await code_of(gateway.operator_servers.declare(OPERATOR, entry)) == "plugin.config_invalid"
+            assert settings_files.load_secrets(tmp_path / "state", "srv") == {}
+            (tmp_path / "plugbay.toml").write_text("")
+            assert await gateway.operator_servers.declare(OPERATOR, entry) == []
+            assert settings_files.load_secrets(tmp_path / "state", "srv") == {"API_TOKEN": "hidden-value"}
 
     run(main)
 

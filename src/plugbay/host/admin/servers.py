@@ -124,6 +124,13 @@ def save_secrets(state: Path, name: str, secrets: Mapping[str, str]) -> None:
             settings.save_secrets(state, name, {**settings.load_secrets(state, name), **secrets})
 
 
+def drop_secrets(state: Path, name: str, secrets: Iterable[str]) -> None:
+    """Remove these secrets of a server."""
+    with settings.changing(state):
+        had = settings.load_secrets(state, name)
+        settings.save_secrets(state, name, {key: value for key, value in had.items() if key not in set(secrets)})
+
+
 def summarize(approval: Approval | None) -> str:
     """The approved offer in a few words, like `2 tools, 1 prompt`."""
     counts = {NOUNS[part]: len(items) for part, items in (approval.offer if approval else {}).items() if items}

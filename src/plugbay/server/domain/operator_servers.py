@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from plugbay.contracts.mcp import remote
-from plugbay.host.admin.servers import ServerEntry, forget_server, save_secrets, summarize
+from plugbay.host.admin.servers import ServerEntry, drop_secrets, forget_server, save_secrets, summarize
 from plugbay.host.config import editing
 from plugbay.host.config.config import FILE_NAME
 from plugbay.host.config.sections import ServerConfig
@@ -24,10 +24,13 @@ from plugbay.host.status import PluginStatus
 from plugbay.model.errors import ConfigInvalid
 from plugbay.model.ids import id_problem
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.errors import conflict, not_found, unprocessable
+from plugbay.server.domain.errors import GatewayError, conflict, not_found, unprocessable
 from plugbay.server.domain.operator_config import OperatorConfig
 from plugbay.server.domain.principal import Principal, require_operator_of_all
 from plugbay.store.database import Database
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 UNUSABLE = "command_unusable"
 """A warning about a plugin in a folder, where the program may come later; a refusal in a form."""
@@ -41,6 +44,7 @@ class OperatorServers:
         self._database = database
         self._audit = audit
         self._config = config
+        self._declaring = asyncio.Lock()
 
     def servers(self) -> list[dict[str, Any]]:
         """Every MCP server that is hosted or declared, as JSON, by name."""
@@ -71,16 +75,27 @@ class OperatorServers:
     async def declare(self, caller: Principal, entry: ServerEntry) -> list[str]:
         """Declare a server and host it; returns the names of its secrets that have no value yet."""
         require_operator_of_all(caller, "declares MCP servers")
-        self._check_name(entry.name)
         state = self._state()
-        await asyncio.to_thread(self._check_entry, entry)
-        try:
-            await asyncio.to_thread(save_secrets, state, entry.name, entry.secrets)
-        except ConfigInvalid as error:
-            raise conflict("plugin.config_invalid", str(error)) from None
-        await self._config.edit(lambda document: editing.declare_servers(document, {entry.name: entry.section()}))
+        async with self._declaring:
+            self._check_name(entry.name)
+            await asyncio.to_thread(self._check_entry, entry)
+            try:
+                await asyncio.to_thread(save_secrets, state, entry.name, entry.secrets)
+            except ConfigInvalid as error:
+                raise conflict("plugin.config_invalid", str(error)) from None
+            try:
+                await self._config.edit(lambda document: self._add(document, entry))
+            except GatewayError:
+                if entry.name not in self._host.config.mcp:
+                    await asyncio.to_thread(drop_secrets, state, entry.name, entry.secrets)
+                raise
         await self._record(caller, "server.declare", entry.name, program=entry.shown, secrets=sorted(entry.secrets))
         return await asyncio.to_thread(entry.missing_secrets, state)
+
+    def _add(self, document: TOMLDocument, entry: ServerEntry) -> None:
+        if entry.name in document.get(editing.SERVERS, ()):  # by a command, since the file was read
+            raise self._exists(entry.name)
+        editing.declare_servers(document, {entry.name: entry.section()})
 
     async def remove(self, caller: Principal, name: str) -> None:
         """Remove a declaration with its approval, secrets, login and bundle. Running calls end first."""
@@ -98,8 +113,12 @@ class OperatorServers:
         if problem is not None:
             raise unprocessable("server.invalid", f"{name!r:.80} cannot be the name of a server: it {problem}", "name")
         if name in self._host.config.mcp or name in self._host.specs:
-            text = f"there is a plugin {name!r} already; remove it first, or choose another name"
-            raise conflict("server.exists", text)
+            raise self._exists(name)
+
+    @staticmethod
+    def _exists(name: str) -> GatewayError:
+        text = f"there is a plugin {name!r} already; remove it first, or choose another name"
+        return conflict("server.exists", text)
 
     def _check_entry(self, entry: ServerEntry) -> None:
         """Refuse a server that could not be hosted, before anything is written."""
