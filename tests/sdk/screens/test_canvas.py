@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plugbay.sdk.screens.canvas import (
@@ -295,6 +295,9 @@ strokes = st.one_of(
 
 
 @requirement("ainb:sdk-picture", "ainb:sdk-wide-characters")
+@example(2, 1, [(("text", 0, 0, "\ufe0fa"), {}, None)])  # a picture of nothing
+@example(3, 1, [(("text", 0, 0, "❤" + "\u0301" * 15 + "\ufe0fa"), {}, None)])  # more than a cell takes
+@example(2, 1, [(("bar", -1, 0, 2, 0.0), {}, (2, 0, 3, 1))])  # on a region without a cell
 @given(
     st.integers(0, 9), st.integers(0, 4), st.lists(st.tuples(strokes, style, st.none() | st.tuples(*[anywhere] * 4)))
 )

@@ -164,8 +164,8 @@ class Canvas:
         if not (text.isascii() and text.isprintable()):
             return self._write_wide(x, y, text, look)
         end = x + len(text)
-        if 0 <= y < self.height and x < self.width and end > 0:
-            shown = text[max(-x, 0) : self.width - x]
+        shown = text[max(-x, 0) : max(self.width - x, 0)]
+        if shown and 0 <= y < self.height:
             if '"' in shown or "\\" in shown:
                 cells: list[Cell | None] = [(char.translate(_ESCAPES), look) for char in shown]
             else:
@@ -370,8 +370,9 @@ def _clusters(text: str) -> Iterator[Grapheme]:
         if kind == "Cf" and not _joins(char):
             continue  # it would change how the rest of the line is read
         if symbol and _belongs(symbol, columns, char, kind):
-            symbol += char if len(symbol) < MAX_POINTS else ""
-            columns = 2 if char == AS_PICTURE or _is_letter_of_flag(char) else columns
+            if len(symbol) < MAX_POINTS:
+                symbol += char
+                columns = 2 if _widens(symbol, char) else columns
             continue
         if symbol:
             yield symbol, columns
@@ -398,6 +399,11 @@ def _belongs(symbol: str, columns: int, char: str, kind: str) -> bool:
     if "\U0001f3fb" <= char <= "\U0001f3ff":  # tones of skin
         return True
     return len(symbol) == 1 and _is_letter_of_flag(symbol) and _is_letter_of_flag(char)
+
+
+def _widens(symbol: str, char: str) -> bool:
+    """Whether a symbol takes two columns because of its last character; a blank has no picture."""
+    return _is_letter_of_flag(char) or (char == AS_PICTURE and symbol[0] != " ")
 
 
 def _is_letter_of_flag(char: str) -> bool:

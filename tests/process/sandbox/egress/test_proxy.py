@@ -667,7 +667,6 @@ def test_a_closed_proxy_accepts_no_connection(run: Run) -> None:
 OWN_ADDRESS = """
 import fcntl, socket, struct, sys
 from plugbay.process.sandbox.egress.proxy import is_ours
-from tests.support.tiers import first_alone
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
     print(is_ours("8.8.4.4"))
     fcntl.ioctl(link, 0x8916, struct.pack("16sHH4s8x", b"lo", 2, 0, socket.inet_aton("8.8.4.4")))  # its address
