@@ -19,7 +19,9 @@ from bench import (
     control_bench,
     fleet_bench,
     framing_bench,
+    growth_bench,
     idle_bench,
+    large_bench,
     link_bench,
     mcp_bench,
     nexo_bench,
@@ -35,6 +37,8 @@ COMPARISONS: dict[str, ModuleType] = {
     for module in (
         link_bench,
         nexo_bench,
+        large_bench,
+        growth_bench,
         mcp_bench,
         bus_bench,
         ainb_bench,

@@ -43,7 +43,7 @@ def raw_pipe(params: dict[str, Any]) -> Sample:
             received += len(os.read(reader, READ_SIZE))
             return received // len(line) - before
 
-        return _measure(Peer(lambda: line, lambda data: _write(writer, data), receive), params)
+        return _measure(Peer(lambda: line, lambda data: write(writer, data), receive), params)
 
 
 def json_pipe(params: dict[str, Any]) -> Sample:
@@ -51,7 +51,7 @@ def json_pipe(params: dict[str, Any]) -> Sample:
     with started([sys.executable, str(CHILDREN / "fast_child.py"), *apart()]) as child:
         assert child.stdin is not None and child.stdout is not None
         writer, reader = child.stdin.fileno(), child.stdout.fileno()
-        _write(writer, b'{"jsonrpc":"2.0","method":"hello","params":{}}\n')
+        write(writer, b'{"jsonrpc":"2.0","method":"hello","params":{}}\n')
         assert b"hello" in os.read(reader, READ_SIZE)
         return _measure(_json_peer(writer, reader), params)
 
@@ -89,10 +89,11 @@ def _json_peer(writer: int, reader: int) -> Peer:
             assert decode(line).result["text"]
         return len(lines)
 
-    return Peer(request, lambda data: _write(writer, data), receive)
+    return Peer(request, lambda data: write(writer, data), receive)
 
 
-def _write(fd: int, data: bytes) -> None:
+def write(fd: int, data: bytes) -> None:
+    """All of it, however small the pipe's bites."""
     while data:
         data = data[os.write(fd, data) :]
 
