@@ -74,6 +74,7 @@ STDIO_AXES = ("mcp.stdout", "mcp.leaving")
 """Axes about the process of a server."""
 
 
+@exhaustive
 @requirement("mcp:remote-conform")
 def test_a_server_on_the_network_is_tested_by_its_url(run: Run) -> None:
     with sdk_server("json") as url:
@@ -199,6 +200,7 @@ def test_the_fixture_of_an_sdk_is_a_command_with_arguments(run: Run) -> None:
     assert done.code == 0 and done.json["passed"] > 0 and done.json["failed"] == 0, done.err
 
 
+@exhaustive
 def test_the_folder_of_a_fixture_may_be_named(run: Run, cwd: Path) -> None:
     nexo_folder(cwd / "sdk", FIXTURE.read_text("utf-8"), "")
     manifest = cwd / "sdk" / "nexo-plugin.toml"

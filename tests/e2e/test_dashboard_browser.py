@@ -56,6 +56,7 @@ def window(browser: Browser, server: Served) -> Iterator[Window]:
         yield window
 
 
+@exhaustive
 def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> None:
     page, row = window.page, window.row("calm")
     assert page.url == f"{window.url}/" and page.title() == "Overview · plugbay"

@@ -153,6 +153,7 @@ def test_a_log_is_followed_through_a_flood_and_says_how_many_lines_it_left_out(r
         assert server.end() == 0
 
 
+@exhaustive
 @requirement("host:log-flood")
 def test_the_app_is_used_through_a_flood(cwd: Path, window: Callable[..., Window]) -> None:
     shutil.rmtree(cwd / "plugins")

@@ -484,7 +484,7 @@ def test_a_plugin_reaches_a_run_that_it_made_itself(name: str, world: World) -> 
 
 
 @requirement("vai:control-authorisation-matrix", "vai:control-tenancy")
-@pytest.mark.parametrize("name", sorted(set(ROUTES) - OPEN))
+@pytest.mark.parametrize("name", one_of_each(sorted(set(ROUTES) - OPEN), needs_of))
 def test_what_is_of_another_tenant_is_not_there(name: str, world: World) -> None:
     for who, hidden in (("stranger", ("org", "project")), ("neighbour", ("project",)), ("project", ())):
         ask = ASKS[name](world)

@@ -94,6 +94,7 @@ def test_a_server_on_the_network_is_called_like_a_local_one(
     run(main)
 
 
+@exhaustive
 @requirement("mcp:remote-transport")
 def test_a_server_without_sessions_is_called_too(run: Run, tmp_path: Path) -> None:
     with sdk_server("stateless", "json") as url:
@@ -255,6 +256,7 @@ def test_headers_are_sent_and_their_values_are_never_shown(run: Run, tmp_path: P
     run(main)
 
 
+@exhaustive
 @requirement("mcp:remote-headers")
 def test_a_variable_in_a_header_is_resolved_at_the_start(
     run: Run, tmp_path: Path, guarded: str, monkeypatch: pytest.MonkeyPatch

@@ -29,6 +29,7 @@ from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import later
 from tests.support.vai import export
 
 SECRET = "correct horse battery"
@@ -314,7 +315,7 @@ def read_records(ours: Operator, theirs: Operator) -> None:
 
 
 @requirement("vai:operators-journey")
-@pytest.mark.parametrize("operator", [ByRest, ByCommand])
+@pytest.mark.parametrize("operator", [ByCommand, later(ByRest)])
 def test_the_journey_of_an_operator_and_nothing_of_it_for_another_org(
     operator: type[ByRest] | type[ByCommand], tmp_path: Path
 ) -> None:

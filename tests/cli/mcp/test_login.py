@@ -21,6 +21,7 @@ from tests.support.commands import Piped
 from tests.support.http_servers import WITH_OAUTH, free_port, sdk_server
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive, first_alone
 
 
 @pytest.fixture
@@ -182,6 +183,7 @@ def test_a_login_is_not_used_for_another_url(run: Run, cwd: Path, url: str) -> N
         assert "wants a login" in call(run)["failure"]["message"]
 
 
+@exhaustive
 @requirement("mcp:remote-client")
 def test_a_registered_client_is_used_with_its_secret(run: Run, cwd: Path) -> None:
     port = free_port()
@@ -230,7 +232,7 @@ def test_a_confined_bridge_says_that_its_authorization_server_is_not_granted(run
 
 
 @requirement("mcp:remote-client")
-@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("accepted", first_alone([True, False]))
 def test_the_url_of_a_client_document_is_the_client_id_where_that_is_accepted(
     run: Run, cwd: Path, accepted: bool
 ) -> None:
