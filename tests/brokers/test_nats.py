@@ -44,6 +44,12 @@ SEED = Identity(USER).seed
 """A user that no server knows."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that a busy machine stops for ten seconds keeps its connection: events meanwhile would be lost to it."""
+    monkeypatch.setattr(module, "HEARTBEAT", PATIENCE / 4)
+
+
 def test_without_credentials_there_are_no_options() -> None:
     assert login_options(BrokerConfig(url=URL), {}) == {}
 
