@@ -47,6 +47,7 @@ def window(browser: Browser, server: Served, request: pytest.FixtureRequest) -> 
 
 def upload(page: Page, package: Path) -> None:
     page.click("nav >> text=Installed")
+    page.locator("#archive").wait_for(state="attached")  # before, the answer is about a page that is not there yet
     if not page.locator("#archive").is_visible():
         page.click("summary")
     page.set_input_files("#archive", package)

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 
 from plugbay.host.services.llm import endpoint as endpoints
@@ -270,6 +271,20 @@ def test_a_pause_in_the_body_has_its_own_limit(run: Run) -> None:
             assert got == [b"a"]
             assert (caught.value.code, caught.value.failure.detail) == (Code.TIMEOUT, {"kind": "idle"})
             await until(lambda: server.left == 1)
+
+    run(main)
+
+
+def test_a_connection_that_is_gone_before_its_first_use_is_a_failure_of_the_connection(run: Run) -> None:
+    def gone(request: httpx2.Request) -> httpx2.Response:
+        raise AttributeError("'NoneType' object has no attribute 'getpeername'")
+
+    async def main() -> None:
+        async with endpoint_at("http://127.0.0.1:9") as endpoint:
+            endpoint._client = httpx2.AsyncClient(transport=httpx2.MockTransport(gone))
+            failure = await refused(endpoint)
+            assert (failure.code, failure.retryable) == (Code.UNAVAILABLE, True)
+            assert "closed at once" in failure.message
 
     run(main)
 

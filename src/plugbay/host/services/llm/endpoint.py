@@ -101,6 +101,8 @@ class Endpoint:
             response = await client.send(request, stream=True)
         except self.library.HTTPError as error:
             return self.connection_failure(error)
+        except AttributeError:  # of anyio, when the server closes a connection before its first use
+            return self.connection_failure(self.library.ConnectError("the connection was closed at once"))
         try:
             failure = await self._refusal(response)
         except BaseException:
