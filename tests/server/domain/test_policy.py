@@ -14,6 +14,7 @@ from plugbay.model.spec import Export
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.policy import (
     Policy,
+    PolicyDocument,
     Reach,
     effective_limits,
     effective_permissions,
@@ -252,3 +253,19 @@ def test_a_problem_in_a_list_is_named_by_its_place() -> None:
     assert caught.value.details["problems"] == [
         {"path": "secret_slots.1", "problem": "String should match pattern '^[a-z][a-z0-9_]{0,63}$'"}
     ]
+
+
+def test_a_form_names_each_field_in_a_word_or_two() -> None:
+    assert {name: field.title for name, field in PolicyDocument.model_fields.items()} == {
+        "timeout_ms": "Timeout",
+        "network": "Network",
+        "egress_domains": "Hosts",
+        "filesystem": "Files",
+        "gateway_api_scopes": "API scopes",
+        "secret_slots": "Secrets",
+        "execution_class": "Isolation",
+        "max_concurrency": "At once",
+        "max_depth": "Depth",
+        "max_child_runs": "Runs",
+        "allow_compaction": "Compaction",
+    }
