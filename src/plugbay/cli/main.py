@@ -11,7 +11,6 @@ import sys
 
 def main() -> None:
     """Run the command line; exits with a status of `exit_codes`."""
-    gc.disable()  # until everything is loaded: there is nothing to find, and looking takes a tenth of a short command
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal's encoding lacks must not become a traceback.
         reconfigure = getattr(stream, "reconfigure", None)
@@ -27,6 +26,8 @@ def main() -> None:
             return
         except OSError:  # the app tries once more, and reports it
             pass
+    # While a command loads there is nothing to find, and looking takes a tenth of its time. `run` enables it again.
+    gc.disable()
     from plugbay.cli.app import run
 
     run()
