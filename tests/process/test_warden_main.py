@@ -15,7 +15,17 @@ from pathlib import Path
 import pytest
 
 from plugbay.process import warden_main
-from plugbay.process.warden_main import Search, Sweeper, environ_of, is_bare, kill_all, kill_if, marks, start_of
+from plugbay.process.warden_main import (
+    Search,
+    Sweeper,
+    environ_of,
+    is_bare,
+    kill_all,
+    kill_if,
+    marks,
+    settled_marks,
+    start_of,
+)
 from tests.process.helpers import exists, state
 from tests.support.patience import PATIENCE, until_blocking
 
@@ -277,6 +287,19 @@ def test_a_last_look_is_repeated_while_a_process_may_be_in_the_middle_of_an_exec
     looks = Looks(blank=[{50}] * 3)
     assert kill_all(lambda host, child: True, 1, looks) == 0
     assert looks.count == 4
+
+
+def test_a_process_that_replaces_itself_all_the_time_shows_its_marks_at_every_look(tmp_path: Path) -> None:
+    program = tmp_path / "again"
+    program.write_text('#!/bin/sh\nexec "$0"\n')
+    program.chmod(0o755)
+    env = {"PLUGBAY_HOST": MARK, "PLUGBAY_CHILD": "ee"}
+    with subprocess.Popen([program], env=env, start_new_session=True) as process:
+        try:
+            until_blocking(lambda: environ_of(process.pid) == b"")  # as it is in the middle of exec
+            assert {settled_marks(process.pid) for _ in range(500)} == {(MARK.encode(), b"ee")}
+        finally:
+            process.kill()
 
 
 def test_who_comes_into_an_exec_later_is_not_waited_for(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

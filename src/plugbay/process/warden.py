@@ -61,12 +61,8 @@ def orphans() -> list[int]:
     """The processes that `sweep_orphans` would kill."""
     if not supported():
         return []
-    found = {pid: warden_main.marks(warden_main.environ_of(pid))[0] for pid in processes()}
+    found = {pid: warden_main.settled_marks(pid)[0] for pid in warden_main.processes()}
     return sorted(pid for pid, mark in found.items() if mark and warden_main.host_is_gone(mark))
-
-
-def processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 class Warden:

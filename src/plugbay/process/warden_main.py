@@ -215,7 +215,7 @@ class Search:
         """One look at every process; pid and child token of each that was sent SIGKILL and may still run."""
         found = self._still_dying(wanted)
         self.blank = set()
-        for pid in _processes():
+        for pid in processes():
             if pid in spared:
                 continue
             environ = environ_of(pid)
@@ -238,7 +238,7 @@ class Search:
         return [(pid, child) for (pid, _), (host, child) in self._dying.items() if wanted(host, child)]
 
 
-def _processes() -> Iterator[int]:
+def processes() -> Iterator[int]:
     """Every process, those included that were made meanwhile: what has made one may be gone before it is looked at."""
     seen: set[int] = set()
     for _ in range(LISTS):
@@ -336,6 +336,16 @@ def start_of(pid: int) -> bytes:
 def environ_of(pid: int) -> bytes | None:
     """The environment a process was started with; None for one that is gone or that we may not look at."""
     return _read(f"/proc/{pid}/environ")
+
+
+def settled_marks(pid: int) -> tuple[bytes, bytes]:
+    """The marks of a process; of one in the middle of exec, those that it shows after it. Blocks until then."""
+    for _ in range(PATIENCE):
+        environ = environ_of(pid)
+        if environ != b"" or not start_of(pid) or is_bare(pid):
+            return marks(environ)
+        _rest(AGAIN_MS)
+    return b"", b""
 
 
 def _read(path: str) -> bytes | None:

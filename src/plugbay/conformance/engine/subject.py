@@ -248,8 +248,8 @@ def _starved_seconds(pid: int) -> float:
 def marked(token: str) -> list[int]:
     """Living processes that carry a child's token."""
     wanted = token.encode()
-    pids = map(int, filter(str.isdigit, os.listdir("/proc"))) if os.path.isdir("/proc") else ()
-    return [pid for pid in pids if warden_main.marks(warden_main.environ_of(pid))[1] == wanted]
+    pids = warden_main.processes() if os.path.isdir("/proc") else ()
+    return [pid for pid in pids if warden_main.settled_marks(pid)[1] == wanted]
 
 
 def _program(pid: int) -> str:
