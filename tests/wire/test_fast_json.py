@@ -119,7 +119,13 @@ def test_a_value_without_a_json_form_is_refused_with_the_reason_and_the_place(va
         assert str(refused.value).endswith(why)
 
 
-@pytest.mark.parametrize("value", [Real("nan"), [Whole(2**64)], {Whole(1): 2}, ["null", (float("inf"),)]])
+LONG = "x" * 5_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Real("nan"), [Whole(2**64)], {Whole(1): 2}, ["null", (float("inf"),)], [LONG, float("nan")], [float("inf"), LONG]],
+)
 def test_a_subclass_or_a_null_nearby_hides_nothing(value: Any) -> None:
     for codec in (FAST, STDLIB):
         with pytest.raises(Unencodable):

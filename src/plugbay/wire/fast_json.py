@@ -14,12 +14,14 @@ import msgspec
 
 from plugbay.wire.json_gate import (
     DEFAULT_LIMITS,
+    SMALL_BYTES,
     JsonLimits,
     Malformed,
     gate,
     plain_text,
     plainly_flat,
     refuse_wide_numbers,
+    without_few_strings,
 )
 from plugbay.wire.strict_json import ABSENT, Unencodable, refuse_object, unencodable
 
@@ -77,7 +79,8 @@ class MsgspecCodec:
         try:
             encoded = self._encode(value)
             self._probe(value)
-            if encoded.find(b"null") >= 0:  # how msgspec writes NaN and Infinity, too
+            bare = encoded if len(encoded) <= SMALL_BYTES else without_few_strings(encoded)
+            if bare.find(b"null") >= 0:  # how msgspec writes NaN and Infinity, too
                 _refuse_non_finite(value)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise unencodable(value, error) from None

@@ -132,7 +132,7 @@ def gate(frame: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> None:
         return
     if size > MOST_PLAIN:
         limits = limits.for_size(size)
-    if size > limits.commas and frame.count(b",") > limits.commas:
+    if size > limits.commas and without_few_strings(frame).count(b",") > limits.commas:
         _refuse_many_commas(frame, limits)
     if not _few_openers(frame, limits.depth):
         _refuse_brackets(frame, limits)
@@ -141,7 +141,7 @@ def gate(frame: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> None:
 def refuse_wide_numbers(frame: bytes) -> None:
     """Refuse integers beyond 64 bits and floats that overflow, wherever they stand, parsed or not."""
     if len(frame) > SMALL_BYTES:
-        frame = _without_few_strings(frame)
+        frame = without_few_strings(frame)
     shapes = frame.translate(_SHAPES)
     if shapes.find(_LONG_RUN) < 0 and shapes.find(_LONG_EXPONENT) < 0:
         return
@@ -228,7 +228,7 @@ def _numbers(frame: bytes) -> list[bytes]:
     return b" ".join(_without_escapes(frame).translate(_NUMBERS).split(b'"')[::2]).split()
 
 
-def _without_few_strings(frame: bytes) -> bytes:
+def without_few_strings(frame: bytes) -> bytes:
     """The frame with a blank for every string; unchanged when they are many or one has an escaped quote."""
     parts: list[bytes] = []
     end = -1
