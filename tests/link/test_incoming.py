@@ -102,3 +102,38 @@ def test_a_peer_that_is_not_read_loses_no_time_and_one_that_is_over_is_never_rea
         assert (len(bench.deadlines), bench.stream._reading) == (0, False)
 
     run(main)
+
+
+def test_a_peer_that_rests_is_read_again_afterwards_unless_it_is_paused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.incoming.rest(SHORT)
+        assert not bench.stream._reading
+        bench.incoming.read_on()
+        assert not bench.stream._reading, "it rests"
+        await until(lambda: bench.stream._reading)
+        monkeypatch.setattr(incoming, "LONGEST_REST", 3600.0)
+        bench.incoming.rest(1200.0)
+        bench.incoming.pause()
+        bench.incoming.wake()
+        assert not bench.stream._reading, "it is paused"
+        bench.incoming.read_on()
+        assert bench.stream._reading and len(bench.deadlines) == 0
+
+    run(main)
+
+
+def test_a_rest_ends_in_time_and_with_its_link(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        began = bench.deadlines.now()
+        bench.incoming.rest(3600.0)
+        ((at, _),) = bench.deadlines._due.values()
+        assert at - began <= 2 * incoming.LONGEST_REST
+        bench.incoming.end()
+        bench.incoming.wake()
+        assert not bench.stream._reading and len(bench.deadlines) == 0
+
+    run(main)

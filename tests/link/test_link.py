@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from plugbay.contracts.base import Role
-from plugbay.link import incoming, sender
+from plugbay.link import incoming, link, sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.in_flight import Grace
 from plugbay.link.link import Hooks, Link
@@ -591,6 +592,28 @@ def test_a_message_in_pieces_is_fine_and_so_are_many_that_each_begin_before_the_
         now += 0.6
         pair.deadlines._fire()
         assert pair.host.fault is not None
+
+    run(main)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_peer_whose_unasked_bytes_keep_the_loop_busy_rests(
+    asked: bool, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "LONGEST_REST", 3600.0)
+
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.host._has_process = True
+        ticks = itertools.count()
+        monkeypatch.setattr(link, "monotonic", lambda: float(next(ticks)))  # each look takes a second
+        if asked:
+            assert await pair.ask(1) == 1
+        else:
+            pair.host.data_received(b"no message\n")
+        assert pair.host_end._reading is asked
+        pair.host.peer_exited()
+        assert pair.host.fault is not None, "a rest does not outlive the process"
 
     run(main)
 

@@ -91,6 +91,16 @@ def test_the_gate_says_what_it_refuses(frame: bytes, why: str) -> None:
         gate(frame)
 
 
+@given(st.lists(st.sampled_from([b"[" * 40, b"]" * 40, b"[", b"]", b"[]" * 60]), max_size=60).map(b"".join))
+def test_the_depth_of_many_brackets_is_that_of_each(skeleton: bytes) -> None:
+    level = deepest = 0
+    for bracket in skeleton:
+        level += 1 if bracket == ord("[") else -1
+        deepest = max(deepest, level)
+    for most in (max(0, deepest - 1), deepest, 64):
+        assert json_gate._nests_deeper(skeleton, most) is (deepest > most)
+
+
 @pytest.mark.parametrize("depth", [*range(2, USUAL_DEPTH + 3), 16, 63, 64, 65, 66, 1000])
 @pytest.mark.parametrize("limit", [3, USUAL_DEPTH - 1, USUAL_DEPTH, USUAL_DEPTH + 1, 64])
 def test_among_many_brackets_the_depth_is_found_exactly(depth: int, limit: int) -> None:

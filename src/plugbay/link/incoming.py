@@ -1,7 +1,8 @@
 """`Incoming`: pauses and resumes reading, and bounds a frame that has begun and does not end.
 
 A contract's machine limits the length of a frame, and some machines skip a longer line up to its end. This module
-bounds a frame without an end, in bytes and in time, for every contract.
+bounds a frame without an end, in bytes and in time, for every contract. A peer whose unasked bytes keep the loop busy is
+read with rests, so that the other peers have their turns.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ FRAME_SECONDS = 10.0
 FRAME_STEP = 16 << 20
 """As long as the longest message of a contract."""
 
+RESTS = 3
+"""Times as long as the loop was busy with a peer's unasked bytes, it is not read: it has a quarter of the loop."""
+
+LONGEST_REST = 0.1
+"""Seconds."""
+
 HINT = "a plugin writes each message whole and flushes it, and writes nothing else to stdout"
 
 
 class Incoming:
     """The input of one link. A timer runs only while a frame is there in part."""
 
-    __slots__ = ("_deadlines", "_fail", "_over", "_stream", "pending")
+    __slots__ = ("_deadlines", "_fail", "_over", "_paused", "_resting", "_stream", "pending")
 
     def __init__(self, stream: ByteStream, deadlines: Deadlines, fail: Callable[[Failure], None]) -> None:
         self._stream = stream
         self._deadlines = deadlines
         self._fail = fail
-        self._over = False
+        self._over = self._paused = self._resting = False
         self.pending = 0
         """Bytes of the frame that is under way; 0 between two frames."""
 
@@ -50,19 +57,42 @@ class Incoming:
 
     def pause(self) -> None:
         """Do not read the peer for a while; the time for its frame stands still."""
-        self._deadlines.discard(self)
-        self._stream.pause()
+        self._paused = True
+        self._stop_reading()
 
     def read_on(self) -> None:
         """Read it again; a frame that is there in part has its full time."""
-        if not self._over:
-            self._begin()
-            self._stream.read_on()
+        self._paused = False
+        self._go_on()
+
+    def rest(self, busy: float) -> None:
+        """Its bytes kept the loop busy for so many seconds, and were no answer: read it again after a rest."""
+        if not self._resting:
+            self._resting = True
+            self._stop_reading()
+            self._deadlines.add(min(RESTS * busy, LONGEST_REST), self.wake, _call)
+
+    def wake(self) -> None:
+        """End the rest, if there is one."""
+        if self._resting:
+            self._deadlines.discard(self.wake)
+            self._resting = False
+            self._go_on()
 
     def end(self) -> None:
         """Never read it again."""
         self._over = True
+        self._deadlines.discard(self.wake)
         self.pause()
+
+    def _stop_reading(self) -> None:
+        self._deadlines.discard(self)
+        self._stream.pause()
+
+    def _go_on(self) -> None:
+        if not (self._over or self._paused or self._resting):
+            self._begin()
+            self._stream.read_on()
 
     def _begin(self) -> None:
         if self.pending:
@@ -73,3 +103,7 @@ class Incoming:
     def _late(self) -> None:
         text = f"the plugin did not end a message within {FRAME_SECONDS:g} s, of which {self.pending:,} bytes came"
         self._fail(Failure(Code.TIMEOUT, text, origin=Origin.PLUGIN, detail={"hint": HINT}))
+
+
+def _call(wake: Callable[[], None]) -> None:
+    wake()

@@ -21,7 +21,7 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.link.in_flight import DEADLINE, Grace, InFlight
 from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
-from plugbay.link.stream import EXIT_NOTICE, ByteStream, Tap
+from plugbay.link.stream import EXIT_NOTICE, MOMENT, ByteStream, Tap
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
@@ -187,6 +187,7 @@ class Link:
     def peer_exited(self) -> None:
         """The process has exited: read the rest of its output, and end the link even if a child holds the pipe open."""
         self._has_process = False
+        self._incoming.wake()
         self._stream.read_available()
         self._end_of_output()
 
@@ -313,7 +314,8 @@ class Link:
     # The stream's listener.
 
     def data_received(self, data: bytes) -> None:
-        self.silence.heard = monotonic()
+        self.silence.heard = began = monotonic()
+        waiting = len(self._in_flight.calls)
         if self._tap is not None:
             self._tap.received(data, self.machine.pending)
         if self._trace is not None:
@@ -332,6 +334,9 @@ class Link:
             self._incoming.end()
         if self.machine.has_outgoing:
             self._sender.send_now()
+        busy = monotonic() - began
+        if busy > MOMENT and self._has_process and self.hello is not None and len(self._in_flight.calls) >= waiting:
+            self._incoming.rest(busy)
 
     def eof_received(self) -> None:
         if self._has_process and self._eof_timer is None:
