@@ -16,6 +16,7 @@ from typing import Any
 from bench import (
     ainb_bench,
     bus_bench,
+    commands_bench,
     control_bench,
     fleet_bench,
     framing_bench,
@@ -44,6 +45,7 @@ COMPARISONS: dict[str, ModuleType] = {
         ainb_bench,
         rune_bench,
         startup_bench,
+        commands_bench,
         sandbox_bench,
         fleet_bench,
         control_bench,

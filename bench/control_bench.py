@@ -74,10 +74,10 @@ def run(options: Options) -> Comparison:
         Finding(f"p99 at {CALLS:,} a second", rounds.spread("invoke", "p99_ms"), at_most=20, unit=" ms"),
         Finding("durable events a second", rounds.spread("event", "per_second"), at_least=EVENTS, unit="/s"),
         Finding(f"p99 at {EVENTS:,} a second", rounds.spread("event", "p99_ms"), at_most=25, unit=" ms"),
-        Finding("REST invoke, alone: p50 / echo", rounds.ratio("invoke", "echo", "p50_us")),
-        Finding("REST invoke: calls/s / echo", rounds.ratio("invoke", "echo", "per_second")),
-        Finding("one event, alone: p50 / commit", rounds.ratio("event", "commit", "p50_us")),
-        Finding("durable events/s / commits", rounds.ratio("event", "commit", "per_second")),
+        Finding("REST invoke, alone: p50 / echo", rounds.ratio("invoke", "echo", "p50_us"), at_most=4),
+        Finding("REST invoke: calls/s / echo", rounds.ratio("invoke", "echo", "per_second"), at_least=0.6),
+        Finding("one event, alone: p50 / commit", rounds.ratio("event", "commit", "p50_us"), at_most=4),
+        Finding("durable events/s / commits", rounds.ratio("event", "commit", "per_second"), at_least=0.6),
     ]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
 

@@ -51,7 +51,7 @@ def mcp(argv: Sequence[str], cwd: Path, env: dict[str, str]) -> Times:
 def nothing(argv: Sequence[str], cwd: Path, env: dict[str, str]) -> Times:
     """A process that comes and goes."""
     began = time.perf_counter()
-    code = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL).wait()
+    code = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).wait()
     whole = (time.perf_counter() - began) * 1e3
     if code != 0:
         raise BenchFailed(f"{argv[0]} left with status {code}")

@@ -30,6 +30,7 @@ from bench.harness import (
     missing,
     serve,
 )
+from bench.link_bench import against_floors
 
 NAME = "mcp"
 TITLE = "An echo tool over MCP, as client and as server: 100 bytes"
@@ -46,6 +47,7 @@ def run(options: Options) -> Comparison:
     slow = {"calls": options.size(300, 100), "burst": options.size(640, 256)}
     entries = [
         Entry("json", "raw pipe, JSON (floor J)", fast),
+        Entry("bare", "bare uvloop, nothing checked (P)", fast, needs="uvloop"),
         Entry("client", "plugbay.Host, fast server", fast, needs="uvloop"),
         Entry("client_official", "plugbay.Host, official server", slow, needs="mcp"),
         Entry("server", "plugbay.Host, plugbay mcp serve", middling, needs="uvloop"),
@@ -64,12 +66,8 @@ def run(options: Options) -> Comparison:
 
 
 def _findings(rounds: Rounds) -> list[Finding]:
-    ratio = rounds.ratio
     return [
-        Finding("client: p50 / J", ratio("client", "json", "p50_us"), at_most=2.0),
-        Finding("client: M's p50 / p50", ratio("official", "client", "p50_us"), at_least=35),
-        Finding("client: calls/s at 64 / J", ratio("client", "json", "calls_per_s"), at_least=0.45),
-        Finding("client: calls/s at 64 / M", ratio("client", "official", "calls_per_s"), at_least=120),
+        *against_floors(rounds, "client", p50=1.7, burst=0.5, against_m=35, burst_m=120, m="official"),
         *_side(rounds, "client, official server", "client_official"),
         *_side(rounds, "official client, mcp serve", "server_official"),
         *_side(rounds, "plugbay on both sides", "server"),

@@ -16,15 +16,14 @@ from bench.harness import (
     Column,
     Comparison,
     Entry,
-    Finding,
     Options,
-    Rounds,
     Sample,
     apart,
     interleave,
     missing,
     serve,
 )
+from bench.link_bench import against_floors
 
 if TYPE_CHECKING:
     from plugbay import Host
@@ -39,6 +38,7 @@ def run(options: Options) -> Comparison:
     slow = {"calls": options.size(300, 100), "burst": options.size(640, 256)}
     entries = [
         Entry("json", "raw pipe, JSON (floor J)", fast),
+        Entry("bare", "bare uvloop, nothing checked (P)", fast, needs="uvloop"),
         Entry("asyncio", "plugbay.Host, asyncio, fast child", fast),
         Entry("uvloop", "plugbay.Host, uvloop, fast child", fast, needs="uvloop"),
         Entry("sdk", "plugbay.Host, uvloop, SDK child", fast, needs="uvloop"),
@@ -53,23 +53,11 @@ def run(options: Options) -> Comparison:
         Column("burst_cpu_us", f"host CPU us/call, {IN_FLIGHT} in flight", digits=2),
     ]
     findings = [
-        *_findings(rounds, "uvloop", p50=2.0, against_m=35, burst=0.45, burst_m=120),
-        *_findings(rounds, "asyncio", p50=2.4, against_m=None, burst=0.45, burst_m=120),
-        *_findings(rounds, "sdk", p50=3.0, against_m=25, burst=0.25, burst_m=75),
+        *against_floors(rounds, "uvloop", p50=1.7, burst=0.5, against_m=35, burst_m=120),
+        *against_floors(rounds, "asyncio"),
+        *against_floors(rounds, "sdk", p50=2.6, burst=0.3, against_m=25, burst_m=75),
     ]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
-
-
-def _findings(
-    rounds: Rounds, key: str, *, p50: float, against_m: float | None, burst: float, burst_m: float
-) -> list[Finding]:
-    ratio = rounds.ratio
-    return [
-        Finding(f"{key}: p50 / J", ratio(key, "json", "p50_us"), at_most=p50),
-        Finding(f"{key}: M's p50 / p50", ratio("mcp", key, "p50_us"), at_least=against_m),
-        Finding(f"{key}: calls/s at 64 / J", ratio(key, "json", "calls_per_s"), at_least=burst),
-        Finding(f"{key}: calls/s at 64 / M", ratio(key, "mcp", "calls_per_s"), at_least=burst_m),
-    ]
 
 
 # The contenders.
@@ -79,6 +67,12 @@ def json_floor(params: dict[str, Any]) -> Sample:
     from bench.floors import json_pipe
 
     return json_pipe(params)
+
+
+def bare(params: dict[str, Any]) -> Sample:
+    from bench.link_bench import bare as measured
+
+    return measured(params)
 
 
 def on_asyncio(params: dict[str, Any]) -> Sample:
@@ -130,4 +124,13 @@ def host_of(child: str) -> Host:
 
 
 if __name__ == "__main__":
-    serve({"json": json_floor, "asyncio": on_asyncio, "uvloop": on_uvloop, "sdk": sdk_child, "mcp": mcp_sdk})
+    serve(
+        {
+            "json": json_floor,
+            "bare": bare,
+            "asyncio": on_asyncio,
+            "uvloop": on_uvloop,
+            "sdk": sdk_child,
+            "mcp": mcp_sdk,
+        }
+    )

@@ -1,8 +1,8 @@
 """`Incoming`: pauses and resumes reading, and bounds a frame that has begun and does not end.
 
 A contract's machine limits the length of a frame, and some machines skip a longer line up to its end. This module
-bounds a frame without an end, in bytes and in time, for every contract. A peer whose unasked bytes keep the loop busy is
-read with rests, so that the other peers have their turns.
+bounds a frame without an end, in bytes and in time, for every contract. A peer whose unasked bytes keep the loop busy
+is read with rests, so that the other peers have their turns.
 """
 
 from __future__ import annotations
