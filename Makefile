@@ -17,7 +17,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 )))
 # has a perl without JSON::PP; json_pp tells the two apart.)
 TEST_PACKAGES := bubblewrap:bwrap perl:json_pp util-linux:setsid procps:ps nodejs:node npm:npm \
     linux-libc-dev:/usr/include/asm-generic/unistd.h postgresql:pg_ctlcluster docker-registry:docker-registry \
-    chromium:chromium nats-server:/usr/sbin/nats-server
+    chromium:chromium nats-server:/usr/sbin/nats-server e2fsprogs:/usr/sbin/mkfs.ext4
 
 VENV ?= .venv
 # MCP clients and servers by other authors, which the tests meet: see tests/peers.

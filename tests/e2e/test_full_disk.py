@@ -1,4 +1,4 @@
-"""Servers whose disk is full (a real file system of 48 MiB, in a mount namespace of its own) or fails."""
+"""Servers whose disk is full, fails or loses what was written: real file systems in mount namespaces of their own."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import json
 import os
 import re
 import secrets
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 
-from tests.support.disks import failing_disk
+from tests.support.disks import failing_disk, losing_disk
+from tests.support.machine import needs_root
 from tests.support.packaged import Publisher
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until_blocking
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -139,3 +142,33 @@ def test_a_disk_that_fails_is_not_ready_and_refuses_until_it_works_again(tmp_pat
         assert after.status_code == 201
         stored = [org["id"] for org in client.get("/v1/orgs").json()["items"]]
         assert sorted({*before, after.json()["id"]}) == sorted(set(stored) - {"org_default"}), stored
+
+
+@needs_root
+@requirement("vai:control-full-disk")
+def test_of_a_disk_that_loses_writes_a_server_has_acknowledged_nothing_that_is_lost(tmp_path: Path) -> None:
+    """A write succeeds, into memory, and fsync fails: then the record is refused, and later ones are kept."""
+    with losing_disk(tmp_path) as disk:
+        with served(tmp_path, disk.path / "data", disk.around) as (client, _):
+            acknowledged: list[str] = []
+
+            def add() -> httpx2.Response:
+                answer = client.post("/v1/orgs", json={"name": "acme"})
+                acknowledged.extend([answer.json()["id"]] if answer.status_code == 201 else [])
+                return answer
+
+            assert add().status_code == 201
+            with disk.full():
+                # Blocks that the device has already can still be written.
+                refused = next(answer for answer in (add() for _ in range(200)) if answer.status_code != 201)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"], error["retryable"]) == (503, "store.unavailable", True)
+            assert "SQLITE_IOERR_FSYNC" in error["message"], error
+            until_blocking(lambda: add().status_code == 201)  # the device reports each lost block once
+            assert add().status_code == 201
+        disk.remount()
+        copied = shutil.copytree(disk.inside / "data", tmp_path / "copied")  # SQLite would look in this namespace
+        with closing(sqlite3.connect(copied / "plugbay.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            stored = {id for (id,) in database.execute("SELECT id FROM orgs")}
+        assert {*acknowledged} <= stored
