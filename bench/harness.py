@@ -60,10 +60,12 @@ class Entry:
     label: str
     params: dict[str, Any] = field(default_factory=dict)
     needs: str = ""
-    """A module without which it is left out."""
+    """A module, or an absolute path, without which it is left out."""
 
     @property
     def available(self) -> bool:
+        if self.needs.startswith("/"):
+            return Path(self.needs).exists()
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 

@@ -7,6 +7,10 @@ deadline, decoded result, record. Imports stand inside the contenders, because e
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from bench.calls import IN_FLIGHT, measure
@@ -16,6 +20,7 @@ from bench.harness import (
     Column,
     Comparison,
     Entry,
+    Finding,
     Options,
     Sample,
     apart,
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 NAME = "nexo"
 TITLE = "tool.invoke through the whole host: 100-byte echo"
 
+GO_LIBRARIES = "/usr/share/gocode"
+"""Where Debian has them: golang-github-hashicorp-go-plugin-dev, golang-google-grpc-dev."""
+
 
 def run(options: Options) -> Comparison:
     """All contenders, round by round."""
@@ -43,6 +51,7 @@ def run(options: Options) -> Comparison:
         Entry("uvloop", "plugbay.Host, uvloop, fast child", fast, needs="uvloop"),
         Entry("sdk", "plugbay.Host, uvloop, SDK child", fast, needs="uvloop"),
         Entry("mcp", "MCP Python SDK, best case (M)", slow, needs="mcp"),
+        Entry("go", "go-plugin, net/rpc", fast, needs=f"{GO_LIBRARIES}/src/github.com/hashicorp/go-plugin"),
     ]
     rounds = interleave("bench.nexo_bench", entries, options)
     columns = [
@@ -56,6 +65,8 @@ def run(options: Options) -> Comparison:
         *against_floors(rounds, "uvloop", p50=1.7, burst=0.5, against_m=35, burst_m=120),
         *against_floors(rounds, "asyncio"),
         *against_floors(rounds, "sdk", p50=2.6, burst=0.3, against_m=25, burst_m=75),
+        Finding("uvloop: go-plugin's p50 / p50", rounds.ratio("go", "uvloop", "p50_us")),
+        Finding("uvloop: calls/s at 64 / go-plugin", rounds.ratio("uvloop", "go", "calls_per_s"), at_least=1.3),
     ]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
 
@@ -91,6 +102,17 @@ def mcp_sdk(params: dict[str, Any]) -> Sample:
     from bench.link_bench import mcp_sdk as measured
 
     return measured(params)
+
+
+def go_plugin(params: dict[str, Any]) -> Sample:
+    source = CHILDREN / "go_plugin" / "main.go"
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/echo"
+        env = os.environ | {"GO111MODULE": "off", "GOPATH": GO_LIBRARIES}
+        subprocess.run(["go", "build", "-o", program, source], check=True, env=env)
+        command = [program, str(params["calls"]), str(params["burst"])]
+        sample: Sample = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return sample
 
 
 def _with_uvloop(child: str, params: dict[str, Any]) -> Sample:
@@ -132,5 +154,6 @@ if __name__ == "__main__":
             "uvloop": on_uvloop,
             "sdk": sdk_child,
             "mcp": mcp_sdk,
+            "go": go_plugin,
         }
     )
