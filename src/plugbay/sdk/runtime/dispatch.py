@@ -27,7 +27,7 @@ from plugbay.model.topics import matches
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event
 from plugbay.sdk.services.cancellation import Cancellation
-from plugbay.sdk.types.handlers import Handler, Pieces, join_pieces
+from plugbay.sdk.types.handlers import PLAIN, Handler, Pieces, join_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ class Task:
         "then",
         "weight",
     )
+
+    quiet = False
+    """Whether no part of the answer is ever sent before the rest."""
 
     def __init__(
         self,
@@ -201,14 +204,45 @@ class ChatTask(Streamed):
         return hasattr(value, "__iter__") and not isinstance(value, str | dict)
 
 
-class ToolTask(Streamed):
-    """A tool call that is answered as a whole."""
+class ToolCall(Streamed):
+    """The task of a tool: made for every call, so it has no defaults to go through."""
 
     __slots__ = ()
 
     handler: Tool
 
+    def __init__(
+        self,
+        tool: Tool,
+        keywords: dict[str, Any],
+        said: Mapping[str, Any] | None = None,
+        stop: Cancellation | None = None,
+    ) -> None:
+        self.handler = tool
+        self.number = None
+        self.label = ""
+        self.concurrent = False
+        self.lane = REST
+        self.weight = 0
+        self.arguments = ()
+        self.keywords = keywords
+        self.shape = None
+        self.said = said
+        self.then = None
+        timeout = tool.terms.timeout
+        self.stop = stop or Cancellation(None if timeout is None else monotonic() + timeout)
+
+
+class ToolTask(ToolCall):
+    """A tool call that is answered as a whole."""
+
+    __slots__ = ()
+
+    quiet = True
+
     def settle(self, value: Any, send: Send) -> Any:
+        if type(value) in PLAIN and self.handler.plainly.gives:
+            return value
         return join_pieces(value, self.handler.written)
 
     def collector(self, send: Send) -> Pieces:
@@ -258,10 +292,18 @@ class Dispatcher:
         ]
 
     def _tool(self, op: InvokeTool) -> Task | Failure:
-        return _call(self._tools.get(op.tool), "tool", op.tool, op)
+        tool = self._tools.get(op.tool)
+        if tool is None:
+            return _not_exposed("tool", op.tool)
+        keywords = tool.arguments(op.input, op.context)
+        return keywords if type(keywords) is Failure else ToolTask(tool, keywords, op.context)
 
     def _method(self, op: CallMethod) -> Task | Failure:
-        return _call(self._offers.methods.get(op.method), "method", op.method, op)
+        method = self._offers.methods.get(op.method)
+        if method is None:
+            return _not_exposed("method", op.method)
+        keywords = method.arguments(op.input, op.context)
+        return keywords if type(keywords) is Failure else ToolTask(method, keywords, op.context)
 
     def _hook(self, op: RunHook) -> Task:
         return Task(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
@@ -305,11 +347,8 @@ _PLANS: dict[type, Callable[[Dispatcher, Any], Task | Failure]] = {
 }
 
 
-def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Task | Failure:
-    if tool is None:
-        return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
-    keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords=keywords, said=op.context)
+def _not_exposed(what: str, name: str) -> Failure:
+    return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:
