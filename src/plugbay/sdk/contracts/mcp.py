@@ -155,6 +155,8 @@ class CallTask(ToolCall):
     __slots__ = ()
 
     def call(self, context: MakeContext, send: Send) -> Any:
+        if not self.handler.takes_ctx:
+            return super().call(context, send)
         report = progress_reporter(send)
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
