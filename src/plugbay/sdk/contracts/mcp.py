@@ -161,7 +161,7 @@ class CallTask(ToolCall):
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
     def collector(self, send: Send) -> CallResult:
-        return CallResult(self.handler, self.stop.check)
+        return CallResult(self.handler, self.check)
 
 
 def progress_reporter(send: Send) -> Callable[[str, dict[str, Any]], None]:

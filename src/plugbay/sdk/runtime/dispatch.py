@@ -7,6 +7,7 @@ contracts.
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from time import monotonic, time
 
 from plugbay.model.errors import Code, Failure, Origin
@@ -74,6 +75,7 @@ class Task:
     """One handler to run for the host, with its arguments."""
 
     __slots__ = (
+        "_stop",
         "arguments",
         "concurrent",
         "handler",
@@ -83,7 +85,6 @@ class Task:
         "number",
         "said",
         "shape",
-        "stop",
         "then",
         "weight",
     )
@@ -121,15 +122,29 @@ class Task:
         """The call's context as the host sent it."""
         self.then = then
         """A second task of the same answer; its keys override those of the first."""
-        self.stop = stop or Cancellation(local_deadline(handler))
-        """The cancellation of the call."""
+        deadline = None if stop is not None else local_deadline(handler)
+        self._stop = stop if deadline is None else Cancellation(deadline)
+
+    @property
+    def stop(self) -> Cancellation:
+        """The cancellation of the call. Few calls need one, so it is made when it is asked for, by any thread."""
+        if self._stop is None:
+            with _MAKING:
+                if self._stop is None:
+                    self._stop = Cancellation()
+        return self._stop
 
     def call(self, context: MakeContext, send: Send) -> Any:
         """Call the handler unless the call is cancelled; `context` makes its `ctx` if it takes one."""
-        self.stop.check()
+        self.check()
         if self.handler.takes_ctx:
             return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said, self.stop))
         return self.handler.function(*self.arguments, **self.keywords)
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the call is cancelled."""
+        if self._stop is not None:
+            self._stop.check()
 
     def settle(self, value: Any, send: Send) -> Any:
         """Turn the returned value into the answer; parts of it may be sent first."""
@@ -141,7 +156,7 @@ class Task:
 
     def failure(self, error: BaseException) -> Failure:
         """Turn an exception into the answer."""
-        return failure_of(self.stop.meant(error))
+        return failure_of(error if self._stop is None else self._stop.meant(error))
 
     def cancel(self, why: str) -> None:
         """Cancel it; a plain handler that never checks keeps running."""
@@ -149,7 +164,12 @@ class Task:
 
     def over(self) -> None:
         """Called just before the answer is sent."""
-        self.stop.end()
+        if self._stop is not None:
+            self._stop.end()
+
+
+_MAKING = allocate_lock()
+"""Held while the cancellation of a task is made."""
 
 
 def local_deadline(handler: Handler) -> float | None:
@@ -230,7 +250,7 @@ class ToolCall(Streamed):
         self.said = said
         self.then = None
         timeout = tool.terms.timeout
-        self.stop = stop or Cancellation(None if timeout is None else monotonic() + timeout)
+        self._stop = stop if timeout is None or stop is not None else Cancellation(monotonic() + timeout)
 
 
 class ToolTask(ToolCall):
@@ -296,14 +316,14 @@ class Dispatcher:
         if tool is None:
             return _not_exposed("tool", op.tool)
         keywords = tool.arguments(op.input, op.context)
-        return keywords if type(keywords) is Failure else ToolTask(tool, keywords, op.context)
+        return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords, op.context)
 
     def _method(self, op: CallMethod) -> Task | Failure:
         method = self._offers.methods.get(op.method)
         if method is None:
             return _not_exposed("method", op.method)
         keywords = method.arguments(op.input, op.context)
-        return keywords if type(keywords) is Failure else ToolTask(method, keywords, op.context)
+        return keywords if isinstance(keywords, Failure) else ToolTask(method, keywords, op.context)
 
     def _hook(self, op: RunHook) -> Task:
         return Task(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)

@@ -178,7 +178,10 @@ class Resident:
         try:
             while events:
                 event = events.popleft()
-                task = self._serve(event.id, event.op) if type(event) is CallArrived else self._react(event)
+                if not isinstance(event, CallArrived):
+                    self._react(event)
+                    continue
+                task = self._serve(event.id, event.op)
                 if task is None:
                     continue
                 unsent = len(events) % TOGETHER > 0
@@ -229,7 +232,7 @@ class Resident:
             self._refuse(id, unavailable("the plugin is shutting down"))
             return None
         task = self._dispatcher.task_for(op)
-        if type(task) is Failure:
+        if isinstance(task, Failure):
             self._refuse(id, task)
             return None
         task.number = id
