@@ -210,8 +210,10 @@ class Connection:
         self.writing.acquire()
         try:
             self._lock.acquire()
-            data = self._machine.outgoing()
-            self._lock.release()
+            try:
+                data = self._machine.outgoing()
+            finally:
+                self._lock.release()
             if not self._mute:
                 self._wire.write(data)
         except OSError as error:
