@@ -97,10 +97,14 @@ def _references(artifacts: Iterable[Any], scratch: str | None) -> list[dict[str,
     return [dict(item) if isinstance(item, dict) else make_reference(scratch, item) for item in artifacts]
 
 
+_CODEC = stdlib_codec()
+"""Made once: that takes longer than a call."""
+
+
 def as_text(output: Mapping[str, Any]) -> str:
     """Structured output as JSON; raises `ToolError` if it has no JSON form."""
     try:
-        return stdlib_codec().encode(output).decode()
+        return _CODEC.encode(output).decode()
     except Unencodable as error:
         raise ToolError(f"the result cannot be sent: {error}", INTERNAL) from None
 
@@ -195,7 +199,7 @@ def seed_result(value: Any, blocks: Sequence[Any], compaction: Compaction) -> di
         raise Declined("the compactor leaves this conversation as it is")
     seed = _seed(value, blocks, compaction)
     seed_blocks = [_block(block) for block in seed.blocks]
-    length = len(stdlib_codec().encode(seed_blocks))
+    length = len(_CODEC.encode(seed_blocks))
     return {
         "seed_blocks": seed_blocks,
         "summary": {"text": seed.summary},
@@ -339,7 +343,7 @@ def _file(projection: Mapping[str, Any], scratch: str | None) -> dict[str, Any]:
     ref = projection.get("artifact")
     data = read_artifact(scratch, ref if isinstance(ref, dict) else {})
     try:
-        content = stdlib_codec().decode(data)
+        content = _CODEC.decode(data)
     except Malformed as error:
         raise ArtifactInvalid(f"the conversation cannot be read: {error}") from None
     if not isinstance(content, dict):

@@ -22,7 +22,7 @@ from plugbay.model.operations import (
     StopChannel,
     UpsertVectors,
 )
-from plugbay.sdk import Plugin, block
+from plugbay.sdk import Cancelled, Plugin, block
 from plugbay.sdk.context import unconnected
 from plugbay.sdk.runtime.dispatch import Answer, Dispatcher, Task
 from tests.support.requirements import requirement
@@ -134,6 +134,18 @@ def done(op: Operation, sent: list[Any] | None = None) -> Any:
 @requirement("nexo:sdk-methods")
 def test_every_operation_has_its_handler_and_its_answer(op: Operation, answer: Any) -> None:
     assert done(op) == answer
+
+
+@pytest.mark.parametrize("tool", ["p_forecast", "p_pieces"])
+def test_a_call_that_is_cancelled_before_it_starts_never_runs(tool: str) -> None:
+    task = dispatcher.task_for(InvokeTool(tool, {"city": "Lima"} if tool == "p_forecast" else {}))
+    assert isinstance(task, Task)
+    task.check()
+    task.cancel("the host cancelled it")
+    task.cancel("again")
+    with pytest.raises(Cancelled, match="the host cancelled it"):
+        task.call(lambda said, stop: unconnected("p", said, stop=stop), print)
+    assert task.stop is task.stop
 
 
 def test_a_message_id_alone_is_a_receipt_with_the_time() -> None:

@@ -28,6 +28,15 @@ def test_no_input_is_an_empty_object_and_ctx_is_never_input() -> None:
     assert invoke(Tool("t", "", tool), {"ctx": 1}, {}).code == Code.INVALID_INPUT
 
 
+def test_the_input_stays_as_the_caller_has_it() -> None:
+    def tool(city: str, ctx: Any) -> str:
+        return city
+
+    given = {"city": "Lima"}
+    assert invoke(Tool("t", "", tool), given, {}) == "Lima"
+    assert given == {"city": "Lima"}
+
+
 def test_without_a_host_ctx_refuses_every_service() -> None:
     def recall(ctx: Any) -> Any:
         return ctx.memory.recall("a", "q")

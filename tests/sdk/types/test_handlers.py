@@ -74,6 +74,25 @@ def test_a_schema_that_is_given_wins_for_what_is_published_and_annotations_still
     assert given.arguments({"when": "2026-05-17"}, {}) == {"when": datetime.date(2026, 5, 17)}
 
 
+def test_the_schema_of_results_is_found_out_once() -> None:
+    def tool() -> dict[str, int]:
+        return {}
+
+    found = Tool("t", "", tool)
+    assert found.output_schema == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert found.output_schema is found.output_schema
+
+
+def test_a_parameter_with_a_default_may_be_missing_and_another_one_may_not() -> None:
+    def tool(city: str, days: int = 1) -> None: ...
+
+    found = Tool("t", "", tool)
+    good: list[dict[str, Any]] = [{"city": "Lima"}, {"city": "Lima", "days": 2}]
+    bad: list[dict[str, Any]] = [{}, {"days": 2}, {"days": 2, "town": "Lima"}, {"city": "Lima", "days": "2"}]
+    assert all(found.plainly.takes(given) for given in good)
+    assert not any(found.plainly.takes(given) for given in bad)
+
+
 def test_everything_wrong_with_an_input_is_said_at_once_with_its_place() -> None:
     def tool(city: str, days: list[int], *, loud: bool = False) -> None: ...
 

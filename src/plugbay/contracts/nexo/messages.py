@@ -313,7 +313,8 @@ class StreamedRequest(IncomingRequest):
     __slots__ = ("said", "stream")
 
     def __init__(self, id: Id, op: Operation) -> None:
-        super().__init__(id, op)
+        self.id = id  # not through the base: every tool call makes one of these
+        self.op = op
         self.stream: bool = getattr(op, "stream", False)
         self.said = False
 
@@ -428,7 +429,7 @@ def read_request(method: Method, params: Any, plugin_id: str) -> Operation | str
     """The operation that `method` asks for, or what is wrong with its parameters. Missing ones read as null."""
     if not isinstance(params, dict):
         return "params must be an object"
-    if method.op is InvokeTool:
+    if method is TOOL:
         return _read_tool(params, plugin_id)
     values: dict[str, Any] = {}
     for key, field, kind in method.fields:

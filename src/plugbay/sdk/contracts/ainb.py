@@ -436,7 +436,7 @@ class ToolCommandTask(Task):
 
     def __init__(self, tool: Tool, keywords: dict[str, Any]) -> None:
         super().__init__(tool, concurrent=True)
-        self._inner = ToolTask(tool, keywords=keywords, stop=self.stop)
+        self._inner = ToolTask(tool, keywords, stop=self.stop)
 
     def call(self, context: MakeContext, send: Send) -> Any:
         try:

@@ -17,7 +17,7 @@ from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMe
 from plugbay.sdk.context import Context
 from plugbay.sdk.results import RESULT, ToolResult, as_text, content_items, merge_pieces
 from plugbay.sdk.runtime.connection import BlockingClient, Connection
-from plugbay.sdk.runtime.dispatch import Streamed, Task
+from plugbay.sdk.runtime.dispatch import Task, ToolCall
 from plugbay.sdk.runtime.resident import Resident
 from plugbay.sdk.services.host_client import BROKERED, STORAGE
 from plugbay.sdk.types.handlers import Handler, Pieces
@@ -139,7 +139,7 @@ class McpDispatcher:
         assert isinstance(op, InvokeTool)
         tool = self.tools[op.tool]
         keywords = tool.arguments(op.input, op.context)
-        return CallTask(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
+        return CallTask(tool, keywords, op.context) if isinstance(keywords, dict) else keywords
 
     def tasks_for(self, op: Operation) -> list[Task]:
         """The machine handles all notifications of a client."""
@@ -149,19 +149,19 @@ class McpDispatcher:
 _NOTHING = Handler(lambda: None)
 
 
-class CallTask(Streamed):
+class CallTask(ToolCall):
     """A tool call with progress notifications."""
 
     __slots__ = ()
 
-    handler: Tool
-
     def call(self, context: MakeContext, send: Send) -> Any:
+        if not self.handler.takes_ctx:
+            return super().call(context, send)
         report = progress_reporter(send)
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
     def collector(self, send: Send) -> CallResult:
-        return CallResult(self.handler, self.stop.check)
+        return CallResult(self.handler, self.check)
 
 
 def progress_reporter(send: Send) -> Callable[[str, dict[str, Any]], None]:

@@ -235,7 +235,7 @@ class ToolInvocation(Invocation, Streamed):
         self.promises = tool.output_schema is not None
 
     def collector(self, send: Send) -> Deltas:
-        return Deltas(send, self.stop.check, self.tool.written, self.promises, self.scope.request.scratch)
+        return Deltas(send, self.check, self.tool.written, self.promises, self.scope.request.scratch)
 
 
 def tool_invocation(scope: InvocationScope, tool: Tool, given: Any) -> Invocation | Failure:

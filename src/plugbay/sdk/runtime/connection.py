@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A machine and its wire, safe to use from any thread."""
+    """A machine and its wire, safe to use from any thread.
+
+    Every call comes through `receive`, `finish` and `flush`. They take their locks by hand: `with` takes three times as
+    long as the two calls it makes.
+    """
 
     __slots__ = (
         "_last_id",
@@ -78,10 +82,13 @@ class Connection:
         Threads send their own messages: the reading thread must not wait for a peer that does not read.
         """
         machine = self._machine
-        with self._lock:
+        self._lock.acquire()
+        try:
             others = machine.has_outgoing
             events = machine.receive(data) if data else machine.receive_eof()
             ours = machine.has_outgoing and not others
+        finally:
+            self._lock.release()
         if ours:
             self.flush()
         return events
@@ -164,8 +171,11 @@ class Connection:
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
         """Answer a call; the bytes are sent by the next `flush`."""
         self._wire.exit_if_forked()
-        with self._lock:
+        self._lock.acquire()
+        try:
             self._machine.finish(id, value, failure)
+        finally:
+            self._lock.release()
 
     def progress(self, id: CallId, item: Any) -> None:
         self._wire.exit_if_forked()
@@ -197,16 +207,20 @@ class Connection:
         """Send all waiting bytes."""
         if not self._machine.has_outgoing:
             return
-        with self.writing:
-            with self._lock:
-                data = self._machine.outgoing()
-            if self._mute:
-                return
+        self.writing.acquire()
+        try:
+            self._lock.acquire()
             try:
+                data = self._machine.outgoing()
+            finally:
+                self._lock.release()
+            if not self._mute:
                 self._wire.write(data)
-            except OSError as error:
-                self._mute = True  # the host is gone; the end of input or a signal follows
-                note(f"the host no longer reads what this plugin says: {error}")
+        except OSError as error:
+            self._mute = True  # the host is gone; the end of input or a signal follows
+            note(f"the host no longer reads what this plugin says: {error}")
+        finally:
+            self.writing.release()
 
 
 class BlockingClient:

@@ -7,6 +7,7 @@ contracts.
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from time import monotonic, time
 
 from plugbay.model.errors import Code, Failure, Origin
@@ -27,7 +28,7 @@ from plugbay.model.topics import matches
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event
 from plugbay.sdk.services.cancellation import Cancellation
-from plugbay.sdk.types.handlers import Handler, Pieces, join_pieces
+from plugbay.sdk.types.handlers import PLAIN, Handler, Pieces, join_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Task:
     """One handler to run for the host, with its arguments."""
 
     __slots__ = (
+        "_stop",
         "arguments",
         "concurrent",
         "handler",
@@ -83,10 +85,12 @@ class Task:
         "number",
         "said",
         "shape",
-        "stop",
         "then",
         "weight",
     )
+
+    quiet = False
+    """Whether no part of the answer is ever sent before the rest."""
 
     def __init__(
         self,
@@ -118,15 +122,29 @@ class Task:
         """The call's context as the host sent it."""
         self.then = then
         """A second task of the same answer; its keys override those of the first."""
-        self.stop = stop or Cancellation(local_deadline(handler))
-        """The cancellation of the call."""
+        deadline = None if stop is not None else local_deadline(handler)
+        self._stop = stop if deadline is None else Cancellation(deadline)
+
+    @property
+    def stop(self) -> Cancellation:
+        """The cancellation of the call. Few calls need one, so it is made when it is asked for, by any thread."""
+        if self._stop is None:
+            with _MAKING:
+                if self._stop is None:
+                    self._stop = Cancellation()
+        return self._stop
 
     def call(self, context: MakeContext, send: Send) -> Any:
         """Call the handler unless the call is cancelled; `context` makes its `ctx` if it takes one."""
-        self.stop.check()
+        self.check()
         if self.handler.takes_ctx:
             return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said, self.stop))
         return self.handler.function(*self.arguments, **self.keywords)
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the call is cancelled."""
+        if self._stop is not None:
+            self._stop.check()
 
     def settle(self, value: Any, send: Send) -> Any:
         """Turn the returned value into the answer; parts of it may be sent first."""
@@ -138,7 +156,7 @@ class Task:
 
     def failure(self, error: BaseException) -> Failure:
         """Turn an exception into the answer."""
-        return failure_of(self.stop.meant(error))
+        return failure_of(error if self._stop is None else self._stop.meant(error))
 
     def cancel(self, why: str) -> None:
         """Cancel it; a plain handler that never checks keeps running."""
@@ -146,7 +164,12 @@ class Task:
 
     def over(self) -> None:
         """Called just before the answer is sent."""
-        self.stop.end()
+        if self._stop is not None:
+            self._stop.end()
+
+
+_MAKING = allocate_lock()
+"""Held while the cancellation of a task is made."""
 
 
 def local_deadline(handler: Handler) -> float | None:
@@ -201,14 +224,45 @@ class ChatTask(Streamed):
         return hasattr(value, "__iter__") and not isinstance(value, str | dict)
 
 
-class ToolTask(Streamed):
-    """A tool call that is answered as a whole."""
+class ToolCall(Streamed):
+    """The task of a tool: made for every call, so it has no defaults to go through."""
 
     __slots__ = ()
 
     handler: Tool
 
+    def __init__(
+        self,
+        tool: Tool,
+        keywords: dict[str, Any],
+        said: Mapping[str, Any] | None = None,
+        stop: Cancellation | None = None,
+    ) -> None:
+        self.handler = tool
+        self.number = None
+        self.label = ""
+        self.concurrent = False
+        self.lane = REST
+        self.weight = 0
+        self.arguments = ()
+        self.keywords = keywords
+        self.shape = None
+        self.said = said
+        self.then = None
+        timeout = tool.terms.timeout
+        self._stop = stop if timeout is None or stop is not None else Cancellation(monotonic() + timeout)
+
+
+class ToolTask(ToolCall):
+    """A tool call that is answered as a whole."""
+
+    __slots__ = ()
+
+    quiet = True
+
     def settle(self, value: Any, send: Send) -> Any:
+        if type(value) in PLAIN and self.handler.plainly.gives:
+            return value
         return join_pieces(value, self.handler.written)
 
     def collector(self, send: Send) -> Pieces:
@@ -258,10 +312,18 @@ class Dispatcher:
         ]
 
     def _tool(self, op: InvokeTool) -> Task | Failure:
-        return _call(self._tools.get(op.tool), "tool", op.tool, op)
+        tool = self._tools.get(op.tool)
+        if tool is None:
+            return _not_exposed("tool", op.tool)
+        keywords = tool.arguments(op.input, op.context)
+        return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords, op.context)
 
     def _method(self, op: CallMethod) -> Task | Failure:
-        return _call(self._offers.methods.get(op.method), "method", op.method, op)
+        method = self._offers.methods.get(op.method)
+        if method is None:
+            return _not_exposed("method", op.method)
+        keywords = method.arguments(op.input, op.context)
+        return keywords if isinstance(keywords, Failure) else ToolTask(method, keywords, op.context)
 
     def _hook(self, op: RunHook) -> Task:
         return Task(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
@@ -305,11 +367,8 @@ _PLANS: dict[type, Callable[[Dispatcher, Any], Task | Failure]] = {
 }
 
 
-def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Task | Failure:
-    if tool is None:
-        return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
-    keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolTask(tool, keywords=keywords, said=op.context)
+def _not_exposed(what: str, name: str) -> Failure:
+    return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:

@@ -62,7 +62,7 @@ class Reader:
             self._idle = False
             self._wake.put(None)
         job(*arguments)
-        return self._lock.acquire(blocking=False)
+        return self._lock.acquire(False)
 
     def release_reader(self) -> None:
         """This thread will wait for a reply: if it was the reading one, start another."""

@@ -172,35 +172,34 @@ class Resident:
 
     def _process_events(self) -> bool:
         """Process all events; False when another thread reads by now."""
-        self._executor.in_flight.begin()
+        events, executor, run_inline = self._events, self._executor, self._reader.run_inline
+        executor.in_flight.begin()
         unsent = False
         try:
-            while self._events:
-                task = self._react(self._events.popleft())
+            while events:
+                event = events.popleft()
+                if not isinstance(event, CallArrived):
+                    self._react(event)
+                    continue
+                task = self._serve(event.id, event.op)
                 if task is None:
                     continue
-                unsent = len(self._events) % TOGETHER > 0
-                if not self._reader.run_inline(
-                    self._executor.run_inline, task, self._conclude if unsent else self._finish
-                ):
+                unsent = len(events) % TOGETHER > 0
+                if not run_inline(executor.run_inline, task, self._conclude if unsent else self._finish):
                     self._connection.flush()
                     return False
-            return not unsent or self._reader.run_inline(self._connection.flush)
+            return not unsent or run_inline(self._connection.flush)
         finally:
-            self._executor.in_flight.end()
+            executor.in_flight.end()
 
     def _receive(self, data: bytes) -> None:
         self._ended = not data
         self._events.extend(self._connection.receive(data))
         self._until = monotonic() + MOMENT
 
-    def _react(self, event: Event) -> Task | None:
-        """Process an event; return the task to run inline, if any."""
+    def _react(self, event: Event) -> None:
+        """Process any other event than a request."""
         match event:
-            case CallArrived(op=Shutdown()):
-                self.shut_down("the host asked us to leave", event.id)
-            case CallArrived():
-                return self._serve(event.id, event.op)
             case CancelArrived():
                 self._cancel(event.id)
             case CallFinished() | CallProgress():
@@ -216,7 +215,6 @@ class Resident:
             case Fault():
                 note(f"{self._plugin_id}: the host broke the contract: {event.failure.message}")
                 self._connection.leave(1, self._executor.stop)
-        return None
 
     def _begin(self, hello: Mapping[str, Any]) -> None:
         self._greeted(hello)
@@ -224,7 +222,12 @@ class Resident:
             self._executor.start(Task(handler, label="on_ready"), self._ignore)
 
     def _serve(self, id: CallId, op: Operation) -> Task | None:
-        """Start the task of a request; return it if it is to run inline."""
+        """Start the task of a request; return it if it is to run inline: if it is quick, for a limited time, and not
+        while a write blocks.
+        """
+        if type(op) is Shutdown:
+            self.shut_down("the host asked us to leave", id)
+            return None
         if self._leaving.locked():
             self._refuse(id, unavailable("the plugin is shutting down"))
             return None
@@ -234,20 +237,11 @@ class Resident:
             return None
         task.number = id
         self._open[id] = task
-        if self._runs_inline(task):
+        if self._executor.is_quick(task) and monotonic() < self._until and not self._connection.writing.locked():
             return task
         if not self._executor.start(task, self._finish if task.then is None else self._run_second_handler):
             self._finish(task, None, self._executor.refusal())
         return None
-
-    def _runs_inline(self, task: Task) -> bool:
-        """Whether to run a task inline: quick ones, for a limited time, and not while a write blocks."""
-        return (
-            self._executor.is_quick(task)
-            and task.then is None
-            and monotonic() < self._until
-            and not self._connection.writing.locked()
-        )
 
     def _cancel(self, id: CallId) -> None:
         task = self._open.get(id)

@@ -28,7 +28,7 @@ def invoke(tool: Tool, given: Any, context: Mapping[str, Any], plugin_id: str = 
         if tool.takes_ctx:
             from plugbay.sdk.context import unconnected
 
-            arguments["ctx"] = unconnected(plugin_id, context, contract, stop)
+            arguments = {**arguments, "ctx": unconnected(plugin_id, context, contract, stop)}
         value = tool.function(**arguments)
         if hasattr(value, "__await__") or hasattr(value, "__aiter__"):
             import asyncio

@@ -73,9 +73,10 @@ class Cancellation:
 
     def end(self) -> None:
         """The call has ended: later cancellations do nothing."""
-        with self._lock:
-            self.over = True
-            self._calls.clear()
+        self.over = True
+        if self._calls:
+            with self._lock:  # a cancellation may be taking them at this moment
+                self._calls.clear()
 
     def check(self) -> None:
         if (self._why or self.deadline is not None) and self.why:

@@ -151,10 +151,14 @@ class Harness(Export):
         self.supports = texts("supports", supports)
 
 
+_UNREAD = object()
+"""For a schema that no one has asked for yet; None is a tool without one."""
+
+
 class Tool(Export):
     """One declared tool. Schemas that its author does not give follow from its annotations."""
 
-    __slots__ = ("_given_input", "_given_output", "_plainly", "_signature", "effect", "streaming")
+    __slots__ = ("_given_input", "_output_schema", "_plainly", "_signature", "effect", "streaming")
 
     def __init__(
         self,
@@ -171,7 +175,7 @@ class Tool(Export):
         super().__init__(name, description, function, terms)
         refuse_other("effect", effect, EFFECTS)
         self._given_input = table("input_schema", input_schema)
-        self._given_output = table("output_schema", output_schema)
+        self._output_schema: Any = _UNREAD if output_schema is None else table("output_schema", output_schema)
         self._signature: Signature | None = None
         self._plainly: PlainSignature | None = None
         self.effect = effect
@@ -199,8 +203,11 @@ class Tool(Export):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The schema of every result; None without an annotation."""
-        return self.signature.output_schema() if self._given_output is None else self._given_output
+        """The schema of every result; None without an annotation. Found out once: calls need it, too."""
+        if self._output_schema is _UNREAD:
+            self._output_schema = self.signature.output_schema()
+        schema: dict[str, Any] | None = self._output_schema
+        return schema
 
     @property
     def notes(self) -> list[str]:
@@ -218,7 +225,7 @@ class Tool(Export):
         A parameter called `input` takes the whole input, and one called `context` the host's context of the call.
         """
         if type(given) is dict and self.plainly.takes(given):
-            return dict(given)
+            return given
         from plugbay.sdk.types.shapes import Problems
 
         problems, signature = Problems(), self.signature
@@ -244,6 +251,9 @@ _PLAIN_WORDS = frozenset((*_SCALARS, "dict", "list", "None", "Any", "object", "t
 _ANYTHING = object()
 """For a parameter without an annotation."""
 
+PLAIN = frozenset((dict, str, list, int, float, bool, type(None)))
+"""The types of JSON values: nothing to await, to iterate or to convert."""
+
 
 class PlainSignature:
     """The parameters and the result of a function that are plain JSON values."""
@@ -264,13 +274,13 @@ class PlainSignature:
     def takes(self, given: dict[str, Any]) -> bool:
         """Whether an input certainly fits unchanged; if False, shapes have to decide."""
         types = self._types
-        if types is None or not self._needed <= given.keys():
+        if types is None:
             return False
         for name, value in given.items():
             wanted = types.get(name)
             if wanted is not _ANYTHING and type(value) is not wanted:
                 return False
-        return True
+        return len(given) == len(types) or self._needed <= given.keys()
 
 
 def _type(annotations: dict[str, Any], name: str, known: dict[str, Any]) -> Any:
