@@ -141,7 +141,7 @@ class StdlibCodec:
             refuse_wide_numbers(body)
         text = body.decode()
         try:
-            if "\\ud" in text or "\\uD" in text:
+            if "\\" in text and ("\\ud" in text or "\\uD" in text):
                 self._refuse_lone_surrogates(text)
             value, end = self._engine.scan(text, 0)
         except Malformed:
@@ -277,6 +277,7 @@ def refuse_object(value: object) -> NoReturn:
     raise _Foreign(type(value))
 
 
+_TEXTS = frozenset((str,))
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
@@ -292,7 +293,7 @@ def refuse_odd_keys(value: Any) -> None:
         if type(item) in _LEAVES:
             continue
         if isinstance(item, dict):
-            if not all(isinstance(key, str) for key in item):
+            if not (_TEXTS.issuperset(map(type, item)) or all(isinstance(key, str) for key in item)):
                 raise TypeError("a key is not a string")
             todo.extend(item.values())
         elif isinstance(item, (list, tuple)):
