@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.limits import ConcurrencyLimit
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
 from plugbay.host.supervision.restart import SHORTAGE_SECONDS, Quarantine, is_shortage, next_action
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
