@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -248,6 +249,35 @@ def test_a_thousand_requests_while_the_helper_sleeps_are_not_lost(run: Run) -> N
                 spawner.warden.sweep(f"{number:016x}")
             os.kill(helper, signal.SIGCONT)
             assert await spawner.swept(PATIENCE)
+
+    run(main())
+
+
+def test_messages_that_may_wait_go_out_with_the_next_one_and_in_order(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            await spawn(spawner, "/bin/cat")
+            helper = spawner.warden._helper
+            assert helper is not None
+            helper.flush()
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            real, helper._stdin = helper._stdin, theirs
+            try:
+                spawner.warden.started("a")
+                spawner.warden.sweep("a")
+                with pytest.raises(BlockingIOError):
+                    os.read(ours, 100)
+                spawner.warden.starting("b")
+                assert os.read(ours, 100) == b"started a\nsweep a\nstart b\n"
+                spawner.warden.started("b")
+                await until(lambda: select.select([ours], [], [], 0)[0] == [ours])
+                assert os.read(ours, 100) == b"started b\n"
+            finally:
+                helper._stdin = real
+                os.close(ours)
+                os.close(theirs)
+                spawner.warden._swept("a", 0)
 
     run(main())
 

@@ -37,6 +37,10 @@ RESTART_SECONDS = 0.1
 RESTART_MAX_SECONDS = 5.0
 """Before a helper that died is brought back, doubled each time: something may be killing it on purpose."""
 
+LATER_SECONDS = 0.01
+"""How long a message may wait for the next one that cannot: each message wakes the helper, which takes time from the
+call. A host that dies meanwhile leaves no more than otherwise: then the helper searches for everything."""
+
 STOP_SECONDS = 5.0
 """For the helper's last look and exit before it is killed; it needs milliseconds."""
 
@@ -114,19 +118,21 @@ class Warden:
 
     def started(self, token: str) -> None:
         if self._helper is not None:
-            self._helper.send(f"started {token}\n")
+            self._helper.send_later(f"started {token}\n")
 
     def sweep(self, token: str) -> None:
         """Kill the processes with this child's token; `settled` waits for it."""
-        if not supported() or self._stopping:
+        if self._stopping or (self._helper is None and not supported()):
             return
         self._wanted.add(token)
         self._calm.clear()
         if self._helper is not None:
-            self._helper.send(f"sweep {token}\n")
+            self._helper.send_later(f"sweep {token}\n")
 
     async def settled(self, timeout: float) -> bool:
         """Wait until every sweep asked for so far is done; False when that takes longer than `timeout`."""
+        if self._helper is not None:
+            self._helper.flush()
         try:
             async with asyncio.timeout(timeout):
                 await self._calm.wait()
@@ -201,6 +207,7 @@ class _Helper:
         "_stdin",
         "_stdout",
         "_swept",
+        "_timer",
         "_watch",
         "pid",
     )
@@ -218,6 +225,8 @@ class _Helper:
         self._lost = lost
         self._buffer = b""
         self._outbox = b""
+        self._timer: asyncio.TimerHandle | None = None
+        """Sends what waits in the outbox."""
         self._gone = asyncio.Event()
         self.pid, self._stdin, self._stdout = _start(mark, clean)
         try:
@@ -231,14 +240,24 @@ class _Helper:
             raise
 
     def send(self, text: str) -> None:
-        """Queue a request; never blocks."""
-        waiting = bool(self._outbox)
+        """Send a message, after those that wait; never blocks."""
         self._outbox += text.encode()
-        if not waiting:
-            self._flush()
+        self.flush()
+
+    def send_later(self, text: str) -> None:
+        """Send a message within `LATER_SECONDS`."""
+        self._outbox += text.encode()
+        if self._timer is None:
+            self._timer = self._loop.call_later(LATER_SECONDS, self._send_rest)
+
+    def _send_rest(self) -> None:
+        self._timer = None
+        self.flush()
 
     def hang_up(self) -> None:
         """Close the helper's stdin, which makes it leave."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._stdin >= 0:
             self._loop.remove_writer(self._stdin)
             os.close(self._stdin)
@@ -263,7 +282,8 @@ class _Helper:
             return False
         return True
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits, as far as the pipe takes it now."""
         if self._stdin < 0 or not self._outbox:
             return
         try:
@@ -275,7 +295,7 @@ class _Helper:
             return
         self._outbox = self._outbox[written:]
         if self._outbox:
-            self._loop.add_writer(self._stdin, self._flush)
+            self._loop.add_writer(self._stdin, self.flush)
         else:
             self._loop.remove_writer(self._stdin)
 

@@ -20,6 +20,7 @@ import os
 import select
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ ENVIRON_BYTES = 8 * 1024 * 1024
 AGAIN_MS = 10
 """Until the next look when the last one killed something: the time SIGKILL needs on a busy machine."""
 
-PAUSE_STEPS = 5
-"""As many of these until the next look when the last one found nothing: what ends in a stream of children is
-searched for together."""
+PAUSE_MS = 50
+"""Until the next look when the last one found nothing: what ends in a stream of children is searched for together. A
+look reads the environment of every process."""
 
 SETTLE_MS = 100
 SETTLE_LOOKS = 5
@@ -120,16 +121,16 @@ class Sweeper:
         while self._alive:
             self._listen(0 if self._wanted else None)
             if self._wanted and self._alive:
-                self._pause(1 if self._look() else PAUSE_STEPS)
+                self._pause(AGAIN_MS if self._look() else PAUSE_MS)
         return self._orderly
 
-    def _pause(self, steps: int) -> None:
-        """Collect requests for a while; the end of the host cuts it short."""
-        while self._alive and steps:
-            self._listen(AGAIN_MS)
-            steps -= 1
+    def _pause(self, milliseconds: int) -> None:
+        """Collect requests for a while, however many come; the end of the host cuts it short."""
+        end = time.monotonic() + milliseconds / 1000
+        while self._alive and (left := end - time.monotonic()) > 0:
+            self._listen(left * 1000)
 
-    def _listen(self, timeout: int | None) -> None:
+    def _listen(self, timeout: float | None) -> None:
         ready = {fd for fd, _ in self._poll.poll(timeout)}
         if 0 in ready:
             self._hear(os.read(0, 65536))

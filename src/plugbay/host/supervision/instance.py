@@ -390,12 +390,12 @@ def launch_of(binding: Binding, scratch_folder: Path | None = None, command: Seq
         policy = replace(
             policy, write=(*policy.write, scratch_folder), own=(*policy.own, os.path.realpath(scratch_folder))
         )
-    environ = sandbox_environ(policy, os.environ, Path.home())
+    environ = os.environ if policy is None else sandbox_environ(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
     env = build_env(inherit, environ, (*facts, *spec.env), (*proxy_variables(policy), *binding.env))
     verify = None
     if release.is_release(spec.root):
         verify = functools.partial(release.verify, spec.root)
         env = {**NO_BYTECODE, **env}
-    cwd = Path(spec.cwd or spec.root)
+    cwd = spec.cwd or spec.root
     return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy, verify=verify)

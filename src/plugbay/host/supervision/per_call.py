@@ -178,8 +178,14 @@ class PerCallSupervisor:
 
     def _discard(self, instance: Instance) -> None:
         self._instances.discard(instance)
-        instance.kill()
         self._release_slot()
+        if instance.child.exit is None:
+            self._clear(instance)
+        else:  # nothing is left to kill, so the caller gets its answer first
+            asyncio.get_running_loop().call_soon(self._clear, instance)
+
+    def _clear(self, instance: Instance) -> None:
+        instance.kill()
         self.pool.fill()
 
     def _release_slot(self) -> None:
