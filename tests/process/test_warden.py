@@ -253,31 +253,34 @@ def test_a_thousand_requests_while_the_helper_sleeps_are_not_lost(run: Run) -> N
     run(main())
 
 
-def test_messages_that_may_wait_go_out_with_the_next_one_and_in_order(run: Run) -> None:
+def test_a_stream_of_children_is_told_in_few_messages(run: Run) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             await spawn(spawner, "/bin/cat")
             helper = spawner.warden._helper
             assert helper is not None
-            helper.flush()
+            await until(lambda: not spawner.warden._told_of_starts)
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
             real, helper._stdin = helper._stdin, theirs
             try:
-                spawner.warden.started("a")
-                spawner.warden.sweep("a")
+                spawner.warden.starting()
+                assert os.read(ours, 100) == b"start\n", "before the child exists"
+                for token in ("a", "b"):
+                    spawner.warden.started()
+                    spawner.warden.sweep(token)
+                    spawner.warden.starting()
+                spawner.warden.started()
                 with pytest.raises(BlockingIOError):
                     os.read(ours, 100)
-                spawner.warden.starting("b")
-                assert os.read(ours, 100) == b"started a\nsweep a\nstart b\n"
-                spawner.warden.started("b")
                 await until(lambda: select.select([ours], [], [], 0)[0] == [ours])
-                assert os.read(ours, 100) == b"started b\n"
+                assert os.read(ours, 100) == b"sweep a\nsweep b\nstarted\n"
             finally:
                 helper._stdin = real
                 os.close(ours)
                 os.close(theirs)
                 spawner.warden._swept("a", 0)
+                spawner.warden._swept("b", 0)
 
     run(main())
 

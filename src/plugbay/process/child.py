@@ -490,7 +490,7 @@ class Spawner:
             raise LaunchFailed(text, hint, _errno(error)) from error
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
-        self.warden.starting(token)
+        self.warden.starting()
 
         def unwanted() -> Exception | None:
             return _closed() if pending.done() else None
@@ -501,7 +501,7 @@ class Spawner:
         try:
             self._starts.submit(loop, launch, self.warden.variables(token), unwanted, arrived)
         except RuntimeError as error:
-            self.warden.started(token)
+            self.warden.started()
             pending.cancel()  # the pool queued the start before it failed to make a thread for it
             hint, detail = "raise the limit (ulimit -u)", {"errno": "EAGAIN"}
             raise LaunchFailed(f"no thread to start a process with: {error}", hint, detail) from error
@@ -511,7 +511,7 @@ class Spawner:
 
     def _arrived(self, pending: asyncio.Future[Child], launch: Launch, token: str, outcome: Outcome) -> None:
         self._starting.discard(pending)
-        self.warden.started(token)
+        self.warden.started()
         child = outcome if isinstance(outcome, Exception) else self._adopt(pending.get_loop(), outcome, launch, token)
         if isinstance(child, Child):
             if pending.done():

@@ -38,8 +38,8 @@ RESTART_MAX_SECONDS = 5.0
 """Before a helper that died is brought back, doubled each time: something may be killing it on purpose."""
 
 LATER_SECONDS = 0.01
-"""How long a message may wait for the next one that cannot: each message wakes the helper, which takes time from the
-call. A host that dies meanwhile leaves no more than otherwise: then the helper searches for everything."""
+"""How long messages are collected, because each wakes the helper and takes time from a call. A host that dies meanwhile
+leaves no more than otherwise: then the helper searches for everything."""
 
 STOP_SECONDS = 5.0
 """For the helper's last look and exit before it is killed; it needs milliseconds."""
@@ -72,7 +72,22 @@ def orphans() -> list[int]:
 class Warden:
     """Starts the helper when first needed, keeps it alive, and knows which sweeps are not yet confirmed."""
 
-    __slots__ = ("_calm", "_clean", "_delay", "_helper", "_loop", "_stopping", "_timer", "_wanted", "mark", "survivors")
+    __slots__ = (
+        "_calm",
+        "_clean",
+        "_delay",
+        "_helper",
+        "_later",
+        "_loop",
+        "_starts",
+        "_stopping",
+        "_timer",
+        "_told_of_starts",
+        "_untold",
+        "_wanted",
+        "mark",
+        "survivors",
+    )
 
     def __init__(self, clean: bool = False) -> None:
         """`clean`: the helper begins with the processes of hosts that no longer exist."""
@@ -81,6 +96,14 @@ class Warden:
         self.survivors = 0
         """Processes that outlived their child and its group, and were found and killed."""
         self._wanted: set[str] = set()
+        """The tokens of sweeps that are not confirmed."""
+        self._untold: list[str] = []
+        """Those of them that the helper does not know yet."""
+        self._starts = 0
+        """Starts that are under way."""
+        self._told_of_starts = False
+        """Whether the helper knows that some are."""
+        self._later: asyncio.TimerHandle | None = None
         self._calm = asyncio.Event()
         self._calm.set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,30 +132,34 @@ class Warden:
         self._loop = loop
         self._cancel_timer()
         self._helper = _Helper(loop, self.mark, self._clean, self._swept, self._lost)
-        self._helper.send("".join(f"sweep {token}\n" for token in self._wanted))
+        self._untold, self._told_of_starts = list(self._wanted), self._starts > 0
+        if self._told_of_starts:
+            self._helper.send("start\n")
+        self._tell()
 
-    def starting(self, token: str) -> None:
+    def starting(self) -> None:
         """A child may exist from now on without its mark: until `started`, our death means looking longer."""
-        if self._helper is not None:
-            self._helper.send(f"start {token}\n")
+        self._starts += 1
+        if self._helper is not None and not self._told_of_starts:
+            self._told_of_starts = True
+            self._helper.send("start\n")
 
-    def started(self, token: str) -> None:
-        if self._helper is not None:
-            self._helper.send_later(f"started {token}\n")
+    def started(self) -> None:
+        self._starts -= 1
+        self._tell_later()
 
     def sweep(self, token: str) -> None:
         """Kill the processes with this child's token; `settled` waits for it."""
         if self._stopping or (self._helper is None and not supported()):
             return
         self._wanted.add(token)
+        self._untold.append(token)
         self._calm.clear()
-        if self._helper is not None:
-            self._helper.send_later(f"sweep {token}\n")
+        self._tell_later()
 
     async def settled(self, timeout: float) -> bool:
         """Wait until every sweep asked for so far is done; False when that takes longer than `timeout`."""
-        if self._helper is not None:
-            self._helper.flush()
+        self._tell()
         try:
             async with asyncio.timeout(timeout):
                 await self._calm.wait()
@@ -154,6 +181,7 @@ class Warden:
         """Send the helper home without waiting for it."""
         self._stopping = True
         self._cancel_timer()
+        self._tell()
         if self._helper is not None:
             self._helper.send("bye\n")
             self._helper.hang_up()
@@ -163,6 +191,25 @@ class Warden:
         if self._helper is not None:
             self._helper.abandon()
             self._helper = None
+
+    def _tell_later(self) -> None:
+        if self._later is None and self._helper is not None and self._loop is not None:
+            self._later = self._loop.call_later(LATER_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        """Send the helper all news in one message."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._helper is None:
+            return
+        text = "".join(f"sweep {token}\n" for token in self._untold)
+        self._untold = []
+        if self._told_of_starts and not self._starts:
+            self._told_of_starts = False
+            text += "started\n"
+        if text:
+            self._helper.send(text)
 
     def _swept(self, token: str, count: int) -> None:
         self.survivors += count
@@ -207,7 +254,6 @@ class _Helper:
         "_stdin",
         "_stdout",
         "_swept",
-        "_timer",
         "_watch",
         "pid",
     )
@@ -225,8 +271,6 @@ class _Helper:
         self._lost = lost
         self._buffer = b""
         self._outbox = b""
-        self._timer: asyncio.TimerHandle | None = None
-        """Sends what waits in the outbox."""
         self._gone = asyncio.Event()
         self.pid, self._stdin, self._stdout = _start(mark, clean)
         try:
@@ -240,24 +284,14 @@ class _Helper:
             raise
 
     def send(self, text: str) -> None:
-        """Send a message, after those that wait; never blocks."""
+        """Queue a message; never blocks."""
+        waiting = bool(self._outbox)
         self._outbox += text.encode()
-        self.flush()
-
-    def send_later(self, text: str) -> None:
-        """Send a message within `LATER_SECONDS`."""
-        self._outbox += text.encode()
-        if self._timer is None:
-            self._timer = self._loop.call_later(LATER_SECONDS, self._send_rest)
-
-    def _send_rest(self) -> None:
-        self._timer = None
-        self.flush()
+        if not waiting:
+            self._flush()
 
     def hang_up(self) -> None:
         """Close the helper's stdin, which makes it leave."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._stdin >= 0:
             self._loop.remove_writer(self._stdin)
             os.close(self._stdin)
@@ -282,8 +316,7 @@ class _Helper:
             return False
         return True
 
-    def flush(self) -> None:
-        """Write what waits, as far as the pipe takes it now."""
+    def _flush(self) -> None:
         if self._stdin < 0 or not self._outbox:
             return
         try:
@@ -295,7 +328,7 @@ class _Helper:
             return
         self._outbox = self._outbox[written:]
         if self._outbox:
-            self._loop.add_writer(self._stdin, self.flush)
+            self._loop.add_writer(self._stdin, self._flush)
         else:
             self._loop.remove_writer(self._stdin)
 

@@ -5,6 +5,7 @@ Reads marks in environments and nothing else. `warden.py` runs this file by its 
     python -I -S warden_main.py <host mark> <host pid> [clean]
 
 stdin:  `sweep <token>`  kill the processes with this child's token; answer `swept <token> <count>` on stdout
+        `start`          starts are under way, of children whose marks may not be seen yet, until `started`
         `bye`            the host closes in good order: one last look is enough
         end of file      the host is dead: kill everything with its mark, look until nothing is left, leave
 
@@ -101,7 +102,7 @@ class Sweeper:
         self._alive = True
         self._orderly = False
         self._buffer = b""
-        self.starting: set[bytes] = set()
+        self.starting = False
         self.search = Search()
         self._looks: dict[bytes, int] = {}
         self._doubts: dict[bytes, set[Blank]] = {}
@@ -147,10 +148,8 @@ class Sweeper:
             verb, _, token = line.partition(b" ")
             if verb == b"sweep":
                 self._wanted.setdefault(token, set())
-            elif verb == b"start":
-                self.starting.add(token)
-            elif verb == b"started":
-                self.starting.discard(token)
+            elif verb in (b"start", b"started"):
+                self.starting = verb == b"start"
             elif verb == b"bye":
                 self._alive, self._orderly = False, True
 
