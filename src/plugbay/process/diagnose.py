@@ -66,8 +66,11 @@ Look = Callable[[str], Facts]
 Words = tuple[str, str]
 
 
-def facts(path: str) -> Facts:
-    """Look at a path. Never raises: an invisible path is missing, an unreadable file has an empty head."""
+def facts(path: str, *, with_head: bool = True) -> Facts:
+    """Look at a path. Never raises: an invisible path is missing, an unreadable file has an empty head.
+
+    Each start looks, and only the explanation of a failure needs the head.
+    """
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -76,12 +79,15 @@ def facts(path: str) -> Facts:
         return Facts(Kind.DIRECTORY)
     if not stat.S_ISREG(mode):
         return Facts(Kind.OTHER)
+    return Facts(Kind.FILE, os.access(path, os.X_OK), _head(path) if with_head else b"")
+
+
+def _head(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+            return file.read(HEAD_BYTES)
     except OSError:
-        head = b""
-    return Facts(Kind.FILE, os.access(path, os.X_OK), head)
+        return b""
 
 
 # The command did not start.
