@@ -131,12 +131,22 @@ def test_errors_raised_on_purpose_list_their_problems(cwd: Path) -> None:
 
 HEAVY = {"asyncio", "pydantic", "msgspec", "jsonschema_rs", "plugbay.host.host", "plugbay.conformance"}
 
+OTHERS = {f"plugbay.contracts.{name}.manifest" for name in ("nexo", "kaged", "ainb", "vai", "mcp")}
+OTHERS |= {"plugbay.contracts.mcp.bundle", "ruamel.yaml"}
+"""The manifests of the contracts that a rune plugin has nothing to do with."""
 
-@pytest.mark.parametrize("argument", ["--version", "--help"])
-def test_the_quick_answers_load_nothing_heavy(cwd: Path, argument: str) -> None:
+SERVER = {"rich", "fastapi", "sqlalchemy", "httpx2", "httpcore2", "anyio", "opentelemetry", "prometheus_client"}
+"""Libraries of the server and of services that one call of a tool does not use."""
+
+RUNNING = {"asyncio", "ssl", "sqlite3", "plugbay.host.supervision.instance", "plugbay.process.child"}
+"""What runs plugins: `inspect` starts none."""
+
+
+def loaded(cwd: Path, *arguments: str | Path) -> set[str]:
+    """The modules that a command has loaded at its end."""
     code = (
         "import sys, atexit\n"
-        f"sys.argv = ['plugbay', {argument!r}]\n"
+        f"sys.argv = ['plugbay', *{list(map(str, arguments))!r}]\n"
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
         "from plugbay.cli.main import main\n"
         "main()\n"
@@ -149,7 +159,24 @@ def test_the_quick_answers_load_nothing_heavy(cwd: Path, argument: str) -> None:
         env=environment(cwd),
         check=True,
     )
-    assert set(done.stderr.split()) & HEAVY == set()
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_the_quick_answers_load_nothing_heavy(cwd: Path, argument: str) -> None:
+    assert loaded(cwd, argument) & HEAVY == set()
+
+
+def test_inspect_loads_one_contract_and_nothing_that_runs_plugins(cwd: Path, make_plugin: MakePlugin) -> None:
+    modules = loaded(cwd, "inspect", make_plugin())
+    assert "plugbay.contracts.rune.manifest" in modules
+    assert modules & (OTHERS | SERVER | RUNNING) == set()
+
+
+def test_call_loads_one_contract_and_no_service_that_it_does_not_use(cwd: Path, make_plugin: MakePlugin) -> None:
+    modules = loaded(cwd, "call", make_plugin(), "echo", "{}", "--grant-all", "--json")
+    assert modules >= {"plugbay.contracts.rune.manifest", "plugbay.host.supervision.instance"}
+    assert modules & (OTHERS | SERVER) == set()
 
 
 def test_a_closed_stdout_is_reported(cwd: Path) -> None:

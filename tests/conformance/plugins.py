@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.rune.manifest import FILE_NAME, parse
+from plugbay.contracts.rune.manifest import parse
+from plugbay.contracts.rune.spec import FILE_NAME
 from plugbay.model.spec import PluginSpec
 from tests.support.openings import OPENING
 

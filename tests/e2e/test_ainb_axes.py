@@ -11,7 +11,8 @@ import pytest
 
 from plugbay.conformance.engine.dialects import shared
 from plugbay.conformance.engine.plugin_runner import Report, Status, run_conformance
-from plugbay.contracts.ainb.manifest import FILE_NAME, parse
+from plugbay.contracts.ainb.manifest import parse
+from plugbay.contracts.ainb.spec import FILE_NAME
 from plugbay.sdk.manifests import write_ainb
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete, unmet

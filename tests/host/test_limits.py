@@ -22,7 +22,8 @@ from plugbay.host.limits import (
     TokenBucket,
     default_start_slots,
 )
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -248,6 +249,38 @@ def test_a_thousand_requests_while_the_helper_sleeps_are_not_lost(run: Run) -> N
                 spawner.warden.sweep(f"{number:016x}")
             os.kill(helper, signal.SIGCONT)
             assert await spawner.swept(PATIENCE)
+
+    run(main())
+
+
+def test_a_stream_of_children_is_told_in_few_messages(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            await spawn(spawner, "/bin/cat")
+            helper = spawner.warden._helper
+            assert helper is not None
+            await until(lambda: not spawner.warden._told_of_starts)
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            real, helper._stdin = helper._stdin, theirs
+            try:
+                spawner.warden.starting()
+                assert os.read(ours, 100) == b"start\n", "before the child exists"
+                for token in ("a", "b"):
+                    spawner.warden.started()
+                    spawner.warden.sweep(token)
+                    spawner.warden.starting()
+                spawner.warden.started()
+                with pytest.raises(BlockingIOError):
+                    os.read(ours, 100)
+                await until(lambda: select.select([ours], [], [], 0)[0] == [ours])
+                assert os.read(ours, 100) == b"sweep a\nsweep b\nstarted\n"
+            finally:
+                helper._stdin = real
+                os.close(ours)
+                os.close(theirs)
+                spawner.warden._swept("a", 0)
+                spawner.warden._swept("b", 0)
 
     run(main())
 

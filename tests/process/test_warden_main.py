@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -240,6 +241,23 @@ def test_requests_share_one_look(capfdbinary: pytest.CaptureFixture[bytes]) -> N
     assert not sweeper._look()
     assert capfdbinary.readouterr().out == b"swept a 2\nswept b 1\n"
     assert looks.count == 2
+
+
+def test_messages_do_not_shorten_the_pause_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message ends one wait for messages; a stream of short calls sends three for each of them."""
+    now = 0.0
+
+    def listen(timeout: float | None) -> None:
+        nonlocal now
+        now += 0.001
+        heard.append(now)
+
+    heard: list[float] = []
+    sweeper = Sweeper(os.getpid())
+    monkeypatch.setattr(Sweeper, "_listen", lambda _, timeout: listen(timeout))
+    monkeypatch.setattr(warden_main, "time", SimpleNamespace(monotonic=lambda: now))
+    sweeper._pause(warden_main.PAUSE_MS)
+    assert len(heard) >= warden_main.PAUSE_MS, "a message each millisecond"
 
 
 def test_a_process_that_does_not_die_does_not_hold_up_the_answer_for_ever(

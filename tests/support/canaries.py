@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from plugbay.conformance.bad_plugins.catalogue import FOLDER
 from plugbay.conformance.engine import manifests
-from plugbay.contracts.ainb.manifest import FILE_NAME
-from plugbay.contracts.mcp import manifest as mcp_manifest
-from plugbay.contracts.vai import manifest as vai_manifest
+from plugbay.contracts.ainb.spec import FILE_NAME
+from plugbay.contracts.mcp import spec as mcp
+from plugbay.contracts.vai import spec as vai
 
 PROGRAMS = Path(__file__).parent / "canary_programs"
 
@@ -77,7 +77,7 @@ def prepare_vai_canary(tmp: Path, kind: str = "", exports: Sequence[Any] = VAI_E
     for source in (manifests.LIGHT_JSON, FOLDER / "vai" / "child.py", *(PROGRAMS / "vai" / name for name in VAI_FILES)):
         shutil.copyfile(source, root / source.name)
     text = manifests.vai_manifest(f"plugbay/{NAME}", VAI_FILES[0], kind, exports)
-    (root / vai_manifest.FILE_NAME).write_text(text, "utf-8")
+    (root / vai.FILE_NAME).write_text(text, "utf-8")
     return root
 
 
@@ -91,7 +91,7 @@ def prepare_mcp_canary(tmp: Path, kind: str = "") -> Path:
     for source in (manifests.LIGHT_JSON, *(PROGRAMS / "mcp" / name for name in MCP_FILES)):
         shutil.copyfile(source, root / source.name)
     text = manifests.mcp_manifest(NAME, ["python3", "-E", "-S", MCP_FILES[0], *([kind] if kind else [])])
-    (root / mcp_manifest.FILE_NAME).write_text(text, "utf-8")
+    (root / mcp.FILE_NAME).write_text(text, "utf-8")
     return root
 
 

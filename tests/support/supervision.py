@@ -8,7 +8,8 @@ from pathlib import Path
 
 from plugbay.host.config.config import TimeoutOverrides
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.supervision.instance import Binding, Deadline, Runtime
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Failure

@@ -9,7 +9,8 @@ import pytest
 
 from plugbay.conformance.engine.dialects import shared
 from plugbay.conformance.engine.scenario import load_all
-from plugbay.contracts.ainb.manifest import FILE_NAME, parse
+from plugbay.contracts.ainb.manifest import parse
+from plugbay.contracts.ainb.spec import FILE_NAME
 from plugbay.host.discovery.folders import discover
 from tests.support.canaries import (
     PROGRAMS,

@@ -74,8 +74,9 @@ def call(
     """
     view = call_view.JsonView() if as_json else call_view.HumanView()
     value, about = read_input(given or ()), _parse_context(context)
-    settings = local_host.load_config(config)
-    client = _find_server(path, plugins, settings, server, token_file, as_json)
+    with local_host.loading():
+        settings = local_host.load_config(config)
+        client = _find_server(path, plugins, settings, server, token_file, as_json)
     if client is not None:
         if grant or grant_all or no_sandbox or trace:
             text = "--grant, --grant-all, --no-sandbox and --trace do not work with a server"
@@ -87,7 +88,8 @@ def call(
             raise Refusal(call_view.no_such_plugin(path, f"the server {client.url} has no plugin with this id"))
         view.show_outcome(outcome)
         raise typer.Exit(outcome.status)
-    found, name = find_export(path, export, plugins, settings)
+    with local_host.loading():
+        found, name = find_export(path, export, plugins, settings)
     if not as_json:
         local_host.announce(path, plugins, settings)
     settings = local_host.config_for(settings, path)
@@ -157,9 +159,9 @@ def find_export(path: str, export: str, plugins: Path | None, config: Config | N
 def _make_host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
     """A host that starts plugins on demand."""
     output.show_host_log(without=output.FAILED_STARTS)
-    host = local_host.make_host(
-        found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None
-    )
+    printer = call_view.StepPrinter() if trace else None
+    with local_host.loading():
+        host = local_host.make_host(found, config, **options, call_log=log, trace=printer)
     for written, meant in host.mistyped_ids.items():
         output.note(f"plugbay.toml has settings for {written!r}, but there is no such plugin; did you mean {meant!r}?")
     return host

@@ -54,7 +54,7 @@ def _load(where: str, plugins: Path | None, config_file: Path | None, *, quiet: 
     from plugbay.host.bindings import Bindings, Options
     from plugbay.host.config.config import Config
 
-    loaded = local_host.load_config(config_file) or Config()
+    loaded = local_host.load_config(config_file) or Config.default()
     spec = _find_plugin(where, plugins, loaded, quiet)
     state = Path(loaded.host.state_dir or directories()["state"]).absolute()
     return PluginSettings(spec, Bindings(loaded, Options(), state), state)

@@ -48,8 +48,9 @@ def inspect(
     Reads files only. Exits with 3 when the manifest, the source or plugbay.toml has errors, with 4 when there is no
     plugin.
     """
-    settings = local_host.load_config(config)
-    views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings, as_json)]
+    with local_host.loading():
+        settings = local_host.load_config(config)
+        views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings, as_json)]
     shown = [view.to_json() for view in views]
     document = shown[0] if len(shown) == 1 else {"plugins": shown}
     absent = next((view.found for view in views if lookup.is_absent(view.found)), None)
@@ -68,7 +69,6 @@ def inspect(
 
 def _find(path: Path, config: Config | None, quiet: bool) -> list[Found]:
     """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
-    from plugbay.cli.manifest import generated
     from plugbay.host.discovery.servers import find_servers
 
     if config is not None and local_host.declares_server(config, str(path)):
@@ -76,13 +76,14 @@ def _find(path: Path, config: Config | None, quiet: bool) -> list[Found]:
     named = None if path.exists() else remote.find_by_id(str(path), quiet=quiet)
     found = named or (local_host.find_plugin(path, None) if lookup.is_source(path) else lookup.find(path))
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [
-        _check_source(generated.add_drift_warnings(item)) for item in (lookup.find_all(path) if several else [found])
-    ]
+    return [_check_source(item) for item in (lookup.find_all(path) if several else [found])]
 
 
 def _check_source(found: Found) -> Found:
-    """A source that is not Python is an error here: the plugin cannot start."""
+    """Add the problems of the source of a generated manifest. One that is no Python is an error: it cannot start."""
+    found = local_host.with_drift(found)
+    if not lookup.has_mark(found):
+        return found
     from plugbay.cli.manifest.generated import NOT_PYTHON
     from plugbay.model.errors import Problem
 
@@ -90,18 +91,26 @@ def _check_source(found: Found) -> Found:
     return replace(found, problems=tuple(problems))
 
 
+def _read_left_out(found: Found) -> str:
+    """The declarations of the source that a generated manifest cannot carry."""
+    if not lookup.has_mark(found):
+        return ""
+    from plugbay.cli.manifest import generated
+
+    return generated.read_left_out(found)
+
+
 class _Inspection:
     """Everything that is shown about one plugin. The exports of an MCP server are the approved ones."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
-        from plugbay.cli.manifest import generated
         from plugbay.host.admin.limits import limits_of
         from plugbay.host.catalog.approvals import Approvals
         from plugbay.host.catalog.runtime_exports import RuntimeExports, declares_at_run_time
         from plugbay.host.config.config import Config
         from plugbay.host.supervision.protocol_cache import ProtocolCache
 
-        self.left_out = generated.read_left_out(found)
+        self.left_out = _read_left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
         self.limits: list[Limit] = []
@@ -117,7 +126,7 @@ class _Inspection:
                 )
             found = replace(found, spec=spec)
             self.confinement = local_host.make_bindings(config, grant, grant_all).confinement(spec)
-            self.limits = limits_of(spec, config or Config(), self.confinement)
+            self.limits = limits_of(spec, config or Config.default(), self.confinement)
         self.found = found
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 
@@ -28,6 +29,8 @@ def main() -> None:
             pass
     # While a command loads there is nothing to find, and looking takes a tenth of its time. `run` enables it again.
     gc.disable()
+    # pydantic would read the metadata of every installed package for plugins of its own: 30 ms of each command.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     from plugbay.cli.app import run
 
     run()

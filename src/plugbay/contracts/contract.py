@@ -57,9 +57,10 @@ class Site(Protocol):
 
 
 Parsed = tuple[PluginSpec | None, list[Problem]]
-Parse = Callable[[str, Path, Mapping[str, str]], Parsed]
 ParseWithFiles = Callable[[str, Path, Mapping[str, str], Site], Parsed]
-ParseSeveral = Callable[[str, Path, Mapping[str, str]], list[tuple[str, PluginSpec | None, list[Problem]]]]
+Declared = tuple[str, PluginSpec | None, list[Problem]]
+"""One of several plugins in a manifest: its name, its spec and its problems."""
+ParseSeveral = Callable[[str, Path, Mapping[str, str]], list[Declared]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,8 +111,3 @@ class Contract:
     def framing_of(self, speaker: str) -> Framing:
         """The framing of the messages that one end sends, for one conversation."""
         return self.framing(self.max_host_message if speaker == Role.HOST else self.max_plugin_message)
-
-
-def text_only(parse: Parse) -> ParseWithFiles:
-    """For contracts whose manifests name no files that matter to the spec."""
-    return lambda text, root, environ, site: parse(text, root, environ)

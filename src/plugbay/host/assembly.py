@@ -16,7 +16,7 @@ import msgspec
 from plugbay.host.calls.calls import Calls
 from plugbay.host.config.config import Config, MemoryConfig
 from plugbay.host.config.sections import BrokerConfig
-from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.host.events.bus import Bus
 from plugbay.host.inbound.handler import Services
 from plugbay.host.journal import Journal

@@ -5,12 +5,13 @@ Reads the settings files each time a plugin is bound, so that a reload takes ove
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,7 +21,6 @@ from plugbay.host.authorization.policy import Decision
 from plugbay.host.config import settings
 from plugbay.host.config.config import CONCURRENCY, Config
 from plugbay.host.config.sections import PluginSandbox
-from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import (
     Confinement,
     Operator,
@@ -32,20 +32,20 @@ from plugbay.host.confinement.policy import (
     own_folder,
 )
 from plugbay.host.confinement.protection import Protection
-from plugbay.host.confinement.scratch import Scratch
-from plugbay.host.invocations.context import execution_class, settings_of
-from plugbay.host.journal import Journal
-from plugbay.host.request import ExportBinding
-from plugbay.host.request import Policy as ExportPolicy
-from plugbay.host.supervision.instance import Binding, Project
+from plugbay.host.supervision.binding import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.gate import access
 from plugbay.model.protected import Protected
-from plugbay.model.spec import Export, PluginSpec
-from plugbay.process.child import Spawner
+from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import uid_of
+
+if TYPE_CHECKING:
+    from plugbay.host.confinement.scratch import Scratch
+    from plugbay.host.journal import Journal
+    from plugbay.host.request import ExportBinding
+    from plugbay.process.child import Spawner
 
 MAX_SETTINGS = 1 << 20
 """Bytes of a plugin's config, and of its secrets, as JSON."""
@@ -88,8 +88,13 @@ class Bindings:
         self.protection = protection or Protection(config, state_dir, log_folder(config))
         self._project = Project(config.project.id, Path(config.project.root).absolute(), shown=config.project.shown)
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
-        self.scratch = Scratch(state_dir, owner=self._user)
+
+    @functools.cached_property
+    def scratch(self) -> Scratch:
         """Scratch folders of invocations, owned by the users of their plugins."""
+        from plugbay.host.confinement.scratch import Scratch  # needs an event loop, which `plugbay inspect` has not
+
+        return Scratch(self._state_dir, owner=self._user)
 
     def configure(self, config: Config) -> None:
         """Use another configuration for every binding from now on."""
@@ -101,6 +106,9 @@ class Bindings:
 
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
         """The spawner of all processes, confined or not."""
+        from plugbay.host.confinement import notes
+        from plugbay.process.child import Spawner
+
         return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, on_egress=notes.egress_listener(journal))
 
     def decide(self, plugin_id: str) -> Decision:
@@ -241,7 +249,7 @@ class Bindings:
             self._load_login(spec)
         except ConfigInvalid as error:
             return None, None, _refused(spec, error.problems)
-        known = settings_of(spec)
+        known = _settings_of(spec)
         problems = settings.check_config(known, config) + settings.check_secrets(known, secrets)
         if not problems:
             problems = [problem for value in (config, secrets) for problem in _size_problem(value)]
@@ -255,6 +263,8 @@ class Bindings:
 
     def for_export(self, spec: PluginSpec, export: Export) -> ExportBinding | Failure:
         """The binding of one export for invocations: its part of the config, the secrets, the policy."""
+        from plugbay.host.request import ExportBinding, Policy
+
         _, secrets, refusal = self._settings(spec)
         if refusal is not None:
             return refusal
@@ -263,7 +273,7 @@ class Bindings:
         return ExportBinding(
             config=self.config_of(spec).get(export.name, {}),
             secrets=secrets or {},
-            policy=ExportPolicy(
+            policy=Policy(
                 timeout_ms=None if seconds is None else round(seconds * 1000), execution_class=ours.execution_class
             ),
             project_id=self._project.id,
@@ -272,7 +282,7 @@ class Bindings:
     def config_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Defaults, then plugbay.toml, then saved settings; raises `ConfigInvalid`."""
         saved = {} if self._state_dir is None else settings.load_config(self._state_dir, spec.id)
-        return {**settings.defaults(settings_of(spec)), **self._config.plugin(spec.id).config, **saved}
+        return {**settings.defaults(_settings_of(spec)), **self._config.plugin(spec.id).config, **saved}
 
     def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
         """The saved secrets; raises `ConfigInvalid`, also if other users could read them."""
@@ -282,6 +292,13 @@ class Bindings:
 def log_folder(config: Config) -> Path | None:
     """The log folder in plugbay.toml, if it has one."""
     return None if config.host.log_dir is None else Path(config.host.log_dir)
+
+
+def _settings_of(spec: PluginSpec) -> SettingsSpec:
+    """`settings_of`, loaded for the first plugin that is bound: `plugbay inspect` binds none."""
+    from plugbay.host.invocations.context import settings_of
+
+    return settings_of(spec)
 
 
 def _is_invoked(export: Export) -> bool:
@@ -298,6 +315,8 @@ def _with_isolation(export: Export, least: str | None) -> Export:
     declared = export.facts.get("execution_class")
     if declared is None or least is None:
         return export
+    from plugbay.host.invocations.context import execution_class
+
     return replace(export, facts={**export.facts, "execution_class": execution_class(declared, least)})
 
 

@@ -31,7 +31,7 @@ from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.discovery.folders import Found, discover, reject_duplicates
 from plugbay.host.discovery.servers import find_servers
-from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.events.snapshots import Snapshots
 from plugbay.host.inbound.questions import AskClient, Questions
@@ -103,7 +103,7 @@ class Host:
         approval for as long as this host lives. With an OpenTelemetry `tracer` each call is a span. `protected`
         entries are out of every plugin's reach, like the host's own files.
         """
-        self.config = config or configuration.Config()
+        self.config = config or configuration.Config.default()
         self.found = reject_duplicates([*found, *find_servers(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager

@@ -151,14 +151,17 @@ class Exit:
         if self.status is None:
             ended: asyncio.Future[None] = self._loop.create_future()
 
-            def wake(status: ExitStatus) -> None:
+            def wake(status: ExitStatus | None = None) -> None:
                 if not ended.done():
                     ended.set_result(None)
 
             self._callbacks.append(wake)
+            timer = None if timeout is None else self._loop.call_later(timeout, wake)
             try:
-                await asyncio.wait({ended}, timeout=timeout)
+                await ended  # not `asyncio.wait`, which resumes the caller one round of the loop later
             finally:
+                if timer is not None:
+                    timer.cancel()
                 if wake in self._callbacks:
                     self._callbacks.remove(wake)
         return self.status
@@ -436,19 +439,14 @@ class Spawner:
         """
         async with self._slots:
             pending = self._submit(launch)
+            timer = pending.get_loop().call_later(timeout, _expire, pending, launch, timeout)
             try:
-                done, _ = await asyncio.wait({pending}, timeout=timeout)
+                return await pending
             except asyncio.CancelledError:
                 _abandon(pending)
                 raise
-        if not done:
-            _abandon(pending)
-            raise LaunchFailed(
-                f"{launch.argv[0]} did not start within {timeout:g} s",
-                "the machine is overloaded, or the program lies on a file system that does not answer",
-                {"command": list(launch.argv), "cwd": str(launch.cwd)},
-            )
-        return pending.result()
+            finally:
+                timer.cancel()
 
     async def swept(self, timeout: float) -> bool:
         """Wait until nothing is left of the children that have ended so far; False when it takes longer."""
@@ -492,7 +490,7 @@ class Spawner:
             raise LaunchFailed(text, hint, _errno(error)) from error
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
-        self.warden.starting(token)
+        self.warden.starting()
 
         def unwanted() -> Exception | None:
             return _closed() if pending.done() else None
@@ -503,7 +501,7 @@ class Spawner:
         try:
             self._starts.submit(loop, launch, self.warden.variables(token), unwanted, arrived)
         except RuntimeError as error:
-            self.warden.started(token)
+            self.warden.started()
             pending.cancel()  # the pool queued the start before it failed to make a thread for it
             hint, detail = "raise the limit (ulimit -u)", {"errno": "EAGAIN"}
             raise LaunchFailed(f"no thread to start a process with: {error}", hint, detail) from error
@@ -513,7 +511,7 @@ class Spawner:
 
     def _arrived(self, pending: asyncio.Future[Child], launch: Launch, token: str, outcome: Outcome) -> None:
         self._starting.discard(pending)
-        self.warden.started(token)
+        self.warden.started()
         child = outcome if isinstance(outcome, Exception) else self._adopt(pending.get_loop(), outcome, launch, token)
         if isinstance(child, Child):
             if pending.done():
@@ -566,6 +564,14 @@ class Spawner:
     def _note_empty(self) -> None:
         if not self.children and not self._starting:
             self._empty.set()
+
+
+def _expire(pending: asyncio.Future[Child], launch: Launch, timeout: float) -> None:
+    """Fail a start that takes too long: its process is killed when it appears."""
+    if not pending.done():
+        text = f"{launch.argv[0]} did not start within {timeout:g} s"
+        hint = "the machine is overloaded, or the program lies on a file system that does not answer"
+        pending.set_exception(LaunchFailed(text, hint, {"command": list(launch.argv), "cwd": str(launch.cwd)}))
 
 
 def _abandon(pending: asyncio.Future[Child]) -> None:

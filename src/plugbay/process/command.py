@@ -53,7 +53,7 @@ def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, 
     name = command[0]
     # Not normalised: behind a symbolic link, `..` has the meaning of the kernel.
     program = os.fspath((root / name).absolute()) if "/" in name else _look_up(name, root, search_path)
-    words = diagnose.unusable(program, facts(program))
+    words = diagnose.unusable(program, facts(program, with_head=False))
     if words is not None:
         raise LaunchFailed(*words, {"command": list(command)})
     return (program, *command[1:])
@@ -93,14 +93,14 @@ def _look_up(name: str, root: Path, search_path: str) -> str:
         if not os.path.isabs(directory):
             continue
         path = os.path.join(directory, name)
-        seen = facts(path)
+        seen = facts(path, with_head=False)
         if seen.kind is Kind.FILE and seen.executable:
             return path
         if (seen.kind is Kind.FILE or seen.target) and not almost:
             almost = path
     if almost:
         return almost
-    beside = facts(os.fspath(root / name)).kind is Kind.FILE
+    beside = facts(os.fspath(root / name), with_head=False).kind is Kind.FILE
     raise LaunchFailed(*diagnose.not_found(name, search_path, beside), {"command": [name]})
 
 

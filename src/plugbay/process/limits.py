@@ -9,6 +9,7 @@ back until its limits are set.
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import suppress
@@ -76,11 +77,12 @@ def prefer_for_oom(pid: int) -> None:
     """
     path = f"/proc/{pid}/oom_score_adj"
     with suppress(OSError, ValueError):  # it has ended, or this is not Linux; the limits hold without it
-        with open(path) as file:
-            score = int(file.read())
-        if score < OOM_SCORE:
-            with open(path, "w") as file:
-                file.write(str(OOM_SCORE))
+        at = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # `open` takes three times as long, twice
+        try:
+            if int(os.read(at, 16)) < OOM_SCORE:
+                os.pwrite(at, b"%d" % OOM_SCORE, 0)
+        finally:
+            os.close(at)
 
 
 def most_open_files() -> int | None:

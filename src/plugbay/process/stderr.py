@@ -10,7 +10,6 @@ grows with its output.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import hashlib
 import os
@@ -19,8 +18,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plugbay.model.text import printable
+
+if TYPE_CHECKING:
+    import asyncio
 
 KIB = 1024
 

@@ -37,6 +37,10 @@ RESTART_SECONDS = 0.1
 RESTART_MAX_SECONDS = 5.0
 """Before a helper that died is brought back, doubled each time: something may be killing it on purpose."""
 
+LATER_SECONDS = 0.01
+"""How long messages are collected, because each wakes the helper and takes time from a call. A host that dies meanwhile
+leaves no more than otherwise: then the helper searches for everything."""
+
 STOP_SECONDS = 5.0
 """For the helper's last look and exit before it is killed; it needs milliseconds."""
 
@@ -68,7 +72,22 @@ def orphans() -> list[int]:
 class Warden:
     """Starts the helper when first needed, keeps it alive, and knows which sweeps are not yet confirmed."""
 
-    __slots__ = ("_calm", "_clean", "_delay", "_helper", "_loop", "_stopping", "_timer", "_wanted", "mark", "survivors")
+    __slots__ = (
+        "_calm",
+        "_clean",
+        "_delay",
+        "_helper",
+        "_later",
+        "_loop",
+        "_starts",
+        "_stopping",
+        "_timer",
+        "_told_of_starts",
+        "_untold",
+        "_wanted",
+        "mark",
+        "survivors",
+    )
 
     def __init__(self, clean: bool = False) -> None:
         """`clean`: the helper begins with the processes of hosts that no longer exist."""
@@ -77,6 +96,14 @@ class Warden:
         self.survivors = 0
         """Processes that outlived their child and its group, and were found and killed."""
         self._wanted: set[str] = set()
+        """The tokens of sweeps that are not confirmed."""
+        self._untold: list[str] = []
+        """Those of them that the helper does not know yet."""
+        self._starts = 0
+        """Starts that are under way."""
+        self._told_of_starts = False
+        """Whether the helper knows that some are."""
+        self._later: asyncio.TimerHandle | None = None
         self._calm = asyncio.Event()
         self._calm.set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,28 +132,34 @@ class Warden:
         self._loop = loop
         self._cancel_timer()
         self._helper = _Helper(loop, self.mark, self._clean, self._swept, self._lost)
-        self._helper.send("".join(f"sweep {token}\n" for token in self._wanted))
+        self._untold, self._told_of_starts = list(self._wanted), self._starts > 0
+        if self._told_of_starts:
+            self._helper.send("start\n")
+        self._tell()
 
-    def starting(self, token: str) -> None:
+    def starting(self) -> None:
         """A child may exist from now on without its mark: until `started`, our death means looking longer."""
-        if self._helper is not None:
-            self._helper.send(f"start {token}\n")
+        self._starts += 1
+        if self._helper is not None and not self._told_of_starts:
+            self._told_of_starts = True
+            self._helper.send("start\n")
 
-    def started(self, token: str) -> None:
-        if self._helper is not None:
-            self._helper.send(f"started {token}\n")
+    def started(self) -> None:
+        self._starts -= 1
+        self._tell_later()
 
     def sweep(self, token: str) -> None:
         """Kill the processes with this child's token; `settled` waits for it."""
-        if not supported() or self._stopping:
+        if self._stopping or (self._helper is None and not supported()):
             return
         self._wanted.add(token)
+        self._untold.append(token)
         self._calm.clear()
-        if self._helper is not None:
-            self._helper.send(f"sweep {token}\n")
+        self._tell_later()
 
     async def settled(self, timeout: float) -> bool:
         """Wait until every sweep asked for so far is done; False when that takes longer than `timeout`."""
+        self._tell()
         try:
             async with asyncio.timeout(timeout):
                 await self._calm.wait()
@@ -148,6 +181,7 @@ class Warden:
         """Send the helper home without waiting for it."""
         self._stopping = True
         self._cancel_timer()
+        self._tell()
         if self._helper is not None:
             self._helper.send("bye\n")
             self._helper.hang_up()
@@ -157,6 +191,25 @@ class Warden:
         if self._helper is not None:
             self._helper.abandon()
             self._helper = None
+
+    def _tell_later(self) -> None:
+        if self._later is None and self._helper is not None and self._loop is not None:
+            self._later = self._loop.call_later(LATER_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        """Send the helper all news in one message."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._helper is None:
+            return
+        text = "".join(f"sweep {token}\n" for token in self._untold)
+        self._untold = []
+        if self._told_of_starts and not self._starts:
+            self._told_of_starts = False
+            text += "started\n"
+        if text:
+            self._helper.send(text)
 
     def _swept(self, token: str, count: int) -> None:
         self.survivors += count
@@ -231,7 +284,7 @@ class _Helper:
             raise
 
     def send(self, text: str) -> None:
-        """Queue a request; never blocks."""
+        """Queue a message; never blocks."""
         waiting = bool(self._outbox)
         self._outbox += text.encode()
         if not waiting:

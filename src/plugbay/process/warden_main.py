@@ -5,6 +5,7 @@ Reads marks in environments and nothing else. `warden.py` runs this file by its 
     python -I -S warden_main.py <host mark> <host pid> [clean]
 
 stdin:  `sweep <token>`  kill the processes with this child's token; answer `swept <token> <count>` on stdout
+        `start`          starts are under way, of children whose marks may not be seen yet, until `started`
         `bye`            the host closes in good order: one last look is enough
         end of file      the host is dead: kill everything with its mark, look until nothing is left, leave
 
@@ -20,6 +21,7 @@ import os
 import select
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +45,9 @@ ENVIRON_BYTES = 8 * 1024 * 1024
 AGAIN_MS = 10
 """Until the next look when the last one killed something: the time SIGKILL needs on a busy machine."""
 
-PAUSE_STEPS = 5
-"""As many of these until the next look when the last one found nothing: what ends in a stream of children is
-searched for together."""
+PAUSE_MS = 50
+"""Until the next look when the last one found nothing: what ends in a stream of children is searched for together. A
+look reads the environment of every process."""
 
 SETTLE_MS = 100
 SETTLE_LOOKS = 5
@@ -100,7 +102,7 @@ class Sweeper:
         self._alive = True
         self._orderly = False
         self._buffer = b""
-        self.starting: set[bytes] = set()
+        self.starting = False
         self.search = Search()
         self._looks: dict[bytes, int] = {}
         self._doubts: dict[bytes, set[Blank]] = {}
@@ -120,16 +122,16 @@ class Sweeper:
         while self._alive:
             self._listen(0 if self._wanted else None)
             if self._wanted and self._alive:
-                self._pause(1 if self._look() else PAUSE_STEPS)
+                self._pause(AGAIN_MS if self._look() else PAUSE_MS)
         return self._orderly
 
-    def _pause(self, steps: int) -> None:
-        """Collect requests for a while; the end of the host cuts it short."""
-        while self._alive and steps:
-            self._listen(AGAIN_MS)
-            steps -= 1
+    def _pause(self, milliseconds: int) -> None:
+        """Collect requests for a while, however many come; the end of the host cuts it short."""
+        end = time.monotonic() + milliseconds / 1000
+        while self._alive and (left := end - time.monotonic()) > 0:
+            self._listen(left * 1000)
 
-    def _listen(self, timeout: int | None) -> None:
+    def _listen(self, timeout: float | None) -> None:
         ready = {fd for fd, _ in self._poll.poll(timeout)}
         if 0 in ready:
             self._hear(os.read(0, 65536))
@@ -146,10 +148,8 @@ class Sweeper:
             verb, _, token = line.partition(b" ")
             if verb == b"sweep":
                 self._wanted.setdefault(token, set())
-            elif verb == b"start":
-                self.starting.add(token)
-            elif verb == b"started":
-                self.starting.discard(token)
+            elif verb in (b"start", b"started"):
+                self.starting = verb == b"start"
             elif verb == b"bye":
                 self._alive, self._orderly = False, True
 

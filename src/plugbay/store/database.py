@@ -35,7 +35,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import UpdateBase
 
-from plugbay.host.disk.sqlite import IN_MEMORY, make_private
+from plugbay.host.disk.sqlite import make_private
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.store.connections import EVERY_ORG, ORG, SingleCommit, connect, enter_org
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damage_error, transient_error
 from plugbay.store.metadata import is_settled

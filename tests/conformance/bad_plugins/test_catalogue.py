@@ -28,9 +28,12 @@ from plugbay.conformance.bad_plugins.catalogue import (
 from plugbay.conformance.bad_plugins.host_runner import VERDICTS
 from plugbay.conformance.engine.manifests import vai_manifest
 from plugbay.contracts.ainb import manifest as ainb_manifest
+from plugbay.contracts.ainb import spec as ainb_spec
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.nexo import manifest as nexo_manifest
-from plugbay.contracts.rune.manifest import FILE_NAME, parse
+from plugbay.contracts.nexo import spec as nexo_spec
+from plugbay.contracts.rune.manifest import parse
+from plugbay.contracts.rune.spec import FILE_NAME
 from plugbay.host.discovery.folders import discover
 from plugbay.model.errors import CODES
 from tests.support.canaries import VAI_EXPORTS
@@ -128,7 +131,7 @@ def test_an_entry_becomes_a_folder_whose_manifest_is_right_where_it_should_be(en
 @pytest.mark.parametrize("entry", NEXO_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_nexo_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path, NEXO)
-    spec, problems = nexo_manifest.parse((root / nexo_manifest.FILE_NAME).read_text("utf-8"), root, os.environ)
+    spec, problems = nexo_manifest.parse((root / nexo_spec.FILE_NAME).read_text("utf-8"), root, os.environ)
     assert spec is not None, problems
     assert problems == []
     assert spec.id == entry.plugin_id
@@ -152,7 +155,7 @@ def test_an_entry_of_kaged_becomes_a_folder_whose_manifest_is_right(entry: Entry
 @pytest.mark.parametrize("entry", AINB_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_ainb_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path, AINB)
-    spec, problems = ainb_manifest.parse((root / ainb_manifest.FILE_NAME).read_text("utf-8"), root)
+    spec, problems = ainb_manifest.parse((root / ainb_spec.FILE_NAME).read_text("utf-8"), root)
     assert spec is not None, problems
     assert problems == []
     assert spec.id == entry.plugin_id == root.name

@@ -12,8 +12,8 @@ import pytest
 from plugbay.conformance.bad_plugins.catalogue import Entry, Expected, Situation, load_catalog
 from plugbay.conformance.bad_plugins.host_runner import Observed, run_catalog, verdict
 from plugbay.conformance.reports.report import AxisResult, Status
-from plugbay.contracts.nexo import manifest as nexo_manifest
-from plugbay.contracts.rune.manifest import FILE_NAME
+from plugbay.contracts.nexo import spec as nexo_spec
+from plugbay.contracts.rune.spec import FILE_NAME
 from tests.support.requirements import requirement
 
 CATALOG = load_catalog("rune")
@@ -127,7 +127,7 @@ class ScriptedHost:
     async def call(
         self, folder: Path, tool: str, input: Any, *, grants: Sequence[str], timeouts: Mapping[str, float]
     ) -> Observed:
-        assert any((folder / name).is_file() for name in (FILE_NAME, nexo_manifest.FILE_NAME))
+        assert any((folder / name).is_file() for name in (FILE_NAME, nexo_spec.FILE_NAME))
         self.calls.append((folder.name, tool, input, list(grants), dict(timeouts)))
         return self.script[folder.name]
 
@@ -147,7 +147,7 @@ class HostWithSituations(ScriptedHost):
 
 class HostOfResidents(ScriptedHost):
     async def visit(self, folder: Path, entry: Entry) -> Observed:
-        assert (folder / nexo_manifest.FILE_NAME).is_file()
+        assert (folder / nexo_spec.FILE_NAME).is_file()
         return self.script[entry.name]
 
 

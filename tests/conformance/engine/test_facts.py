@@ -25,7 +25,8 @@ from plugbay.conformance.engine.facts import (
 )
 from plugbay.conformance.engine.inputs import may_be_called
 from plugbay.conformance.engine.manifests import ainb_manifest
-from plugbay.contracts.ainb.manifest import FILE_NAME, parse
+from plugbay.contracts.ainb.manifest import parse
+from plugbay.contracts.ainb.spec import FILE_NAME
 from plugbay.contracts.schemas import compile_schema
 from plugbay.host.discovery.folders import discover
 from plugbay.model.spec import Export, PluginSpec

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.ainb.manifest import (
-    FILE_NAME,
     INHERITED,
     Lifecycle,
     Manifest,
@@ -24,6 +23,7 @@ from plugbay.contracts.ainb.manifest import (
     parse,
 )
 from plugbay.contracts.ainb.messages import CAPABILITIES
+from plugbay.contracts.ainb.spec import FILE_NAME
 from plugbay.contracts.schemas import compile_schema
 from plugbay.host.config.settings import check_config, defaults
 from plugbay.model.spec import Access, Export, Knob, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts

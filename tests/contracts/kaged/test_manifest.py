@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.kaged.manifest import (
-    FILE_NAMES,
     MAX_NOTIFICATION,
     USUAL_VARIABLES,
     conflicts,
@@ -18,6 +17,7 @@ from plugbay.contracts.kaged.manifest import (
     parse_capability,
 )
 from plugbay.contracts.kaged.sections import KnobEntry, Manifest
+from plugbay.contracts.kaged.spec import FILE_NAMES
 from plugbay.model.spec import Access, Export, Knob, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
 from tests.contracts.kaged.manifests import ROOT, good, manifest, problems, reported
 from tests.support.requirements import requirement

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.mcp import manifest
 from plugbay.contracts.mcp.manifest import not_ours, parse, parse_servers
+from plugbay.contracts.mcp.spec import FILE_NAME
 from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
@@ -214,4 +214,4 @@ def test_other_programs_files_are_left_alone(text: str, ours: bool) -> None:
 
 
 def test_the_file_has_its_name() -> None:
-    assert manifest.FILE_NAME == ".mcp.json"
+    assert FILE_NAME == ".mcp.json"

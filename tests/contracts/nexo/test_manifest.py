@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.nexo.manifest import (
-    FILE_NAME,
     HOOK_POINTS,
     INIT_TIMEOUT,
     PATIENCE,
-    TIMEOUTS,
     USUAL_VARIABLES,
     name_problem,
     parse,
@@ -25,6 +23,7 @@ from plugbay.contracts.nexo.manifest import (
 from plugbay.contracts.nexo.messages import CONTRACT_VERSION, NEXO_VERSION
 from plugbay.contracts.nexo.sandbox import DENIED
 from plugbay.contracts.nexo.sections import Plugin
+from plugbay.contracts.nexo.spec import FILE_NAME, TIMEOUTS
 from plugbay.model import operations
 from plugbay.model.spec import Export, Lifetime, RestartPolicy, SandboxRequest, Timeouts
 from tests.contracts.nexo.manifests import ROOT, Found, good, manifest, problems

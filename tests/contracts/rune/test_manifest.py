@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.rune.manifest import TIMEOUTS, parse
+from plugbay.contracts.rune.manifest import parse
+from plugbay.contracts.rune.spec import TIMEOUTS
 from plugbay.model.spec import Lifetime
 
 ROOT = Path("/plugins/p")

@@ -14,7 +14,6 @@ from plugbay.contracts.vai.manifest import (
     CLASSES,
     EFFECTS,
     FIDELITIES,
-    FILE_NAME,
     INHERITED,
     INTERPRETERS,
     KINDS,
@@ -24,6 +23,7 @@ from plugbay.contracts.vai.manifest import (
     path_problem,
 )
 from plugbay.contracts.vai.sections import Compactor, Entry, Harness, Hook, Manifest, Permissions, Runtime, Tool
+from plugbay.contracts.vai.spec import FILE_NAME
 from plugbay.model.spec import Access, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
 from tests.contracts.vai.manifests import (
     EXAMPLE,

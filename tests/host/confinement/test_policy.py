@@ -423,14 +423,13 @@ ENVIRON = {"HOME": "/home/ada", "TMPDIR": "/var/tmp/x", "PATH": "/usr/bin"}
 @pytest.mark.parametrize(
     ("policy", "home", "tmp"),
     [
-        (None, "/home/ada", "/var/tmp/x"),
         (Policy(Path("/p")), "/tmp", "/tmp"),
         (Policy(Path("/p"), state=Path("/s")), "/s", "/tmp"),
         (Policy(Path("/p"), read=(Path("/home/ada/notes"),)), "/home/ada", "/tmp"),
         (Policy(Path("/p"), read=(Path("/home/bob/notes"),)), "/tmp", "/tmp"),
     ],
 )
-def test_inherited_variables_point_to_visible_paths(policy: Policy | None, home: str, tmp: str) -> None:
+def test_inherited_variables_point_to_visible_paths(policy: Policy, home: str, tmp: str) -> None:
     assert sandbox_environ(policy, ENVIRON, Path("/home/ada")) == {"HOME": home, "TMPDIR": tmp, "PATH": "/usr/bin"}
     assert "TMPDIR" not in sandbox_environ(policy, {"HOME": "/home/ada"}, Path("/home/ada"))
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.disk import sqlite
-from plugbay.host.disk.sqlite import IN_MEMORY, Database, Schema
+from plugbay.host.disk.sqlite import Database, Schema
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.model.errors import CallFailed, Code, PlugbayError
 from tests.support.disks import failing_disk
 from tests.support.loops import Run

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.host.services.storage import PluginStorage
 from plugbay.model.errors import CallFailed, Code, PlugbayError
 from plugbay.model.gate import MAX_KEY, MAX_KEYS, MAX_LISTED, MAX_STORED, MAX_VALUE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.host.services import vectors
 from plugbay.host.services.vectors import (
     DIMENSIONS,

@@ -12,7 +12,8 @@ from typing import Any
 
 from plugbay import Host
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner

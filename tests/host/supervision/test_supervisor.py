@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.supervision.instance import Binding, Runtime
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
 from plugbay.host.supervision.per_org import PerOrgSupervisor
 from plugbay.host.supervision.resident import ResidentSupervisor

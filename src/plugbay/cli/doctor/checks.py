@@ -81,9 +81,9 @@ def load_config_or_default() -> Config:
 
     path = config_in_use()
     try:
-        return config.load(path) if path else config.Config()
+        return config.load(path) if path else config.Config.default()
     except ConfigInvalid:
-        return config.Config()
+        return config.Config.default()
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plugbay.conformance.engine import inputs
-from plugbay.contracts.ainb.manifest import FILE_NAME
 from plugbay.contracts.ainb.messages import ABI_VERSION, INIT, granted_names
+from plugbay.contracts.ainb.spec import FILE_NAME
 from plugbay.contracts.mcp.messages import (
     CAPABILITIES,
     CLIENT,

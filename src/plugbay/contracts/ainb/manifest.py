@@ -20,13 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from plugbay.contracts.ainb import capabilities
 from plugbay.contracts.ainb.capabilities import admits
 from plugbay.contracts.ainb.messages import ABI_VERSION
+from plugbay.contracts.ainb.spec import IDLE_SECONDS, TIMEOUTS
 from plugbay.contracts.document import Document, KeyPath, parse_toml
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.validation import suggestion, validate
 from plugbay.model.errors import Problem
 from plugbay.model.ids import id_problem
 from plugbay.model.knobs import broken_rule, value_of
-from plugbay.model.spec import Export, Knob, Lifetime, PluginSpec, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
+from plugbay.model.spec import Export, Knob, Lifetime, PluginSpec, RestartPolicy, SandboxRequest, SettingsSpec
 from plugbay.model.topics import HOST_ONLY
 
 Count = Annotated[int, Field(ge=0, le=(1 << 32) - 1)]
@@ -63,10 +64,6 @@ class Subscribes(_Section):
     """Those of `snapshots` that do not keep an idle plugin alive."""
 
 
-IDLE_SECONDS = 600
-"""`idle_reap_secs` of a manifest that does not set it."""
-
-
 class Lifecycle(_Section):
     """When the plugin is started, and when it is stopped again."""
 
@@ -96,13 +93,10 @@ class Manifest(_Section):
     config: list[Setting] = []
 
 
-FILE_NAME = "manifest.toml"
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "SHELL", "TERM")
 """Taken from the host. The contract's own host hands down all it has, its secrets included."""
 ENV_FACTS = (("PATH", "search.path"),)
 """The program itself is run, and `#!/usr/bin/env python3` in it then finds the Python that has plugbay."""
-TIMEOUTS = Timeouts(handshake=15.0, call=30.0, farewell=3.0, teardown=2.0, term=2.0)
-"""Seconds. The contract has one number, 5 to leave, which is the third and the fourth together."""
 RENDER_PATIENCE = 2.0
 """Seconds a screen has to be drawn before its plugin counts as stuck."""
 RESTART = RestartPolicy(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.contract import Contract, HostSide, text_only
+from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import Lines, rpc_rules
-from plugbay.contracts.kaged import manifest
 from plugbay.contracts.kaged.errors import DEFINED
 from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ, SHUTDOWN_SECONDS
+from plugbay.contracts.kaged.spec import FILE_NAMES, timeouts
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -36,15 +38,21 @@ def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> KagedMachin
     )
 
 
+def _parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> Parsed:
+    from plugbay.contracts.kaged.manifest import parse  # its models are loaded for the first manifest
+
+    return parse(text, root, environ)
+
+
 CONTRACT = Contract(
     name="kaged",
     title="kaged Plugin Interface Reference",
     version=API_VERSION,
     machine=KagedMachine,
     host_machine=_host_machine,
-    manifest_files=manifest.FILE_NAMES,
-    parse_manifest=text_only(manifest.parse),
-    timeouts=manifest.timeouts(SHUTDOWN_SECONDS),
+    manifest_files=FILE_NAMES,
+    parse_manifest=_parse,
+    timeouts=timeouts(SHUTDOWN_SECONDS),
     framing=Lines,
     max_host_message=MAX_READ,
     max_plugin_message=MAX_READ,

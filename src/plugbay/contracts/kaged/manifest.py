@@ -27,6 +27,7 @@ from plugbay.contracts.kaged import knobs
 from plugbay.contracts.kaged.calls import CONTEXT
 from plugbay.contracts.kaged.messages import API_VERSION, HEALTH_CHECK, MAX_NOTIFICATIONS, topic, wire_name
 from plugbay.contracts.kaged.sections import Manifest, Tool
+from plugbay.contracts.kaged.spec import timeouts
 from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.validation import validate
 from plugbay.model.errors import Problem
@@ -38,11 +39,8 @@ from plugbay.model.spec import (
     RestartPolicy,
     SandboxRequest,
     SettingsSpec,
-    Timeouts,
 )
 
-FILE_NAMES = ("kaged-plugin.yaml", "manifest.yaml")
-"""The file name of published plugins, and that of the contract."""
 USUAL_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 ENV_FACTS = (
@@ -55,10 +53,6 @@ PRIMARY_HOOKS = frozenset({"on_session_start", "on_session_idle"})
 """Hooks about a session, which only the primary agent has; the others are fired for every agent."""
 UNDECLARED_PROGRAMS = ("mkdir",)
 """Programs that published plugins run without a capability. They can do no more than the plugin itself."""
-HANDSHAKE, CALL = 10.0, 30.0
-"""Seconds to greet, and to answer a tool or a method. The contract names neither."""
-TERM_SECONDS = 2.0
-"""From SIGTERM to SIGKILL, for a plugin that still runs after its `shutdown_timeout_sec`."""
 HEALTH_PATIENCE = 5.0
 """Seconds a plugin has to answer a health check, by the contract."""
 RESTART = RestartPolicy(
@@ -151,11 +145,6 @@ def _access(capabilities: Iterable[str]) -> tuple[Access, ...]:
     """One for each capability, in the same order."""
     parsed = [(text, parse_capability(text)) for text in capabilities]
     return tuple(replace(access, capability=text) for text, access in parsed if isinstance(access, Access))
-
-
-def timeouts(shutdown: int) -> Timeouts:
-    """The plugin has all of the time, for its answer and its exit together; only then comes SIGTERM."""
-    return Timeouts(handshake=HANDSHAKE, call=CALL, farewell=float(shutdown), teardown=0.0, term=TERM_SECONDS)
 
 
 def _settings(manifest: Manifest) -> SettingsSpec:

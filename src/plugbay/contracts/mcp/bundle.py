@@ -23,8 +23,6 @@ from plugbay.model.errors import Problem
 from plugbay.model.ids import id_problem
 from plugbay.model.spec import Knob, PluginSpec, SettingsSpec
 
-FILE_NAME = "manifest.json"
-
 PLATFORM = "linux"
 """Whose overrides count; nothing else is started by this host."""
 

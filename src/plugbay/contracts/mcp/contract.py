@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugbay.contracts.contract import HOST_VERSION, Contract, HostSide, text_only
+from plugbay.contracts.contract import HOST_VERSION, Contract, Declared, HostSide, Parsed, Site
 from plugbay.contracts.frames import CANCEL, PIECE, FrameRules, Lines, Turn, read_rpc, rpc_refusal
-from plugbay.contracts.mcp import bundle, manifest
 from plugbay.contracts.mcp.client import ClientMachine
 from plugbay.contracts.mcp.errors import INTERNAL_ERROR
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import CANCELLED, HANDSHAKE, MAX_LINE, PROGRESS, REVISIONS, TOKEN
 from plugbay.contracts.mcp.offers import exports_of
-from plugbay.contracts.mcp.spec import TIMEOUTS
+from plugbay.contracts.mcp.spec import BUNDLE_FILE_NAME, FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -46,16 +47,34 @@ def _refusal(turn: Turn, message: str) -> dict[str, Any]:
     return rpc_refusal(turn.id, INTERNAL_ERROR, message)
 
 
+def _parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> Parsed:
+    from plugbay.contracts.mcp.manifest import parse  # its models are loaded for the first manifest
+
+    return parse(text, root, environ)
+
+
+def _parse_servers(text: str, root: Path, environ: Mapping[str, str]) -> list[Declared]:
+    from plugbay.contracts.mcp.manifest import parse_servers
+
+    return parse_servers(text, root, environ)
+
+
+def _not_ours(text: str) -> str | None:
+    from plugbay.contracts.mcp.manifest import not_ours
+
+    return not_ours(text)
+
+
 CONTRACT = Contract(
     name="mcp",
     title=f"Model Context Protocol specification, {REVISIONS[0]}",
     version=REVISIONS[0],
     machine=McpMachine,
     host_machine=_host_machine,
-    manifest_files=(manifest.FILE_NAME, bundle.FILE_NAME),
-    parse_manifest=text_only(manifest.parse),
-    parse_several={manifest.FILE_NAME: manifest.parse_servers},
-    not_ours=manifest.not_ours,
+    manifest_files=(FILE_NAME, BUNDLE_FILE_NAME),
+    parse_manifest=_parse,
+    parse_several={FILE_NAME: _parse_servers},
+    not_ours=_not_ours,
     has_references=True,
     timeouts=TIMEOUTS,
     framing=Lines,

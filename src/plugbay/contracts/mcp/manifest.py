@@ -24,7 +24,6 @@ from plugbay.model.errors import Problem
 from plugbay.model.ids import id_problem
 from plugbay.model.spec import PluginSpec
 
-FILE_NAME = ".mcp.json"
 SERVERS = "mcpServers"
 
 LOCAL = ("stdio", "local")

@@ -1,6 +1,6 @@
 """The facts that every MCP server shares as a plugin, wherever it was declared.
 
-Owns its lifetime, its timeouts and its optional capabilities.
+Owns the names of its manifests, its lifetime, its timeouts and its optional capabilities.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from plugbay.model.spec import Export, Lifetime, PluginSpec, SettingsSpec, Timeouts
+
+FILE_NAME = ".mcp.json"
+BUNDLE_FILE_NAME = "manifest.json"
 
 TIMEOUTS = Timeouts(handshake=30.0, call=60.0, teardown=2.0, term=2.0, kill=2.0)
 """Half a minute to greet and list: many servers are fetched from a registry when they start. Then the contract's way

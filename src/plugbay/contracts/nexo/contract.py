@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.contract import Contract, HostSide, text_only
+from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import PIECE, FrameRules, Lines, Turn, read_rpc, rpc_refusal
-from plugbay.contracts.nexo import manifest
 from plugbay.contracts.nexo.errors import INTERNAL_ERROR, TOOL_FAILED
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import CHAT_DELTA, COMPLETE_DELTA, MAX_CHILD_LINE, MAX_HOST_LINE, NEXO_VERSION
+from plugbay.contracts.nexo.spec import FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -39,15 +41,21 @@ def _refusal(turn: Turn, message: str) -> dict[str, Any]:
     return rpc_refusal(turn.id, TOOL_FAILED if turn.name == "tool.invoke" else INTERNAL_ERROR, message)
 
 
+def _parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> Parsed:
+    from plugbay.contracts.nexo.manifest import parse  # its models are loaded for the first manifest
+
+    return parse(text, root, environ)
+
+
 CONTRACT = Contract(
     name="nexo",
     title="nexo Plugin Contract 1.10.0",
     version=NEXO_VERSION,
     machine=NexoMachine,
     host_machine=_host_machine,
-    manifest_files=(manifest.FILE_NAME,),
-    parse_manifest=text_only(manifest.parse),
-    timeouts=manifest.TIMEOUTS,
+    manifest_files=(FILE_NAME,),
+    parse_manifest=_parse,
+    timeouts=TIMEOUTS,
     framing=Lines,
     max_host_message=MAX_HOST_LINE,
     max_plugin_message=MAX_CHILD_LINE,

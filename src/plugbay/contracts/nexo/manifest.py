@@ -21,12 +21,12 @@ from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo import sandbox
 from plugbay.contracts.nexo.messages import CONTRACT_VERSION, NEXO_VERSION
 from plugbay.contracts.nexo.sections import LATER_SECTIONS, Extends, Manifest, Plugin, Supervisor, is_section
+from plugbay.contracts.nexo.spec import TIMEOUTS
 from plugbay.contracts.nexo.versions import Requirement, version_problem
 from plugbay.contracts.validation import unknown_keys, validate
 from plugbay.model.errors import Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, SandboxRequest, Timeouts
 
-FILE_NAME = "nexo-plugin.toml"
 OPTIONAL_CAPABILITIES = ("memory.recall", "llm.complete")
 """Services any plugin may ask for without having requested them: the capabilities that a grant opens."""
 BROKER = "broker"
@@ -431,8 +431,6 @@ def _supervisor(draft: Draft) -> None:
         draft.error("supervisor_backoff_ms_exceeds_cap", path, f"must be at most {cap}, got {backoff}")
 
 
-TIMEOUTS = Timeouts(handshake=5.0, call=60.0, farewell=5.0, teardown=1.0, kill=2.0)
-"""Five seconds to answer `initialize` and five to answer `shutdown`, then one to be gone."""
 INIT_TIMEOUT = "NEXO_PLUGIN_INIT_TIMEOUT_MS"
 PATIENCE: dict[str, dict[str, float]] = {
     "NEXO_PLUGIN_TOOL_TIMEOUT_MS": {"InvokeTool": 60.0},

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.contract import Contract, HostSide, text_only
+from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import ANSWER, GREETING, NOT_RECORDED, REQUEST, FrameRules, Lines, Turn, error_message
-from plugbay.contracts.rune import manifest
 from plugbay.contracts.rune.machine import RuneMachine
 from plugbay.contracts.rune.messages import MAX_HOST_LINE, MAX_PLUGIN_LINE, PROTOCOL
+from plugbay.contracts.rune.spec import FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -38,15 +40,21 @@ def _refusal(turn: Turn, message: str) -> dict[str, Any]:
     return {"type": "response", "request_id": turn.id, "status": "error", "error": error}
 
 
+def _parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> Parsed:
+    from plugbay.contracts.rune.manifest import parse  # its models are loaded for the first manifest
+
+    return parse(text, root, environ)
+
+
 CONTRACT = Contract(
     name="rune",
     title="Plugin runtime protocol rterm.plugin.v1 (2026-04-16)",
     version=PROTOCOL,
     machine=RuneMachine,
     host_machine=_host_machine,
-    manifest_files=(manifest.FILE_NAME,),
-    parse_manifest=text_only(manifest.parse),
-    timeouts=manifest.TIMEOUTS,
+    manifest_files=(FILE_NAME,),
+    parse_manifest=_parse,
+    timeouts=TIMEOUTS,
     framing=Lines,
     max_host_message=MAX_HOST_LINE,
     max_plugin_message=MAX_PLUGIN_LINE,

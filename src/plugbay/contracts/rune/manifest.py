@@ -14,19 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from plugbay.contracts.document import Document, dotted, parse_json
 from plugbay.contracts.rune.messages import PROTOCOL
+from plugbay.contracts.rune.spec import TIMEOUTS
 from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.validation import unknown_keys, validate
 from plugbay.model.errors import Problem
 from plugbay.model.ids import id_problem
-from plugbay.model.spec import Export, Lifetime, PluginSpec, Timeouts
-
-FILE_NAME = "rterm-plugin.json"
+from plugbay.model.spec import Export, Lifetime, PluginSpec
 
 COMMENT = "$comment"
 """Says something to people, as in JSON Schema; no host looks at it."""
-
-TIMEOUTS = Timeouts(launch=2.0, handshake=2.0, call=5.0, teardown=0.5, kill=2.0)
-"""The contract's four timeouts and the wait for a killed child; an operator may override each."""
 
 
 class _Process(BaseModel):

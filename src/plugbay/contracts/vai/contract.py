@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.contract import HOST_VERSION, Contract, HostSide
+from plugbay.contracts.contract import HOST_VERSION, Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import (
     ANSWER,
     GREETING,
@@ -19,9 +21,9 @@ from plugbay.contracts.frames import (
 )
 from plugbay.contracts.frames import CANCEL as CANCELS
 from plugbay.contracts.frames import REQUEST as REQUESTS
-from plugbay.contracts.vai import manifest
 from plugbay.contracts.vai.machine import VaiMachine
 from plugbay.contracts.vai.messages import CANCEL, EVENT, HELLO, MAX_BODY, PROTOCOL, REQUEST, RESPONSE
+from plugbay.contracts.vai.spec import FILE_NAME
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -73,14 +75,21 @@ _VOLATILE = (
     "/body/source/projection/artifact",
 )
 
+
+def _parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> Parsed:
+    from plugbay.contracts.vai.manifest import parse  # its models are loaded for the first manifest
+
+    return parse(text, root, environ, site)
+
+
 CONTRACT = Contract(
     name="vai",
     title="VAI Plugin System, vai.rpc.v1",
     version=PROTOCOL,
     machine=VaiMachine,
     host_machine=_host_machine,
-    manifest_files=(manifest.FILE_NAME,),
-    parse_manifest=manifest.parse,
+    manifest_files=(FILE_NAME,),
+    parse_manifest=_parse,
     framing=OpenLengths,
     max_host_message=MAX_BODY,
     max_plugin_message=MAX_BODY,

@@ -20,11 +20,11 @@ from plugbay.contracts.schemas import schema_problem
 from plugbay.contracts.vai import permissions, platforms
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.contracts.vai.sections import Entry, Manifest, Part
+from plugbay.contracts.vai.spec import MODES
 from plugbay.contracts.validation import suggestion, validate
 from plugbay.model.errors import Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec, SandboxRequest, Timeouts
 
-FILE_NAME = "vai-plugin.toml"
 FOREIGN = "x-"
 """The prefix of keys for other programs."""
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
@@ -256,7 +256,6 @@ USUAL_TIMEOUT_MS = {"harness": 1_800_000, "tool": 20_000, "hook": 15_000, "compa
 """The contract wants a timeout and names none; these are the ones it shows."""
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write", "unknown")
 FIDELITIES = ("lossless", "checkpoint", "prompt_replay", "summary_reseed")
-MODES = ("composite",)
 SUPPORTS = ("continue", "branch_session", "compact", "tool")
 EVENTS = ("run.completed", "run.failed", "run.cancelled", "chain.compacted")
 """The words that the contract shows where it gives no list; and two more ways in which a run may end."""

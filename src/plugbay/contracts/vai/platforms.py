@@ -6,8 +6,12 @@ one: it may be kept and looked at, and must not be started. Values only: which m
 
 from __future__ import annotations
 
-from plugbay.contracts.vai.sections import Part
+from typing import TYPE_CHECKING
+
 from plugbay.contracts.validation import suggestion
+
+if TYPE_CHECKING:
+    from plugbay.contracts.vai.sections import Part
 
 Platform = tuple[str, str]
 """(operating system, processor)."""

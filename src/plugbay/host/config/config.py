@@ -67,7 +67,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
@@ -80,13 +80,14 @@ from plugbay.host.config.sections import (
     RegistryConfig,
     RetentionConfig,
     SandboxConfig,
+    Section,
     ServeConfig,
     ServerConfig,
     names_problem,
     registry_problem,
 )
 from plugbay.host.config.time_factor import time_factor
-from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.model.addresses import pair_problem
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import Lifetime, Timeouts
@@ -102,10 +103,8 @@ CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
 LENGTHENED = ("launch", "handshake", "call", "grace", "teardown")
 
 
-class TimeoutOverrides(BaseModel):
+class TimeoutOverrides(Section):
     """Seconds; fields that are not set keep the contract's value."""
-
-    model_config = ConfigDict(extra="forbid")
 
     launch: Seconds | None = None
     handshake: Seconds | None = None
@@ -119,7 +118,7 @@ class TimeoutOverrides(BaseModel):
         """These timeouts over the contract's, which `PLUGBAY_TIME_FACTOR` lengthens."""
         factor = time_factor()
         given = {name: getattr(defaults, name) * factor for name in LENGTHENED}
-        return replace(defaults, **{**given, **self.model_dump(exclude_none=True)})
+        return replace(defaults, **{**given, **self.given()})
 
     def over_patience(self, defaults: Mapping[str, float]) -> dict[str, float]:
         """The same for the contract's times of single operations, which a time for all calls replaces."""
@@ -127,17 +126,15 @@ class TimeoutOverrides(BaseModel):
         return {} if self.call is not None else {name: seconds * factor for name, seconds in defaults.items()}
 
 
-class PluginConfig(BaseModel):
+class PluginConfig(Section):
     """The operator's settings for one plugin."""
-
-    model_config = ConfigDict(extra="forbid")
 
     enabled: bool = True
     grants: list[str] | None = None
     env: dict[str, str] = {}
     inherit_env: list[str] = []
-    timeouts: TimeoutOverrides = TimeoutOverrides()
-    limits: ProcessLimits = ProcessLimits()
+    timeouts: TimeoutOverrides = TimeoutOverrides.default()
+    limits: ProcessLimits = ProcessLimits.default()
     """Limits of each of its processes, confined or not; `sandbox.limits` overrides them for a confined one."""
     pool: Annotated[int, Field(ge=0, le=64)] = 0
     """Instances started ahead of time, for plugins whose instances serve one call."""
@@ -145,7 +142,7 @@ class PluginConfig(BaseModel):
     """Concurrent calls; further calls queue until their deadlines, so that a caller's loop is no fork bomb."""
     config: dict[str, Any] = {}
     """The plugin's own settings; `plugbay config set` overrides them."""
-    sandbox: PluginSandbox = PluginSandbox()
+    sandbox: PluginSandbox = PluginSandbox.default()
     log_level: LogLevel | None = None
     """Log lines of this plugin below this level are dropped; default: the host's level."""
     execution_class: Literal["inline", "worker", "isolated"] | None = None
@@ -179,10 +176,8 @@ class PluginConfig(BaseModel):
         return Decision(self.enabled, grants)
 
 
-class HostConfig(BaseModel):
+class HostConfig(Section):
     """Settings of the host itself."""
-
-    model_config = ConfigDict(extra="forbid")
 
     log_dir: str | None = None
     state_dir: str | None = None
@@ -191,10 +186,8 @@ class HostConfig(BaseModel):
     """Log lines of plugins below this level are dropped."""
 
 
-class NetworkConfig(BaseModel):
+class NetworkConfig(Section):
     """Private addresses that plugins and package imports may connect to; grants decide which hosts a plugin reaches."""
-
-    model_config = ConfigDict(extra="forbid")
 
     allow_private: list[str] = []
     """Servers on this machine or a private network, each as address and port."""
@@ -209,10 +202,8 @@ class NetworkConfig(BaseModel):
         return value
 
 
-class ProjectConfig(BaseModel):
+class ProjectConfig(Section):
     """The project that the plugins work on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")] = "default"
     root: str = "."
@@ -229,10 +220,8 @@ class ProjectConfig(BaseModel):
         return self._named
 
 
-class AgentConfig(BaseModel):
+class AgentConfig(Section):
     """One agent: its plugins in their order, and the compaction of long conversations."""
-
-    model_config = ConfigDict(extra="forbid")
 
     plugins: list[str] = []
     strategy: Literal["drop", "summarize", "delegate", "checkpoint"] = "drop"
@@ -248,56 +237,48 @@ class AgentConfig(BaseModel):
         return value
 
 
-class MemoryConfig(BaseModel):
+class MemoryConfig(Section):
     """Long-term memory; without it, the memory is a file in the state folder, searched by words."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str
     vectors: str | None = None
     """The vector backend for recall, "embedded" or one of a plugin; None: keyword search only."""
 
 
-class SamplingConfig(BaseModel):
+class SamplingConfig(Section):
     """One model of one provider."""
-
-    model_config = ConfigDict(extra="forbid")
 
     provider: Annotated[str, Field(min_length=1)]
     model: Annotated[str, Field(min_length=1)]
 
 
-class LlmConfig(BaseModel):
+class LlmConfig(Section):
     """Language models reached over HTTP; plugins may offer more."""
-
-    model_config = ConfigDict(extra="forbid")
 
     providers: dict[str, ProviderConfig] = {}
     sampling: SamplingConfig | None = None
     """The model for plugins that leave the choice to the host."""
 
 
-_DEFAULT = PluginConfig()
+_DEFAULT = PluginConfig.default()
 """For plugins that the file does not name. Shared and never changed: creating one takes 30 us, and a status of 200
 plugins needs it 400 times."""
 
 
-class Config(BaseModel):
+class Config(Section):
     """The whole file."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    host: HostConfig = HostConfig()
-    network: NetworkConfig = NetworkConfig()
-    sandbox: SandboxConfig = SandboxConfig()
-    project: ProjectConfig = ProjectConfig()
+    host: HostConfig = HostConfig.default()
+    network: NetworkConfig = NetworkConfig.default()
+    sandbox: SandboxConfig = SandboxConfig.default()
+    project: ProjectConfig = ProjectConfig.default()
     broker: BrokerConfig | None = None
     agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None
-    llm: LlmConfig = LlmConfig()
+    llm: LlmConfig = LlmConfig.default()
     mcp: dict[str, ServerConfig] = {}
-    serve: ServeConfig = ServeConfig()
-    retention: RetentionConfig = RetentionConfig()
+    serve: ServeConfig = ServeConfig.default()
+    retention: RetentionConfig = RetentionConfig.default()
     registries: dict[str, RegistryConfig] = {}
     plugins: dict[str, PluginConfig] = {}
     _folder: Path = PrivateAttr(default_factory=Path.cwd)

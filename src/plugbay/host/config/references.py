@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from plugbay.contracts.mcp.bundle import fill, is_setting
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
@@ -83,6 +82,8 @@ def resolve_references(
     """The spec with all references resolved; raises `LaunchFailed` for a variable that is not set."""
     if spec.contract not in REFERRING:
         return spec
+    from plugbay.contracts.mcp.bundle import fill, is_setting  # its models are for the contracts with references alone
+
     kept = secrets or {}
     filled = fill(spec, {**(config or {}), **kept})
     set_ = dict(filled.env)

@@ -47,7 +47,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -108,16 +108,29 @@ Bytes = Annotated[int, BeforeValidator(size), Field(ge=1 << 20, le=1 << 50)]
 T = TypeVar("T", Limits, Rlimits)
 
 
-class ProcessLimits(BaseModel):
-    """Limits of each process of a plugin, confined or not; fields that are not set keep their value."""
+class Section(BaseModel):
+    """A table of plugbay.toml. Its validator is built for the first file: most commands have none."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    @classmethod
+    def default(cls) -> Self:
+        """The table that no file has: each field has its default. Needs no validator."""
+        return cls.model_construct()
+
+    def given(self) -> dict[str, Any]:
+        """The fields with a value."""
+        return {name: value for name, value in self if value is not None}
+
+
+class ProcessLimits(Section):
+    """Limits of each process of a plugin, confined or not; fields that are not set keep their value."""
 
     open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
     file_size: Bytes | None = None
 
     def over(self, usual: T) -> T:
-        return replace(usual, **self.model_dump(exclude_none=True))
+        return replace(usual, **self.given())
 
 
 class LimitOverrides(ProcessLimits):
@@ -140,10 +153,8 @@ def _paths(value: list[str]) -> list[str]:
     return value
 
 
-class SandboxConfig(BaseModel):
+class SandboxConfig(Section):
     """`[sandbox]`: for all plugins."""
-
-    model_config = ConfigDict(extra="forbid")
 
     require: bool = False
     """Confine every plugin, whatever its manifest says; only this file can exempt one."""
@@ -153,7 +164,7 @@ class SandboxConfig(BaseModel):
     """User ids of confined plugins if the host runs as root, one for each."""
     read: list[str] = []
     """Paths that every confined plugin may read."""
-    limits: LimitOverrides = LimitOverrides()
+    limits: LimitOverrides = LimitOverrides.default()
 
     @field_validator("uids")
     @classmethod
@@ -175,10 +186,8 @@ class SandboxConfig(BaseModel):
         return int(first), int(last)
 
 
-class PluginSandbox(BaseModel):
+class PluginSandbox(Section):
     """`[plugins."x".sandbox]`: confines the plugin, unless it has `off`; allows what it names beside the grants."""
-
-    model_config = ConfigDict(extra="forbid")
 
     off: str | None = None
     """Exempts the plugin; the text is the reason."""
@@ -189,7 +198,7 @@ class PluginSandbox(BaseModel):
     run: list[str] = []
     """Programs outside the system folders."""
     network: list[str] = []
-    limits: LimitOverrides = LimitOverrides()
+    limits: LimitOverrides = LimitOverrides.default()
 
     @field_validator("off")
     @classmethod
@@ -259,13 +268,11 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host, None if port == "*" else int(port))
 
 
-class OAuthClient(BaseModel):
+class OAuthClient(Section):
     """`[mcp.NAME.oauth]`: the client that plugbay is for the authorization server of a server on the network.
 
     Needed only where the authorization server registers no clients by itself.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -288,10 +295,8 @@ class OAuthClient(BaseModel):
         return self
 
 
-class ServerConfig(BaseModel):
+class ServerConfig(Section):
     """`[mcp.NAME]`: an MCP server, by a command, by the folder of an unpacked bundle, or by a URL."""
-
-    model_config = ConfigDict(extra="forbid")
 
     command: Annotated[list[str], Field(min_length=1)] | None = None
     bundle: str | None = None
@@ -365,10 +370,8 @@ def days(number: int) -> float:
     return float(number * UNITS["day"])
 
 
-class RetentionConfig(BaseModel):
+class RetentionConfig(Section):
     """`[retention]`: seconds for which finished records of each kind are kept; None: for ever."""
-
-    model_config = ConfigDict(extra="forbid")
 
     calls: Age = days(30)
     """Calls of plugins in the host's folders; at most the last 100,000."""
@@ -388,10 +391,8 @@ QUEUE_SECONDS = 1.0
 """Together with the call itself, the answer then comes within two seconds."""
 
 
-class ServeConfig(BaseModel):
+class ServeConfig(Section):
     """`[serve]`: how `plugbay serve` answers requests."""
-
-    model_config = ConfigDict(extra="forbid")
 
     queue_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] | None = None
     """How long a call or invocation may wait for a plugin that is busy; `QUEUE_SECONDS` by default. One that would wait
@@ -440,10 +441,8 @@ def pattern_problem(pattern: str) -> str | None:
     return topic_problem(".".join("x" if segment in (ANY, REST) else segment for segment in segments))
 
 
-class RegistryConfig(BaseModel):
+class RegistryConfig(Section):
     """`[registries."host:port"]`: exceptions for one registry of packages, by the name that references use."""
-
-    model_config = ConfigDict(extra="forbid")
 
     private: bool = False
     """It may be on this machine or a private network when a caller of the server imports from it."""
@@ -461,10 +460,8 @@ def registry_problem(name: str) -> str | None:
     return None if name == usual else f"{name!r} must be written {usual}"
 
 
-class BrokerConfig(BaseModel):
+class BrokerConfig(Section):
     """`[broker]`: the NATS server that joins the buses of several hosts, and the login. Only `topics` are shared."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: str
     topics: list[str] = []
@@ -545,10 +542,8 @@ def url_problem(url: str) -> str | None:
 Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
 
 
-class ProviderConfig(BaseModel):
+class ProviderConfig(Section):
     """`[llm.providers.NAME]`: a provider over HTTP. Without `api_key_env` no key is sent."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["openai"]
     base_url: str

@@ -357,10 +357,8 @@ def _change_owner(at: int, uid: int | None) -> None:
         os.fchown(at, uid, uid)
 
 
-def sandbox_environ(policy: Policy | None, environ: Mapping[str, str], home: Path) -> dict[str, str]:
+def sandbox_environ(policy: Policy, environ: Mapping[str, str], home: Path) -> dict[str, str]:
     """The host's environment with HOME and TMPDIR that exist inside the sandbox."""
-    if policy is None:
-        return dict(environ)
     shown = (*policy.read, *policy.write, *policy.run)
     at_home = policy.state or (home if any(path.is_relative_to(home) for path in shown) else Path(TMP))
     changed = {"HOME": str(at_home), "TMPDIR": TMP}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plugbay.host.config.config import FILE_NAME, Config
 from plugbay.host.discovery.folders import MULTI_PLUGIN_MANIFESTS, Found, sibling_plugins
-from plugbay.host.disk.sqlite import IN_MEMORY, JOURNALS
+from plugbay.host.disk.sqlite_files import IN_MEMORY, JOURNALS
 from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry, Protected
 from plugbay.model.spec import PluginSpec
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.mcp.manifest import parse_servers
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.config import FILE_NAME, Config
 from plugbay.host.config.references import SECRET
@@ -31,6 +30,8 @@ def find_servers(config: Config) -> list[Found]:
 def _server_plugin(name: str, server: ServerConfig, folder: Path) -> Found:
     if server.bundle is not None:
         return _bundle_plugin(name, server, Path(server.bundle))
+    from plugbay.contracts.mcp.manifest import parse_servers  # only where plugbay.toml has servers
+
     found = parse_servers(json.dumps({"mcpServers": {name: _entry(server)}}), folder, os.environ)
     _, spec, problems = found[0]
     if spec is not None:

@@ -48,7 +48,7 @@ def format_list(files: Mapping[str, str]) -> bytes:
 
 def is_release(root: Path) -> bool:
     """Whether a folder has a list beside it."""
-    return (root.parent / LIST).is_file()
+    return os.path.isfile(f"{os.path.dirname(root)}/{LIST}")
 
 
 def verify(root: Path, place: str | None = None) -> None:

@@ -16,12 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from plugbay.host.disk.sqlite_files import IN_MEMORY, JOURNALS
 from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
-
-IN_MEMORY = ":memory:"
-
-JOURNALS = ("-wal", "-shm", "-journal")
-"""Suffixes of the files that SQLite keeps beside a database."""
 
 PRIVATE = 0o600
 

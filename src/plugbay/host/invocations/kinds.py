@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from plugbay.contracts.vai.manifest import MODES
+from plugbay.contracts.vai.spec import MODES
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.invocations import artifacts, compaction_result, retry
 from plugbay.host.invocations.context import narrow_limits

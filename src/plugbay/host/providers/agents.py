@@ -90,7 +90,7 @@ class Agents:
         plan = self._plan(agent)
         if isinstance(plan, Failure):
             raise CallFailed(plan)
-        settings = self._settings.get(agent) or AgentConfig()
+        settings = self._settings.get(agent) or AgentConfig.default()
         request = CompactionRequest([dict(item) for item in messages], settings.strategy, trigger, settings.keep)
         return await compaction.compact(plan, request, self._make_ask(agent, context, None))
 

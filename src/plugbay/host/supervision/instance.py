@@ -21,7 +21,7 @@ from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.admission import MIN_RETRY_SECONDS
 from plugbay.host.config.references import resolve_references
 from plugbay.host.confinement import notes
-from plugbay.host.confinement.policy import Confinement, proxy_variables, sandbox_environ
+from plugbay.host.confinement.policy import proxy_variables, sandbox_environ
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
 from plugbay.host.disk import release, tree
@@ -31,17 +31,16 @@ from plugbay.host.nesting import CAUSE, Cause
 from plugbay.host.ports import Trace
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.recording.taps import Taps
+from plugbay.host.supervision.binding import Binding
 from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.link import Hooks, Link
 from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.model.protected import Protected
-from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.spec import PluginSpec
 from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
-from plugbay.process.limits import Rlimits
 from plugbay.process.usage import memory_limit
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -75,80 +74,6 @@ class Runtime:
     def step(self, name: str) -> None:
         if self.trace is not None:
             self.trace(name)
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """The project that the plugins of a host work on."""
-
-    id: str = "default"
-    root: Path = field(default_factory=Path.cwd)
-    config_root: Path | None = None
-    """Folder for the plugin's own configuration; None: it has none."""
-    shown: bool = False
-    """Whether the operator named the root. The folder in which a host happens to be started is not shown to plugins."""
-
-    @property
-    def roots(self) -> tuple[dict[str, str], ...]:
-        """The project folders, as the answer to `ListRoots`."""
-        return ({"uri": self.root.as_uri(), "name": self.id},) if self.shown else ()
-
-    def fact(self, name: str) -> str | None:
-        """The value of one of the spec's `env_facts`; None if it is unknown."""
-        facts = {
-            "project.id": self.id,
-            "project.root": self.root,
-            "config.root": self.config_root,
-            "search.path": host_search_path(os.environ),
-        }
-        return None if facts[name] is None else str(facts[name])
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A plugin with the decisions and settings of its operator."""
-
-    spec: PluginSpec
-    granted: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    inherit_env: tuple[str, ...] = ()
-    config: Mapping[str, Any] | None = None
-    secrets: Mapping[str, Any] | None = field(default=None, repr=False)
-    project: Project = field(default_factory=Project)
-    pool: int = 0
-    concurrency: int = 32
-    """Concurrent calls of this plugin; further calls queue until their deadlines."""
-    log_level: str = "info"
-    """Log lines of the plugin below this level are dropped."""
-    limits: Rlimits = field(default_factory=Rlimits)
-    confinement: Confinement = field(default_factory=Confinement)
-    protected: Protected = field(default_factory=Protected)
-    """Paths that the host never opens for it."""
-    opened: tuple[str, ...] = ()
-    """Private and loopback `address:port`s that it may reach."""
-    scratch: Scratch | None = None
-    """Makes scratch folders for its instances; None: it gets none."""
-    refusal: Failure | None = None
-    """Why it must not be started; None: it may."""
-    narrowed: Mapping[frozenset[str], Confinement] = field(default_factory=dict)
-    """If exports need different confinements: the confinement of an instance, by the capabilities of the exports that
-    it serves. Empty: one confinement suits all exports."""
-
-    def share(self, export: Export) -> frozenset[str]:
-        """The capabilities of an export that decide its confinement. An instance serves only exports with the same
-        share; empty if one confinement suits all."""
-        if not self.narrowed:
-            return frozenset()
-        return frozenset(item.capability for item in self.spec.access).intersection(export.capabilities)
-
-    def narrow(self, share: frozenset[str]) -> Binding:
-        """The binding of instances that serve only the exports of this share."""
-        if not self.narrowed:
-            return self
-        confinement = self.narrowed[share]
-        scratch = self.scratch if confinement.has_scratch else None
-        refusal = self.refusal or confinement.refusal
-        return replace(self, confinement=confinement, scratch=scratch, refusal=refusal, narrowed={})
 
 
 class Deadline:
@@ -465,12 +390,12 @@ def launch_of(binding: Binding, scratch_folder: Path | None = None, command: Seq
         policy = replace(
             policy, write=(*policy.write, scratch_folder), own=(*policy.own, os.path.realpath(scratch_folder))
         )
-    environ = sandbox_environ(policy, os.environ, Path.home())
+    environ = os.environ if policy is None else sandbox_environ(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
     env = build_env(inherit, environ, (*facts, *spec.env), (*proxy_variables(policy), *binding.env))
     verify = None
     if release.is_release(spec.root):
         verify = functools.partial(release.verify, spec.root)
         env = {**NO_BYTECODE, **env}
-    cwd = Path(spec.cwd or spec.root)
+    cwd = spec.cwd or spec.root
     return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy, verify=verify)

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.limits import ConcurrencyLimit
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
 from plugbay.host.supervision.restart import SHORTAGE_SECONDS, Quarantine, is_shortage, next_action
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
@@ -177,8 +178,14 @@ class PerCallSupervisor:
 
     def _discard(self, instance: Instance) -> None:
         self._instances.discard(instance)
-        instance.kill()
         self._release_slot()
+        if instance.child.exit is None:
+            self._clear(instance)
+        else:  # nothing is left to kill, so the caller gets its answer first
+            asyncio.get_running_loop().call_soon(self._clear, instance)
+
+    def _clear(self, instance: Instance) -> None:
+        instance.kill()
         self.pool.fill()
 
     def _release_slot(self) -> None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import DEFAULT_ORG
-from plugbay.host.supervision.instance import Binding, Deadline, Runtime
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Runtime
 from plugbay.host.supervision.per_call import PerCallLease, PerCallSupervisor
 from plugbay.host.supervision.resident import ResidentSupervisor
 from plugbay.model.errors import Failure

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.host.journal import describe_facts
 from plugbay.host.limits import ConcurrencyLimit
+from plugbay.host.supervision.binding import Binding
 from plugbay.host.supervision.health import HealthWatch, IdleWatch, rule_of
 from plugbay.host.supervision.hung import Facts, Hung
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
 from plugbay.host.supervision.restart import (
     SHORTAGE_SECONDS,
     Quarantine,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime
+from plugbay.host.supervision.binding import Binding
+from plugbay.host.supervision.instance import Deadline, Instance, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
 from plugbay.host.supervision.per_org import PerOrgSupervisor, has_execution_classes
 from plugbay.host.supervision.resident import ResidentSupervisor

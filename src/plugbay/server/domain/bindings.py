@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from plugbay.contracts.schemas import compile_schema
-from plugbay.contracts.vai.manifest import MODES
+from plugbay.contracts.vai.spec import MODES
 from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.host.request import ExportBinding
 from plugbay.model.spec import Export

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from plugbay.contracts.vai.manifest import MODES
+from plugbay.contracts.vai.spec import MODES
 from plugbay.host.invocations.context import narrow_limits
 from plugbay.host.invocations.kinds import SUMMARY_RESEED, resume_key, resume_source, supports
 from plugbay.host.ports import InvocationRecord
