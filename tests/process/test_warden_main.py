@@ -31,6 +31,8 @@ from tests.process.helpers import exists, state
 from tests.support.patience import PATIENCE, until_blocking
 
 MARK = f"{os.getpid()}.1.test-warden-main"
+AA, BB, CC, EE = (f"{name}{os.getpid()}" for name in ("aa", "bb", "cc", "ee"))
+"""Tokens. Another run of these tests beside this one has others."""
 
 
 @contextmanager
@@ -69,9 +71,9 @@ def answer(process: subprocess.Popen[bytes]) -> str:
 
 
 def test_a_sweep_kills_the_processes_with_the_token_and_no_other() -> None:
-    with marked("aa") as target, marked("bb") as other, helper() as process:
-        ask(process, "sweep aa\n")
-        assert answer(process) == "swept aa 1"
+    with marked(AA) as target, marked(BB) as other, helper() as process:
+        ask(process, f"sweep {AA}\n")
+        assert answer(process) == f"swept {AA} 1"
         assert target.wait(PATIENCE) == -signal.SIGKILL
         assert other.poll() is None
 
@@ -83,15 +85,15 @@ def test_a_sweep_that_finds_nothing_is_answered() -> None:
 
 
 def test_requests_that_come_together_are_all_answered_with_their_own_counts() -> None:
-    with marked("aa"), marked("aa"), marked("bb"), helper() as process:
-        ask(process, "sweep aa\nsweep bb\nswe")
-        ask(process, "ep cc\n")
+    with marked(AA), marked(AA), marked(BB), helper() as process:
+        ask(process, f"sweep {AA}\nsweep {BB}\nswe")
+        ask(process, f"ep {CC}\n")
         answers = {answer(process) for _ in range(3)}
-        assert answers == {"swept aa 2", "swept bb 1", "swept cc 0"}
+        assert answers == {f"swept {AA} 2", f"swept {BB} 1", f"swept {CC} 0"}
 
 
 def test_the_end_of_the_host_kills_everything_with_its_mark_and_ends_the_helper() -> None:
-    with marked("aa") as one, marked("bb") as two, marked("aa", "9.9.other") as stranger, helper() as process:
+    with marked(AA) as one, marked(BB) as two, marked(AA, "9.9.other") as stranger, helper() as process:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
@@ -101,7 +103,7 @@ def test_the_end_of_the_host_kills_everything_with_its_mark_and_ends_the_helper(
 
 def test_a_fork_that_holds_the_pipe_open_does_not_hide_the_hosts_death() -> None:
     host = subprocess.Popen(["/bin/sleep", "600"])
-    with marked("aa") as target, helper(host.pid) as process:
+    with marked(AA) as target, helper(host.pid) as process:
         ask(process, "sweep nobody\n")
         assert answer(process) == "swept nobody 0"
         host.kill()
@@ -115,13 +117,13 @@ def test_a_fork_that_holds_the_pipe_open_does_not_hide_the_hosts_death() -> None
 def test_a_host_that_died_before_the_helper_was_ready_is_noticed() -> None:
     with subprocess.Popen(["/bin/true"]) as host:
         host.wait(PATIENCE)
-    with marked("aa") as target, helper(host.pid) as process:
+    with marked(AA) as target, helper(host.pid) as process:
         assert process.wait(PATIENCE) == 0
         assert target.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_goodbye_ends_the_helper_after_a_last_look() -> None:
-    with marked("aa") as target, helper() as process:
+    with marked(AA) as target, helper() as process:
         ask(process, "bye\n")
         assert process.wait(PATIENCE) == 0
         assert target.wait(PATIENCE) == -signal.SIGKILL
@@ -138,7 +140,7 @@ def test_a_signal_to_everything_does_not_take_the_helper(number: signal.Signals)
 
 
 def test_a_host_that_does_not_listen_any_more_counts_as_gone() -> None:
-    with marked("aa") as target, helper() as process:
+    with marked(AA) as target, helper() as process:
         assert process.stdout is not None
         process.stdout.close()
         ask(process, "sweep nobody\n")
@@ -208,10 +210,10 @@ def test_a_dead_process_has_no_environment() -> None:
 
 def test_only_a_process_that_still_has_the_mark_is_killed() -> None:
     """A pid that was reused between the look and the kill belongs to a process without the mark."""
-    with marked("aa") as process:
-        assert not kill_if(process.pid, lambda host, child: child == b"bb")
+    with marked(AA) as process:
+        assert not kill_if(process.pid, lambda host, child: child == BB.encode())
         assert process.poll() is None
-        assert kill_if(process.pid, lambda host, child: child == b"aa")
+        assert kill_if(process.pid, lambda host, child: child == AA.encode())
         assert process.wait(PATIENCE) == -signal.SIGKILL
     assert not kill_if(process.pid, lambda host, child: True)
 
@@ -311,11 +313,11 @@ def test_a_process_that_replaces_itself_all_the_time_shows_its_marks_at_every_lo
     program = tmp_path / "again"
     program.write_text('#!/bin/sh\nexec "$0"\n')
     program.chmod(0o755)
-    env = {"PLUGBAY_HOST": MARK, "PLUGBAY_CHILD": "ee"}
+    env = {"PLUGBAY_HOST": MARK, "PLUGBAY_CHILD": EE}
     with subprocess.Popen([program], env=env, start_new_session=True) as process:
         try:
             until_blocking(lambda: environ_of(process.pid) == b"")  # as it is in the middle of exec
-            assert {settled_marks(process.pid) for _ in range(500)} == {(MARK.encode(), b"ee")}
+            assert {settled_marks(process.pid) for _ in range(500)} == {(MARK.encode(), EE.encode())}
         finally:
             process.kill()
 
@@ -372,9 +374,9 @@ def test_a_program_without_any_environment_is_in_no_doubt() -> None:
 def test_who_has_the_mark_and_cannot_be_killed_at_once_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the middle of an exec when its mark is read again before the kill."""
     monkeypatch.setattr(warden_main, "kill_if", lambda pid, wanted: False)
-    with marked("aa") as process:
+    with marked(AA) as process:
         search = Search()
-        assert search.kill(lambda host, child: child == b"aa", set()) == []
+        assert search.kill(lambda host, child: child == AA.encode(), set()) == []
         assert search.blank >= {(process.pid, start_of(process.pid))}
 
 
@@ -382,15 +384,15 @@ def test_a_killed_process_is_found_until_it_has_ended(monkeypatch: pytest.Monkey
     """On its way out it has lost its environment and is no zombie yet."""
 
     def of_this(host: bytes, child: bytes) -> bool:
-        return child == b"aa"
+        return child == AA.encode()
 
     search = Search()
-    with marked("aa") as process:
+    with marked(AA) as process:
         monkeypatch.setattr(warden_main, "kill_if", lambda pid, wanted: True)
-        assert set(search.kill(of_this, set())) == {(process.pid, b"aa")}
+        assert set(search.kill(of_this, set())) == {(process.pid, AA.encode())}
         monkeypatch.setattr(warden_main, "environ_of", lambda pid: b"")
-        assert search.kill(of_this, set()) == [(process.pid, b"aa")]
-        assert search.kill(lambda host, child: child == b"bb", set()) == []
+        assert search.kill(of_this, set()) == [(process.pid, AA.encode())]
+        assert search.kill(lambda host, child: child == BB.encode(), set()) == []
         process.kill()
         process.wait(PATIENCE)
         assert search.kill(of_this, set()) == []
