@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -114,7 +115,7 @@ class Connection(aiosqlite.Connection):
                 pass
             else:
                 return
-        await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
+        await self.run_in_thread(partial(_run_steps, statements=(_busy_timeout(patience), WRITE, NO_WAIT)))
 
     async def run_in_thread(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run a function in the thread."""
@@ -134,44 +135,46 @@ class Connection(aiosqlite.Connection):
 
     async def run_small(self, statement: str, parameters: Sequence[Any]) -> Result:
         """Run a statement that reads little, in a transaction; begins one if needed."""
-        if not self.in_transaction:
+        if not self._conn.in_transaction:
             await self.run_steps(BEGIN)
-        answer: Result = await self._small(partial(_execute_statement, statement=statement, parameters=parameters))
+        answer: Result = await self._small(_execute_statement, statement, parameters)
         return answer
 
     async def run_steps(self, *statements: str) -> None:
         """Run statements without results, even if the caller is cancelled."""
-        await self._small(partial(_run_steps, statements))
+        await self._small(_run_steps, statements)
 
     def try_batch(self, writes: Sequence[Write], dialect: Dialect) -> list[Outcome] | None:
-        """Run statements behind a savepoint, all or none, now; None while an abandoned one runs in the thread."""
+        """Run statements, all or none, now; None while an abandoned one runs in the thread."""
         if self._begun != self._ended:
             return None
-        connection, outcomes = self._conn, []
         try:
-            connection.execute(SAVEPOINT)
-            try:
-                for statement, values in writes:
-                    bound = statement.bind(values, dialect)
-                    outcomes.append(bound.outcome(_execute_statement(connection, bound.text, bound.parameters)))
-                return outcomes
-            except BaseException:
-                # Without a transaction, SQLite has rolled back everything, perhaps because the disk is full.
-                if connection.in_transaction:
-                    connection.execute(ROLLBACK)
-                raise
-            finally:
-                if connection.in_transaction:
-                    connection.execute(RELEASE)
+            if len(writes) == 1:  # a statement that fails changes nothing
+                return _execute_writes(self._conn, writes, dialect)
+            return self._execute_with_savepoint(writes, dialect)
         except sqlite3.Error as error:
             raise _translated(error) from error
 
-    async def _small(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+    def _execute_with_savepoint(self, writes: Sequence[Write], dialect: Dialect) -> list[Outcome]:
+        connection = self._conn
+        connection.execute(SAVEPOINT)
+        try:
+            return _execute_writes(connection, writes, dialect)
+        except BaseException:
+            # Without a transaction, SQLite has rolled back everything, perhaps because the disk is full.
+            if connection.in_transaction:
+                connection.execute(ROLLBACK)
+            raise
+        finally:
+            if connection.in_transaction:
+                connection.execute(RELEASE)
+
+    async def _small(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run directly, unless an abandoned statement is still running in the thread; then queue behind it."""
         if self._begun != self._ended:
-            return await self.run_in_thread(work)
+            return await self.run_in_thread(lambda connection: work(connection, *arguments))
         try:
-            return work(self._conn)
+            return work(self._conn, *arguments)
         except sqlite3.Error as error:
             raise _translated(error) from error
 
@@ -229,7 +232,7 @@ def _busy_timeout(seconds: float) -> str:
     return f"PRAGMA busy_timeout={round(seconds * 1000)}"
 
 
-def _run_steps(statements: Sequence[str], connection: sqlite3.Connection) -> None:
+def _run_steps(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
 
@@ -242,6 +245,11 @@ def _execute_statement(connection: sqlite3.Connection, statement: str, parameter
         return Result(rows, cursor.description, cursor.rowcount, cursor.lastrowid)
     finally:
         cursor.close()
+
+
+def _execute_writes(connection: sqlite3.Connection, writes: Sequence[Write], dialect: Dialect) -> list[Outcome]:
+    bound = (statement.bind(values, dialect) for statement, values in writes)
+    return [each.outcome(_execute_statement(connection, each.text, each.parameters)) for each in bound]
 
 
 def connector(url: URL) -> Callable[[], Connection]:
@@ -285,8 +293,29 @@ class _Member:
         self.ended = None
 
 
+class _Batch(_Member):
+    """A transaction of prepared statements only."""
+
+    __slots__ = ("due", "outcomes", "refusal", "writes")
+
+    over: asyncio.Future[Exception | None]
+
+    def __init__(self, writes: Sequence[Write], over: asyncio.Future[Exception | None], due: float) -> None:
+        super().__init__(None)
+        self.over = over
+        self.writes = writes
+        self.due = due
+        """When it has waited too long for its turn."""
+        self.outcomes: list[Outcome] = []
+        self.refusal: Exception | None = None
+        """Why SQLite did not run it."""
+
+
 class GroupCommit:
-    """The single writer of a SQLite database."""
+    """The single writer of a SQLite database.
+
+    Transactions have their turns one after the other. Batches need no turn of their own: all that wait are run at once.
+    """
 
     def __init__(self, engine: AsyncEngine, patience: float) -> None:
         self._engine = engine
@@ -298,6 +327,10 @@ class GroupCommit:
         self._group: list[_Member] | None = None
         """The transactions that are committed together; None: no group is open."""
         self._committing: asyncio.Task[None] | None = None
+        self._batches: deque[_Batch] = deque()
+        """Batches that wait for the turn of `_writing`."""
+        self._writing: asyncio.Task[None] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def transaction(self, ended: Ended) -> AsyncIterator[AsyncConnection]:
@@ -317,39 +350,67 @@ class GroupCommit:
 
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
         """Commit these statements, or none of them."""
-        member = _Member(None)
-        outcomes: list[Outcome] = []
-        refusal: Exception | None = None
-        try:
-            await self._take_turn()
-            try:
-                outcomes = await self._write(member, writes)
-            finally:
-                self._turn.release()
-        except Exception as failed:
-            refusal = failed
-        error = (None if member.over is None else await member.over) or refusal
+        loop = asyncio.get_running_loop()
+        batch = _Batch(writes, loop.create_future(), loop.time() + self._patience)
+        self._batches.append(batch)
+        if self._writing is None:
+            self._writing = loop.create_task(self._write_batches())
+        if self._expiry is None:
+            self._expiry = loop.call_later(self._patience, self._expire_batches)
+        error = await batch.over or batch.refusal
         if error is not None:
             raise error
-        return outcomes
+        return batch.outcomes
 
-    async def _write(self, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
-        connection = await self._join(member)
-        try:
-            outcomes = self._driver.try_batch(writes, connection.dialect)
-        except DBAPIError:
-            if not self._driver.in_transaction:
-                await self._fail_group()
-            raise
-        if outcomes is not None:
-            return outcomes
-        async with self._savepoint(connection, member):
-            return [await statement.run(connection, values) for statement, values in writes]
+    async def _write_batches(self) -> None:
+        """Run all batches that wait, until there are none."""
+        while self._batches:
+            async with self._turn:
+                await self._run_batches()
+        self._writing = None
+
+    async def _run_batches(self) -> None:
+        while self._batches:
+            try:
+                connection = await self._join()
+            except Exception as error:
+                return self._refuse_batches(error)
+            batch = self._batches.popleft()
+            if batch.over.done():
+                continue  # its caller was cancelled
+            assert self._group is not None
+            self._group.append(batch)
+            try:
+                await self._run_batch(batch, connection)
+            except Exception as failed:
+                batch.refusal = failed
+                if not self._driver.in_transaction:
+                    await self._fail_group()
+
+    async def _run_batch(self, batch: _Batch, connection: AsyncConnection) -> None:
+        outcomes = self._driver.try_batch(batch.writes, connection.dialect)
+        if outcomes is None:
+            async with self._savepoint(connection, batch):
+                outcomes = [await statement.run(connection, values) for statement, values in batch.writes]
+        batch.outcomes = outcomes
+
+    def _refuse_batches(self, error: Exception) -> None:
+        while self._batches:
+            self._batches.popleft().end(error)
+
+    def _expire_batches(self) -> None:
+        """Refuse batches that have waited too long; one timer serves all."""
+        loop = asyncio.get_running_loop()
+        while self._batches and self._batches[0].due <= loop.time():
+            self._batches.popleft().end(StoreUnavailable("too many wait to write to it"))
+        self._expiry = loop.call_at(self._batches[0].due, self._expire_batches) if self._batches else None
 
     async def close(self) -> None:
         """Close after the queued transactions."""
         async with self._turn:
             await self._discard_connection()
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     async def _take_turn(self) -> None:
         try:
@@ -375,8 +436,8 @@ class GroupCommit:
                 await self._fail_group()
             raise
 
-    async def _join(self, member: _Member) -> AsyncConnection:
-        """Make a transaction a member of the open group, or of a new one."""
+    async def _join(self, member: _Member | None = None) -> AsyncConnection:
+        """Make a transaction a member of the open group, or of a new one; without a transaction, open a group."""
         if self._connection is None:
             self._connection = await connections.open_connection(self._engine)
             self._driver = driver_of(self._connection)
@@ -391,8 +452,9 @@ class GroupCommit:
             self._group = []
             # The commit queues behind the waiting transactions, which thereby join the group.
             self._committing = loop.create_task(self._commit(self._group))
-        member.over = loop.create_future()
-        self._group.append(member)
+        if member is not None:
+            member.over = loop.create_future()
+            self._group.append(member)
         return self._connection
 
     async def _commit(self, group: list[_Member]) -> None:
