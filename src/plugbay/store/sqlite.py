@@ -14,6 +14,7 @@ fails, or SQLite rolls everything back, all members fail.
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
 from collections import deque
@@ -296,19 +297,77 @@ class _Member:
 class _Batch(_Member):
     """A transaction of prepared statements only."""
 
-    __slots__ = ("due", "outcomes", "refusal", "writes")
+    __slots__ = ("outcomes", "refusal", "writes")
 
     over: asyncio.Future[Exception | None]
 
-    def __init__(self, writes: Sequence[Write], over: asyncio.Future[Exception | None], due: float) -> None:
+    def __init__(self, writes: Sequence[Write], over: asyncio.Future[Exception | None]) -> None:
         super().__init__(None)
         self.over = over
         self.writes = writes
-        self.due = due
-        """When it has waited too long for its turn."""
         self.outcomes: list[Outcome] = []
         self.refusal: Exception | None = None
         """Why SQLite did not run it."""
+
+
+class _Turns:
+    """A fair lock. One timer ends all waits that are too long: a timer for each costs as much as finding a row."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._taken = False
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        """The waits and their ends; both in the order of arrival."""
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def take(self, *, bounded: bool = True) -> None:
+        """Wait for a turn; raises `StoreUnavailable` when the wait is bounded and takes too long."""
+        if not self._taken:
+            self._taken = True
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((turn, loop.time() + self._patience if bounded else math.inf))
+        if self._expiry is None:
+            self._expiry = loop.call_later(self._patience, self._expire)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.release()  # it came together with the cancellation
+            raise
+
+    def release(self) -> None:
+        """Give the turn to the next that waits."""
+        while self._waiting:
+            turn, _ = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for turn, end in self._waiting:
+            if end <= now and not turn.done():
+                turn.set_exception(StoreUnavailable("too many wait to write to it"))
+        ends = [end for turn, end in self._waiting if not turn.done() and end < math.inf]
+        self._expiry = loop.call_at(min(ends), self._expire) if ends else None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Have a turn, however long it takes to get it."""
+        await self.take(bounded=False)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._expiry is not None:
+            self._expiry.cancel()
 
 
 class GroupCommit:
@@ -320,7 +379,7 @@ class GroupCommit:
     def __init__(self, engine: AsyncEngine, patience: float) -> None:
         self._engine = engine
         self._patience = patience
-        self._turn = asyncio.Lock()
+        self._turns = _Turns(patience)
         self._connection: AsyncConnection | None = None
         self._driver: Connection
         """Of the connection."""
@@ -330,19 +389,18 @@ class GroupCommit:
         self._batches: deque[_Batch] = deque()
         """Batches that wait for the turn of `_writing`."""
         self._writing: asyncio.Task[None] | None = None
-        self._expiry: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def transaction(self, ended: Ended) -> AsyncIterator[AsyncConnection]:
         """Commit everything inside, or nothing."""
         member = _Member(ended)
         try:
-            await self._take_turn()
+            await self._turns.take()
             try:
                 async with self._savepoint(await self._join(member), member) as connection:
                     yield connection
             finally:
-                self._turn.release()
+                self._turns.release()
         except Exception:
             await _wait(member)
             raise
@@ -351,12 +409,10 @@ class GroupCommit:
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
         """Commit these statements, or none of them."""
         loop = asyncio.get_running_loop()
-        batch = _Batch(writes, loop.create_future(), loop.time() + self._patience)
+        batch = _Batch(writes, loop.create_future())
         self._batches.append(batch)
         if self._writing is None:
             self._writing = loop.create_task(self._write_batches())
-        if self._expiry is None:
-            self._expiry = loop.call_later(self._patience, self._expire_batches)
         error = await batch.over or batch.refusal
         if error is not None:
             raise error
@@ -365,8 +421,15 @@ class GroupCommit:
     async def _write_batches(self) -> None:
         """Run all batches that wait, until there are none."""
         while self._batches:
-            async with self._turn:
+            try:
+                await self._turns.take()
+            except StoreUnavailable as error:
+                self._refuse_batches(error)
+                continue
+            try:
                 await self._run_batches()
+            finally:
+                self._turns.release()
         self._writing = None
 
     async def _run_batches(self) -> None:
@@ -398,28 +461,11 @@ class GroupCommit:
         while self._batches:
             self._batches.popleft().end(error)
 
-    def _expire_batches(self) -> None:
-        """Refuse batches that have waited too long; one timer serves all."""
-        loop = asyncio.get_running_loop()
-        while self._batches and self._batches[0].due <= loop.time():
-            self._batches.popleft().end(StoreUnavailable("too many wait to write to it"))
-        self._expiry = loop.call_at(self._batches[0].due, self._expire_batches) if self._batches else None
-
     async def close(self) -> None:
         """Close after the queued transactions."""
-        async with self._turn:
+        async with self._turns.turn():
             await self._discard_connection()
-        if self._expiry is not None:
-            self._expiry.cancel()
-
-    async def _take_turn(self) -> None:
-        try:
-            # Not `wait_for`: before Python 3.12 it can swallow a cancellation when the lock becomes free at that
-            # moment.
-            async with asyncio.timeout(self._patience):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise StoreUnavailable("too many wait to write to it") from None
+        self._turns.close()
 
     @asynccontextmanager
     async def _savepoint(self, connection: AsyncConnection, member: _Member) -> AsyncIterator[AsyncConnection]:
@@ -458,7 +504,7 @@ class GroupCommit:
         return self._connection
 
     async def _commit(self, group: list[_Member]) -> None:
-        async with self._turn:
+        async with self._turns.turn():
             if self._group is not group:
                 return  # it was lost before
             self._group = None
