@@ -18,7 +18,7 @@ import math
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
@@ -370,6 +370,40 @@ class _Turns:
             self._expiry.cancel()
 
 
+class _Savepoint:
+    """Rolls back the statements of one member when it fails. A class: every transaction pays for a generator."""
+
+    __slots__ = ("_driver", "_lose_group", "_member")
+
+    def __init__(self, driver: Connection, member: _Member, lose_group: Callable[[], Awaitable[None]]) -> None:
+        self._driver = driver
+        self._member = member
+        self._lose_group = lose_group
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._driver.run_steps(SAVEPOINT)
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            return await self._roll_back()
+        try:
+            await self._driver.run_steps(RELEASE)
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def _roll_back(self) -> None:
+        self._member.withdraw()
+        try:
+            await self._driver.run_steps(ROLLBACK, RELEASE)
+        except OperationalError:  # the rollback failed, perhaps because the disk is full: the whole group is lost
+            await self._lose_group()
+
+
 class GroupCommit:
     """The single writer of a SQLite database.
 
@@ -397,7 +431,8 @@ class GroupCommit:
         try:
             await self._turns.take()
             try:
-                async with self._savepoint(await self._join(member), member) as connection:
+                connection = await self._join(member)
+                async with self._savepoint(member):
                     yield connection
             finally:
                 self._turns.release()
@@ -453,7 +488,7 @@ class GroupCommit:
     async def _run_batch(self, batch: _Batch, connection: AsyncConnection) -> None:
         outcomes = self._driver.try_batch(batch.writes, connection.dialect)
         if outcomes is None:
-            async with self._savepoint(connection, batch):
+            async with self._savepoint(batch):
                 outcomes = [await statement.run(connection, values) for statement, values in batch.writes]
         batch.outcomes = outcomes
 
@@ -467,20 +502,8 @@ class GroupCommit:
             await self._discard_connection()
         self._turns.close()
 
-    @asynccontextmanager
-    async def _savepoint(self, connection: AsyncConnection, member: _Member) -> AsyncIterator[AsyncConnection]:
-        driver = self._driver
-        try:
-            await driver.run_steps(SAVEPOINT)
-            yield connection
-            await driver.run_steps(RELEASE)
-        except BaseException:
-            member.withdraw()
-            try:
-                await driver.run_steps(ROLLBACK, RELEASE)
-            except OperationalError:  # the rollback failed, perhaps because the disk is full: the whole group is lost
-                await self._fail_group()
-            raise
+    def _savepoint(self, member: _Member) -> _Savepoint:
+        return _Savepoint(self._driver, member, self._fail_group)
 
     async def _join(self, member: _Member | None = None) -> AsyncConnection:
         """Make a transaction a member of the open group, or of a new one; without a transaction, open a group."""
