@@ -454,18 +454,23 @@ class GroupCommit:
         return batch.outcomes
 
     async def _write_batches(self) -> None:
-        """Run all batches that wait, until there are none."""
-        while self._batches:
-            try:
-                await self._turns.take()
-            except StoreUnavailable as error:
-                self._refuse_batches(error)
-                continue
-            try:
-                await self._run_batches()
-            finally:
-                self._turns.release()
-        self._writing = None
+        """Run batches until none waits."""
+        try:
+            while self._batches:
+                await self._write_waiting()
+        finally:
+            self._writing = None
+
+    async def _write_waiting(self) -> None:
+        """Run all batches that wait, in one turn."""
+        try:
+            await self._turns.take()
+        except StoreUnavailable as error:
+            return self._refuse_batches(error)
+        try:
+            await self._run_batches()
+        finally:
+            self._turns.release()
 
     async def _run_batches(self) -> None:
         while self._batches:

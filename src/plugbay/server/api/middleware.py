@@ -285,7 +285,11 @@ class _Started(Generic[T]):
             self.result = done.value
 
     def __await__(self) -> Generator[Any, Any, T]:
-        yield self._waits_for
+        try:
+            yield self._waits_for
+        except BaseException:  # a cancellation: it ends here, and so does the coroutine
+            self._steps.close()
+            raise
         return (yield from self._steps)
 
 
