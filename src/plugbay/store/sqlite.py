@@ -320,10 +320,14 @@ class _Turns:
         """The waits and their ends; both in the order of arrival."""
         self._expiry: asyncio.TimerHandle | None = None
 
+    def try_take(self) -> bool:
+        """Take a turn if nobody has one."""
+        taken, self._taken = self._taken, True
+        return not taken
+
     async def take(self, *, bounded: bool = True) -> None:
         """Wait for a turn; raises `StoreUnavailable` when the wait is bounded and takes too long."""
-        if not self._taken:
-            self._taken = True
+        if self.try_take():
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -445,9 +449,15 @@ class GroupCommit:
         """Commit these statements, or none of them."""
         loop = asyncio.get_running_loop()
         batch = _Batch(writes, loop.create_future())
-        self._batches.append(batch)
-        if self._writing is None:
-            self._writing = loop.create_task(self._write_batches())
+        if self._turns.try_take():  # the task below would take two more rounds of the loop
+            try:
+                await self._run_in_group(batch)
+            finally:
+                self._turns.release()
+        else:
+            self._batches.append(batch)
+            if self._writing is None:
+                self._writing = loop.create_task(self._write_batches())
         error = await batch.over or batch.refusal
         if error is not None:
             raise error
@@ -474,21 +484,26 @@ class GroupCommit:
 
     async def _run_batches(self) -> None:
         while self._batches:
-            try:
-                connection = await self._join()
-            except Exception as error:
-                return self._refuse_batches(error)
             batch = self._batches.popleft()
-            if batch.over.done():
-                continue  # its caller was cancelled
-            assert self._group is not None
-            self._group.append(batch)
             try:
-                await self._run_batch(batch, connection)
-            except Exception as failed:
-                batch.refusal = failed
-                if not self._driver.in_transaction:
-                    await self._fail_group()
+                await self._run_in_group(batch)
+            except Exception as error:
+                batch.end(error)
+                return self._refuse_batches(error)
+
+    async def _run_in_group(self, batch: _Batch) -> None:
+        """Make a batch a member of the group and run it; raises if there is no group."""
+        connection = await self._join()
+        if batch.over.done():
+            return  # its caller was cancelled
+        assert self._group is not None
+        self._group.append(batch)
+        try:
+            await self._run_batch(batch, connection)
+        except Exception as failed:
+            batch.refusal = failed
+            if not self._driver.in_transaction:
+                await self._fail_group()
 
     async def _run_batch(self, batch: _Batch, connection: AsyncConnection) -> None:
         outcomes = self._driver.try_batch(batch.writes, connection.dialect)
@@ -533,6 +548,8 @@ class GroupCommit:
 
     async def _commit(self, group: list[_Member]) -> None:
         async with self._turns.turn():
+            if self._group is group:
+                await self._run_batches()  # those that wait join the group
             if self._group is not group:
                 return  # it was lost before
             self._group = None
