@@ -1,6 +1,8 @@
 """`control`: the cost of the control plane: a REST call to a plugin beside a bare FastAPI echo, a durable event beside
 a bare commit of one row.
 
+The echo reads HTTP with httptools, as the server does; a second one with h11, as uvicorn does without its extras.
+
 A call is `POST /v1/plugin-invocations` to a whole server: authentication, permissions, a row on disk before and after,
 the tool of a vai package in a confined worker, a line in the log. An event is the result of a finished run: the event
 and its delivery in one transaction. SQLite is configured as in a server: WAL, every commit on disk.
@@ -59,6 +61,7 @@ def run(options: Options) -> Comparison:
     rows = {"alone": options.size(500, 100), "burst": options.size(4_000, 1_000), "pace": EVENTS}
     entries = [
         Entry("echo", "bare FastAPI echo", calls, needs="fastapi"),
+        Entry("echo_h11", "the same, with uvicorn's other parser", calls, needs="fastapi"),
         Entry("invoke", "POST /v1/plugin-invocations", calls, needs="fastapi"),
         Entry("commit", "one row, one commit", rows),
         Entry("event", "an event and its delivery", rows, needs="sqlalchemy"),
@@ -76,6 +79,8 @@ def run(options: Options) -> Comparison:
         Finding(f"p99 at {EVENTS:,} a second", rounds.spread("event", "p99_ms"), at_most=25, unit=" ms"),
         Finding("REST invoke, alone: p50 / echo", rounds.ratio("invoke", "echo", "p50_us"), at_most=4),
         Finding("REST invoke: calls/s / echo", rounds.ratio("invoke", "echo", "per_second"), at_least=0.6),
+        Finding("REST invoke, alone: p50 / echo with h11", rounds.ratio("invoke", "echo_h11", "p50_us")),
+        Finding("REST invoke: calls/s / echo with h11", rounds.ratio("invoke", "echo_h11", "per_second")),
         Finding("one event, alone: p50 / commit", rounds.ratio("event", "commit", "p50_us"), at_most=4),
         Finding("durable events/s / commits", rounds.ratio("event", "commit", "per_second"), at_least=0.6),
     ]
@@ -87,6 +92,10 @@ def run(options: Options) -> Comparison:
 
 def echo(params: dict[str, Any]) -> Sample:
     return _through_http("echo", params)
+
+
+def echo_h11(params: dict[str, Any]) -> Sample:
+    return _through_http("echo-h11", params)
 
 
 def invoke(params: dict[str, Any]) -> Sample:
@@ -218,4 +227,4 @@ async def _paced(asks: Sequence[Ask], pace: int, calls: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    serve({"echo": echo, "invoke": invoke, "commit": commit, "event": event})
+    serve({"echo": echo, "echo_h11": echo_h11, "invoke": invoke, "commit": commit, "event": event})

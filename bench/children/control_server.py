@@ -1,6 +1,6 @@
 """Servers for the comparison of REST calls: a bare FastAPI echo, or the server of `plugbay serve` with an echo tool.
 
-    python control_server.py echo|gateway FOLDER
+    python control_server.py echo|echo-h11|gateway FOLDER
 
 Prints one JSON object when it is ready: its port, and the request that echoes the text. Both run on uvloop if it is
 installed.
@@ -22,7 +22,7 @@ def main() -> None:
     """Serve until the end."""
     kind, folder = sys.argv[1], Path(sys.argv[2])
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_gateway(folder) if kind == "gateway" else _echo())
+        runner.run(_gateway(folder) if kind == "gateway" else _echo("h11" if kind == "echo-h11" else "httptools"))
 
 
 def _loop_factory() -> Any:
@@ -33,7 +33,7 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _echo() -> None:
+async def _echo(http: Any) -> None:
     import uvicorn
     from fastapi import FastAPI
 
@@ -46,7 +46,7 @@ async def _echo() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _tell(listening.getsockname()[1], "/echo", "", {})
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_keep_alive=600)
+    config = uvicorn.Config(app, http=http, log_level="error", access_log=False, timeout_keep_alive=600)
     await uvicorn.Server(config).serve(sockets=[listening])
 
 

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from plugbay.mcp_server.http_server import BoundedHttp, HttpServer, NotAllowed
+from plugbay.mcp_server.http_server import MAX_AHEAD, BoundedHttp, HttpServer, NotAllowed
 from plugbay.mcp_server.server import McpServer
 from plugbay.server.server import _uvicorn_config, bind_socket
 from tests.mcp_server.running_servers import running_server
@@ -64,6 +64,10 @@ UNCLEAR = {
     "a line that is no request": b"GET /\r\nhost: x\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
+    "chunks of HTTP/1.0": b"POST / HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "another version": b"GET / HTTP/2.0\r\nhost: x\r\n\r\n",
+    "a fragment": b"GET /#a HTTP/1.1\r\nhost: x\r\n\r\n",
+    "a tunnel": b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n",
 }
 """Requests that a proxy may read differently, or that are invalid."""
 
@@ -73,10 +77,12 @@ class Reading:
 
     def __init__(self) -> None:
         self.paths: list[str] = []
+        self.headers: list[list[tuple[bytes, bytes]]] = []
         self.bodies: list[bytes] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.paths.append(scope["path"])
+        self.headers.append(scope["headers"])
         body, more = b"", True
         while more:
             message = await receive()
@@ -155,6 +161,7 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_no_time_by_that(run: Run, monk
         async with serving(Waiting()) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             heard = asyncio.ensure_future(asyncio.gather(reader.read(), return_exceptions=True))
+            writer.write(b"GET / HTTP/1.1\r\nx-note: ")
             while not heard.done():
                 writer.write(b"x")
                 await asyncio.wait({heard}, timeout=0.01)
@@ -261,6 +268,73 @@ def test_requests_that_follow_each_other_on_one_connection_are_served(run: Run) 
             assert [b"200 OK" in await answer(reader) for _ in range(3)] == [True] * 3
             writer.close()
         assert app.paths == ["/", "/", "/smuggled"] and app.bodies == [b"{}", b"{}", b""]
+        assert app.headers[0] == [(b"host", b"x"), (b"transfer-encoding", b"chunked")], "trailers are no headers"
+
+    run(main)
+
+
+@pytest.mark.parametrize("broken", [b"GET / HT\0P", post(CHUNKED, CHUNKED), REQUEST * 40])
+def test_a_request_that_was_complete_is_answered_whatever_comes_after_it(run: Run, broken: bytes) -> None:
+    async def main() -> None:
+        app = Waiting()
+        async with serving(app) as port:
+            app.answers.clear()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST + broken + SMUGGLED)
+            await until(lambda: app.asked == 1)
+            app.answers.set()
+            said = await reader.read()
+            writer.close()
+        assert said.startswith(b"HTTP/1.1 200 OK") and b"HTTP/1.1 4" not in said
+        assert said.count(b"HTTP/1.1") == app.asked <= MAX_AHEAD + 1
+
+    run(main)
+
+
+def test_a_request_for_another_protocol_is_answered_in_this_one(run: Run) -> None:
+    async def main() -> None:
+        app = Reading()
+        upgrade = (b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAM")
+        async with serving(app) as port:
+            for request in (
+                post(*upgrade, b"content-length: 2", body=b"{}"),
+                post(*upgrade, CHUNKED, body=b"2\r\n{}\r\n0\r\n\r\n"),
+            ):
+                for pieces in ([request + SMUGGLED], [request[:-3], request[-3:] + SMUGGLED]):
+                    assert (await came_to(port, *pieces)).count(b"HTTP/1.1 200 OK") == 2
+        assert (app.paths, app.bodies) == (["/", "/smuggled"] * 4, [b"{}", b""] * 4)
+        assert app.headers[0][:2] == [(b"host", b"x"), (b"connection", b"HTTP2-Settings")]
+
+    run(main)
+
+
+def test_trailers_and_sizes_of_chunks_without_end_are_refused(run: Run) -> None:
+    async def main() -> None:
+        app, long = Reading(), b"a" * (600 << 10)  # more than one read
+        async with serving(app) as port:
+            for endless in (b"0\r\nx-note: " + long, b"2;" + long, b"0\r\n" + b"x: y\r\n" * (8 << 10)):
+                said = await last_words(port, post(CHUNKED) + endless)
+                assert said.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 ")), said
+        assert app.bodies == []
+
+    run(main)
+
+
+def test_a_client_that_leaves_is_noticed_though_it_has_sent_a_further_request(run: Run) -> None:
+    async def main() -> None:
+        left = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left.set()
+
+        async with serving(app) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST + REQUEST)
+            await writer.drain()
+            writer.transport.abort()
+            await asyncio.wait_for(left.wait(), PATIENCE)
 
     run(main)
 

@@ -473,6 +473,62 @@ def test_a_batch_in_a_group_that_sqlite_rolls_back_fails_with_it(
     run(main)
 
 
+def test_batches_that_wait_are_run_at_once_except_those_whose_callers_have_gone(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        commits = Commits().watch(monkeypatch)
+        commits.may.clear()
+        first = asyncio.ensure_future(database.write((NOTE, noted(0))))
+        await until(lambda: commits.count == 1)
+        later = [asyncio.ensure_future(database.write((NOTE, noted(number)))) for number in range(1, 100)]
+        await asyncio.sleep(0)  # they wait in line
+        later[4].cancel()
+        commits.may.set()
+        await asyncio.wait([first, *later])
+        assert commits.count == 2 and [task.cancelled() for task in later].count(True) == 1
+        assert await notes(database) == {b"%d" % number for number in range(100) if number != 5}
+        await database.close()
+
+    run(main)
+
+
+def test_batches_that_wait_too_long_are_refused_and_the_next_is_written(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        async with database.transaction():
+            batches = [asyncio.ensure_future(database.write((NOTE, noted(number)))) for number in range(3)]
+            ended = await asyncio.gather(*batches, return_exceptions=True)
+            assert [str(each) for each in ended] == [str(StoreUnavailable("too many wait to write to it"))] * 3
+        await database.write((NOTE, noted(3)))
+        assert await notes(database) == {b"3"}
+        await database.close()
+
+    run(main)
+
+
+def test_a_turn_that_comes_together_with_a_cancellation_is_passed_on(run: Run) -> None:
+    async def main() -> None:
+        turns = sqlite._Turns(PATIENCE)
+        await turns.take()
+        unlucky, next_one = (asyncio.ensure_future(turns.take()) for _ in range(2))
+        await asyncio.sleep(0)  # both wait
+        turns.release()
+        unlucky.cancel()
+        await asyncio.wait_for(next_one, PATIENCE)
+        assert unlucky.cancelled()
+        turns.release()
+        await asyncio.wait_for(turns.take(), PATIENCE)
+        turns.close()
+
+    run(main)
+
+
 def test_a_cancelled_member_is_rolled_back_alone(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)

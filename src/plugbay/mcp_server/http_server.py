@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import ipaddress
 import itertools
-import re
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-import h11
+import httptools
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from plugbay.mcp_server.http_app import McpApp, Receive, Scope, Send, refuse
 from plugbay.mcp_server.http_checks import LOOPBACK, Guard, Refusal
@@ -40,15 +40,14 @@ MAX_CONNECTIONS = 512
 MAX_HEAD = 16 << 10
 """Bytes of the request line and all headers."""
 
+MAX_AHEAD = 16
+"""Requests of one connection that wait for the answer to an earlier one."""
+
 TOO_LARGE = f"the head of the request has more than {MAX_HEAD:,} bytes; send fewer or shorter headers"
 
 _SEQUENCE = itertools.count()
 """A counter instead of a clock: the event loop has one time for everything within a tick."""
 
-
-_BARE_LF = re.compile(rb"(?<!\r)\n")
-_FOLDED = re.compile(rb"\n[ \t]")
-_LENGTHS = re.compile(rb"\n(?:content-length:([^\r\n]*)|transfer-encoding:)", re.IGNORECASE)
 
 PATH = "/mcp"
 
@@ -62,43 +61,26 @@ STOP_SECONDS = 3
 """Grace for open connections at shutdown."""
 
 
-def find_ambiguity(head: bytes) -> str | None:
-    """Why a proxy may disagree with h11 about the end of a request; None when it cannot. h11 accepts all of these."""
-    if _BARE_LF.search(head):
-        return "a line of the head ends with LF alone; lines end with CR LF"
-    if _FOLDED.search(head):
-        return "a header goes on in the next line; write it in one"
-    lengths = _LENGTHS.findall(head)
-    if len(lengths) > 1 or any(b"," in length for length in lengths):
-        return "the length of the body is given twice; send one Content-Length, or Transfer-Encoding: chunked"
-    return None
+class _Part(enum.Enum):
+    """The part of a request that arrives."""
+
+    NONE = enum.auto()
+    """Nothing of a request has arrived, or all of it."""
+    HEAD = enum.auto()
+    BODY = enum.auto()
 
 
-class _StrictConnection(h11.Connection):
-    """h11 that refuses large heads and ambiguous framing."""
-
-    refusal = ""
-    """Why we refused the last request; empty if h11 did."""
-
-    def next_event(self) -> Any:
-        before = self.trailing_data[0]
-        try:
-            event = super().next_event()
-        except h11.RemoteProtocolError as error:
-            if error.error_status_hint == 431:  # incomplete, and already too long
-                self.refusal = TOO_LARGE
-            raise
-        if type(event) in (h11.Request, h11.EndOfMessage):  # the head or trailers that h11 has just parsed
-            head = before[: len(before) - len(self.trailing_data[0])]
-            problem = TOO_LARGE if len(head) > MAX_HEAD else find_ambiguity(head)
-            if problem is not None:
-                self.refusal = problem
-                raise h11.RemoteProtocolError(problem)
-        return event
+class _Refused(Exception):
+    """Ends the parser's work on a request; the reason is in `BoundedHttp.refusal`."""
 
 
-class BoundedHttp(H11Protocol):
-    """One connection. Above the limit, the connection that was unused longest is closed."""
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. Above the limit, the connection that was unused longest is closed.
+
+    The parser (llhttp) refuses line ends other than CR LF, folded headers, lengths that are no number, and a length
+    beside chunks. It does not limit what it keeps of a head, and it takes further codings and several hosts: the checks
+    are here.
+    """
 
     head_seconds: ClassVar[float] = HEAD_SECONDS
     body_seconds: ClassVar[float] = BODY_SECONDS
@@ -106,64 +88,161 @@ class BoundedHttp(H11Protocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn: _StrictConnection = _StrictConnection(h11.SERVER, MAX_HEAD)
         self._timer: asyncio.TimerHandle | None = None
         """Closes the connection when the expected part of a request is late."""
-        self._expects: Any = None
-        """The h11 state that the timer belongs to."""
+        self._expects = _Part.NONE
+        """The part that the timer belongs to."""
         self._sequence = next(_SEQUENCE)
         """Sequence number of the last completed request: the lowest was unused longest."""
+        self._part = _Part.NONE
+        self._unread = 0
+        """Bytes that the parser took without passing anything on."""
+        self._trailers = 0
+        """Bytes of headers after the body."""
+        self._answering: RequestResponseCycle | None = None
+        """The request whose answer is due next; further ones may wait behind it."""
+        self._deaf = False
+        """Whether the connection is closed after the next answer, and bytes that arrive do not count."""
+        self.refusal = ""
+        """Why we refuse a request; empty if the parser does."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.max_connections and not self._evict_other():
             self._end(b"503 Service Unavailable")
             return
-        self._expect(h11.IDLE, self.head_seconds)
+        self._expect(_Part.HEAD, self.head_seconds)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        self._unread += len(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserInvalidMethodError:
+            self._answer_refused(b"405 Method Not Allowed", "this is no method of HTTP")
+        except httptools.HttpParserError as error:
+            self._answer_refused(b"400 Bad Request", str(error))
+        if self._unread > MAX_HEAD:
+            self.refusal = TOO_LARGE
+            self._answer_refused()
         if self.transport.is_closing():
             return
-        state = self.conn.their_state
-        if state is h11.IDLE:
-            self._expect(state, self.head_seconds)
-        elif state is h11.SEND_BODY:
+        if self._part is _Part.BODY:
             if not self.cycle.response_complete:  # a client that has its answer gains no time by sending more
                 self._expect_nothing()
-            self._expect(state, self.body_seconds)
+            self._expect(_Part.BODY, self.body_seconds)
+        elif self._part is _Part.HEAD or self._unread:
+            self._expect(_Part.HEAD, self.head_seconds)
         else:
             self._expect_nothing()
 
-    def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn when h11 refuses a request."""
-        status = b"431 Request Header Fields Too Large" if self.conn.refusal == TOO_LARGE else b"400 Bad Request"
-        self._end(status, self.conn.refusal or msg)
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # A request for another protocol, whose body the parser has left out: once more, without asking for that.
+            self.parser = httptools.HttpRequestParser(self)
+            self._parse(_write_head(self.scope["method"], self.url, self.headers) + data[upgrade.args[0] :])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        if self._answering is not None and self._answering is not self.cycle:  # uvicorn tells the newest alone
+            self._answering.disconnected = not self._answering.response_complete
+            self._answering.message_event.set()
+        super().connection_lost(exc)
+
+    # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        self._part = _Part.HEAD
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._part is _Part.HEAD:
+            return super().on_header(name, value)
+        self._trailers += len(name) + len(value) + len(": \r\n")  # dropped: the application has its headers already
+        if self._trailers > MAX_HEAD:
+            self._refuse(TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        method = self.parser.get_method()
+        problem = find_problem(method, self.parser.get_http_version(), self.url, self.headers)
+        if problem is not None:
+            self._refuse(problem)
+        if self.parser.should_upgrade():
+            self.scope["method"] = method.decode()
+            return
+        if not self.url.startswith(b"/"):  # a URL, as proxies are asked: no path of this server
+            self.url = b"/" + self.url
+        if len(self.pipeline) >= MAX_AHEAD:
+            self._refuse(f"more than {MAX_AHEAD} requests were sent ahead; wait for answers")
+        self._part, self._unread, self._trailers = _Part.BODY, 0, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._part is _Part.BODY:  # else it was a head that asks for another protocol
+            self._part, self._unread = _Part.NONE, 0
+            super().on_message_complete()
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self.refusal = problem
+        raise _Refused
+
+    def _answer_refused(self, status: bytes = b"", why: str = "") -> None:
+        if self._is_busy() and not (self._part is _Part.BODY and self._answering is self.cycle):
+            self._close_after_answer()  # a complete request came before the refused one
+            return
+        if self.refusal == TOO_LARGE:
+            status = b"431 Request Header Fields Too Large"
+        self._end(status, self.refusal or why)
+
+    # Called by uvicorn.
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         self._sequence = next(_SEQUENCE)
         super().on_response_complete()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
-        super().connection_lost(exc)
+    # Limits.
 
-    def _expect(self, part: Any, seconds: float) -> None:
+    def _is_busy(self) -> bool:
+        return self._answering is not None and not self._answering.response_complete
+
+    def _close_after_answer(self) -> None:
+        """Close the connection after the last complete request."""
+        self._deaf = True
+        self._expect_nothing()
+        last = self.pipeline[0][0] if self.pipeline else self._answering
+        if last is not None:
+            last.keep_alive = False
+
+    def _expect(self, part: _Part, seconds: float) -> None:
         """Start the timer for a part of the request; further bytes of the same part do not extend it."""
-        if self._expects is not part:
+        if self._expects is not part and not self._deaf:
             self._expect_nothing()
             self._expects = part
             self._timer = self.loop.call_later(seconds, self._timed_out, part, seconds)
 
-    def _timed_out(self, part: Any, seconds: float) -> None:
+    def _timed_out(self, part: _Part, seconds: float) -> None:
         self._expect_nothing()
-        if part is h11.SEND_BODY and self.flow.read_paused:  # our side is slow: the application does not read
+        # Our side is slow: the application does not read, or has not answered the request before.
+        slow = self.flow.read_paused if part is _Part.BODY else self._is_busy()
+        if slow:
             self._expect(part, seconds)
         else:
             self._end(b"408 Request Timeout")
 
     def _expect_nothing(self) -> None:
-        self._expects = None
+        self._expects = _Part.NONE
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -171,22 +250,54 @@ class BoundedHttp(H11Protocol):
     def _evict_other(self) -> bool:
         """Close one other connection: an idle one, else one whose body is still arriving. False when there is none."""
         others = [other for other in self.connections if other is not self and isinstance(other, BoundedHttp)]
-        for state in (h11.IDLE, h11.SEND_BODY):
-            found = [other for other in others if other.conn.their_state is state and not other.transport.is_closing()]
-            if found:
-                min(found, key=lambda other: other._sequence)._end(b"503 Service Unavailable")
-                return True
-        return False
+        open_ = [other for other in others if not other.transport.is_closing()]
+        idle = [other for other in open_ if not other._is_busy() and other._part is not _Part.BODY]
+        found = idle or [other for other in open_ if other._part is _Part.BODY]
+        if found:
+            min(found, key=lambda other: other._sequence)._end(b"503 Service Unavailable")
+        return bool(found)
 
     def _end(self, status: bytes, why: str = "") -> None:
         """Close the connection, with an error response if none was started."""
         self._expect_nothing()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        self._deaf = True
+        answered = self._answering is not None and self._answering.response_started
+        if not answered or (not self._is_busy() and self._part is not _Part.BODY):
             body = why.encode("ascii")
             head = b"connection: close\r\ncontent-type: text/plain\r\ncontent-length: %d" % len(body)
             self.transport.write(b"HTTP/1.1 %b\r\n%b\r\n\r\n%b" % (status, head, body))
         self.connections.discard(self)
         self.transport.close()
+
+
+def _write_head(method: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The head of a request, without the wish for another protocol."""
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), target)]
+    for name, value in headers:
+        if name == b"connection":
+            value = b",".join(token for token in value.split(b",") if token.strip().lower() != b"upgrade").strip()
+        if name != b"upgrade":
+            lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def find_problem(method: bytes, version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Why a request is refused that the parser takes; None when it is not. A proxy may disagree about its end."""
+    size = len(method) + len(target) + len("  HTTP/1.1\r\n\r\n")
+    size += sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
+    names = [name for name, _ in headers]
+    hosts, codings = names.count(b"host"), names.count(b"transfer-encoding")
+    if size > MAX_HEAD:
+        return TOO_LARGE
+    if version not in ("1.0", "1.1") or method == b"CONNECT":
+        return "this server speaks version 1.1 of HTTP, and is no proxy"
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return "a request has one Host"
+    if names.count(b"content-length") + codings > 1:
+        return "the length of the body is given twice; send one Content-Length, or Transfer-Encoding: chunked"
+    if codings and (version == "1.0" or dict(headers)[b"transfer-encoding"].lower() != b"chunked"):
+        return "the only coding of a body is Transfer-Encoding: chunked, in version 1.1 of HTTP"
+    return None if b"#" not in target else "a path ends before the #"
 
 
 class NotAllowed(PlugbayError):

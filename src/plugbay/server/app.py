@@ -16,8 +16,10 @@ from fastapi.telemetry import TelemetryConfig
 from plugbay import __version__
 from plugbay.server.api import errors
 from plugbay.server.api.caller import NEEDS, RateLimits
+from plugbay.server.api.direct import DirectRoutes
 from plugbay.server.api.idempotency import LONGEST_KEY, MUTATING, IdempotentRoute, Router
 from plugbay.server.api.middleware import HttpMiddleware, HttpSettings
+from plugbay.server.api.route_table import RouteTable
 from plugbay.server.api.routes import (
     bindings,
     compactions,
@@ -99,6 +101,7 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
     # Not `include_router`: it copies every route, which takes a third of a second.
     app.router.routes.extend(route for router in ROUTERS for route in router.routes)
     app.router.routes.extend(PAGES)
+    app.router.middleware_stack = RouteTable(app.router)
     errors.install_error_handlers(app)
     app.add_exception_handler(404, answer_unknown_path)
     app.add_middleware(
@@ -106,6 +109,7 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
         settings=settings or HttpSettings(),
         meters=gateway.meters,
         clock=gateway.clock,
+        direct=DirectRoutes(app.routes),
         spans=_spans(gateway),
     )
     _extend_openapi(app)

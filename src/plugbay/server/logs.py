@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic", "aiosqlite", "asyncio")
 """Libraries that log warnings and errors only."""
 
@@ -18,12 +20,18 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "tas
 _ENCODER = json.JSONEncoder(default=repr)
 """Encodes any value."""
 
+_FAST_ENCODER = msgspec.json.Encoder(enc_hook=repr)
+"""Ten times as fast; refuses lone surrogates and keys that are no text, and does not escape other than ASCII."""
+
 
 def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:
     """Log to stderr; as JSON unless stderr is a terminal; `as_json` overrides that."""
     plain = as_json if as_json is not None else not sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(plain))
+    # The lines have neither the source line nor the thread; to find them takes as long as to format the line.
+    logging._srcfile = None  # as the documentation of logging advises
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -60,4 +68,13 @@ class JsonFormatter(logging.Formatter):
         fields["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
+        return _encode(fields)
+
+
+def _encode(fields: dict[str, Any]) -> str:
+    """One line of ASCII."""
+    try:
+        line = _FAST_ENCODER.encode(fields)
+    except Exception:  # the other encoder takes it, or says why not
         return _ENCODER.encode(fields)
+    return line.decode() if line.isascii() else _ENCODER.encode(fields)

@@ -51,6 +51,10 @@ DRAIN_SECONDS = 20
 
 BACKLOG = 1024
 
+GC_THRESHOLD = 10_000
+"""New objects until the collector looks for cycles. With its 700, it runs several times for each request in flight and
+takes a twelfth of the time; requests leave no cycles that grow."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
@@ -119,6 +123,7 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
             await _until_started(server, serving)
             gc.freeze()  # objects that exist now are permanent: not scanning them saves a sixth of the time
             gc.enable()
+            gc.set_threshold(GC_THRESHOLD)
             data = settings.gateway.data.absolute()
             found = RunningServer(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
             if settings.runtime is not None:
@@ -216,7 +221,7 @@ async def _until_started(server: _Uvicorn, serving: asyncio.Task[None]) -> None:
 def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=BoundedHttp,  # h11 even where httptools is installed: httptools reads an endless head without limit
+        http=BoundedHttp,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -14,9 +14,11 @@ fails, or SQLite rolls everything back, all members fail.
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
@@ -114,7 +116,7 @@ class Connection(aiosqlite.Connection):
                 pass
             else:
                 return
-        await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
+        await self.run_in_thread(partial(_run_steps, statements=(_busy_timeout(patience), WRITE, NO_WAIT)))
 
     async def run_in_thread(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run a function in the thread."""
@@ -134,44 +136,46 @@ class Connection(aiosqlite.Connection):
 
     async def run_small(self, statement: str, parameters: Sequence[Any]) -> Result:
         """Run a statement that reads little, in a transaction; begins one if needed."""
-        if not self.in_transaction:
+        if not self._conn.in_transaction:
             await self.run_steps(BEGIN)
-        answer: Result = await self._small(partial(_execute_statement, statement=statement, parameters=parameters))
+        answer: Result = await self._small(_execute_statement, statement, parameters)
         return answer
 
     async def run_steps(self, *statements: str) -> None:
         """Run statements without results, even if the caller is cancelled."""
-        await self._small(partial(_run_steps, statements))
+        await self._small(_run_steps, statements)
 
     def try_batch(self, writes: Sequence[Write], dialect: Dialect) -> list[Outcome] | None:
-        """Run statements behind a savepoint, all or none, now; None while an abandoned one runs in the thread."""
+        """Run statements, all or none, now; None while an abandoned one runs in the thread."""
         if self._begun != self._ended:
             return None
-        connection, outcomes = self._conn, []
         try:
-            connection.execute(SAVEPOINT)
-            try:
-                for statement, values in writes:
-                    bound = statement.bind(values, dialect)
-                    outcomes.append(bound.outcome(_execute_statement(connection, bound.text, bound.parameters)))
-                return outcomes
-            except BaseException:
-                # Without a transaction, SQLite has rolled back everything, perhaps because the disk is full.
-                if connection.in_transaction:
-                    connection.execute(ROLLBACK)
-                raise
-            finally:
-                if connection.in_transaction:
-                    connection.execute(RELEASE)
+            if len(writes) == 1:  # a statement that fails changes nothing
+                return _execute_writes(self._conn, writes, dialect)
+            return self._execute_with_savepoint(writes, dialect)
         except sqlite3.Error as error:
             raise _translated(error) from error
 
-    async def _small(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+    def _execute_with_savepoint(self, writes: Sequence[Write], dialect: Dialect) -> list[Outcome]:
+        connection = self._conn
+        connection.execute(SAVEPOINT)
+        try:
+            return _execute_writes(connection, writes, dialect)
+        except BaseException:
+            # Without a transaction, SQLite has rolled back everything, perhaps because the disk is full.
+            if connection.in_transaction:
+                connection.execute(ROLLBACK)
+            raise
+        finally:
+            if connection.in_transaction:
+                connection.execute(RELEASE)
+
+    async def _small(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run directly, unless an abandoned statement is still running in the thread; then queue behind it."""
         if self._begun != self._ended:
-            return await self.run_in_thread(work)
+            return await self.run_in_thread(lambda connection: work(connection, *arguments))
         try:
-            return work(self._conn)
+            return work(self._conn, *arguments)
         except sqlite3.Error as error:
             raise _translated(error) from error
 
@@ -229,7 +233,7 @@ def _busy_timeout(seconds: float) -> str:
     return f"PRAGMA busy_timeout={round(seconds * 1000)}"
 
 
-def _run_steps(statements: Sequence[str], connection: sqlite3.Connection) -> None:
+def _run_steps(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
 
@@ -242,6 +246,11 @@ def _execute_statement(connection: sqlite3.Connection, statement: str, parameter
         return Result(rows, cursor.description, cursor.rowcount, cursor.lastrowid)
     finally:
         cursor.close()
+
+
+def _execute_writes(connection: sqlite3.Connection, writes: Sequence[Write], dialect: Dialect) -> list[Outcome]:
+    bound = (statement.bind(values, dialect) for statement, values in writes)
+    return [each.outcome(_execute_statement(connection, each.text, each.parameters)) for each in bound]
 
 
 def connector(url: URL) -> Callable[[], Connection]:
@@ -285,31 +294,152 @@ class _Member:
         self.ended = None
 
 
+class _Batch(_Member):
+    """A transaction of prepared statements only."""
+
+    __slots__ = ("outcomes", "refusal", "writes")
+
+    over: asyncio.Future[Exception | None]
+
+    def __init__(self, writes: Sequence[Write], over: asyncio.Future[Exception | None]) -> None:
+        super().__init__(None)
+        self.over = over
+        self.writes = writes
+        self.outcomes: list[Outcome] = []
+        self.refusal: Exception | None = None
+        """Why SQLite did not run it."""
+
+
+class _Turns:
+    """A fair lock. One timer ends all waits that are too long: a timer for each costs as much as finding a row."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._taken = False
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        """The waits and their ends; both in the order of arrival."""
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def try_take(self) -> bool:
+        """Take a turn if nobody has one."""
+        taken, self._taken = self._taken, True
+        return not taken
+
+    async def take(self, *, bounded: bool = True) -> None:
+        """Wait for a turn; raises `StoreUnavailable` when the wait is bounded and takes too long."""
+        if self.try_take():
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((turn, loop.time() + self._patience if bounded else math.inf))
+        if self._expiry is None:
+            self._expiry = loop.call_later(self._patience, self._expire)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.release()  # it came together with the cancellation
+            raise
+
+    def release(self) -> None:
+        """Give the turn to the next that waits."""
+        while self._waiting:
+            turn, _ = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for turn, end in self._waiting:
+            if end <= now and not turn.done():
+                turn.set_exception(StoreUnavailable("too many wait to write to it"))
+        ends = [end for turn, end in self._waiting if not turn.done() and end < math.inf]
+        self._expiry = loop.call_at(min(ends), self._expire) if ends else None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Have a turn, however long it takes to get it."""
+        await self.take(bounded=False)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+
+class _Savepoint:
+    """Rolls back the statements of one member when it fails. A class: every transaction pays for a generator."""
+
+    __slots__ = ("_driver", "_lose_group", "_member")
+
+    def __init__(self, driver: Connection, member: _Member, lose_group: Callable[[], Awaitable[None]]) -> None:
+        self._driver = driver
+        self._member = member
+        self._lose_group = lose_group
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._driver.run_steps(SAVEPOINT)
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            return await self._roll_back()
+        try:
+            await self._driver.run_steps(RELEASE)
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def _roll_back(self) -> None:
+        self._member.withdraw()
+        try:
+            await self._driver.run_steps(ROLLBACK, RELEASE)
+        except OperationalError:  # the rollback failed, perhaps because the disk is full: the whole group is lost
+            await self._lose_group()
+
+
 class GroupCommit:
-    """The single writer of a SQLite database."""
+    """The single writer of a SQLite database.
+
+    Transactions have their turns one after the other. Batches need no turn of their own: all that wait are run at once.
+    """
 
     def __init__(self, engine: AsyncEngine, patience: float) -> None:
         self._engine = engine
         self._patience = patience
-        self._turn = asyncio.Lock()
+        self._turns = _Turns(patience)
         self._connection: AsyncConnection | None = None
         self._driver: Connection
         """Of the connection."""
         self._group: list[_Member] | None = None
         """The transactions that are committed together; None: no group is open."""
         self._committing: asyncio.Task[None] | None = None
+        self._batches: deque[_Batch] = deque()
+        """Batches that wait for the turn of `_writing`."""
+        self._writing: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def transaction(self, ended: Ended) -> AsyncIterator[AsyncConnection]:
         """Commit everything inside, or nothing."""
         member = _Member(ended)
         try:
-            await self._take_turn()
+            await self._turns.take()
             try:
-                async with self._savepoint(await self._join(member), member) as connection:
+                connection = await self._join(member)
+                async with self._savepoint(member):
                     yield connection
             finally:
-                self._turn.release()
+                self._turns.release()
         except Exception:
             await _wait(member)
             raise
@@ -317,66 +447,86 @@ class GroupCommit:
 
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
         """Commit these statements, or none of them."""
-        member = _Member(None)
-        outcomes: list[Outcome] = []
-        refusal: Exception | None = None
-        try:
-            await self._take_turn()
+        loop = asyncio.get_running_loop()
+        batch = _Batch(writes, loop.create_future())
+        if self._turns.try_take():  # the task below would take two more rounds of the loop
             try:
-                outcomes = await self._write(member, writes)
+                await self._run_in_group(batch)
             finally:
-                self._turn.release()
-        except Exception as failed:
-            refusal = failed
-        error = (None if member.over is None else await member.over) or refusal
+                self._turns.release()
+        else:
+            self._batches.append(batch)
+            if self._writing is None:
+                self._writing = loop.create_task(self._write_batches())
+        error = await batch.over or batch.refusal
         if error is not None:
             raise error
-        return outcomes
+        return batch.outcomes
 
-    async def _write(self, member: _Member, writes: Sequence[Write]) -> list[Outcome]:
-        connection = await self._join(member)
+    async def _write_batches(self) -> None:
+        """Run batches until none waits."""
         try:
-            outcomes = self._driver.try_batch(writes, connection.dialect)
-        except DBAPIError:
+            while self._batches:
+                await self._write_waiting()
+        finally:
+            self._writing = None
+
+    async def _write_waiting(self) -> None:
+        """Run all batches that wait, in one turn."""
+        try:
+            await self._turns.take()
+        except StoreUnavailable as error:
+            return self._refuse_batches(error)
+        try:
+            await self._run_batches()
+        finally:
+            self._turns.release()
+
+    async def _run_batches(self) -> None:
+        while self._batches:
+            batch = self._batches.popleft()
+            try:
+                await self._run_in_group(batch)
+            except Exception as error:
+                batch.end(error)
+                return self._refuse_batches(error)
+
+    async def _run_in_group(self, batch: _Batch) -> None:
+        """Make a batch a member of the group and run it; raises if there is no group."""
+        connection = await self._join()
+        if batch.over.done():
+            return  # its caller was cancelled
+        assert self._group is not None
+        self._group.append(batch)
+        try:
+            await self._run_batch(batch, connection)
+        except Exception as failed:
+            batch.refusal = failed
             if not self._driver.in_transaction:
                 await self._fail_group()
-            raise
-        if outcomes is not None:
-            return outcomes
-        async with self._savepoint(connection, member):
-            return [await statement.run(connection, values) for statement, values in writes]
+
+    async def _run_batch(self, batch: _Batch, connection: AsyncConnection) -> None:
+        outcomes = self._driver.try_batch(batch.writes, connection.dialect)
+        if outcomes is None:
+            async with self._savepoint(batch):
+                outcomes = [await statement.run(connection, values) for statement, values in batch.writes]
+        batch.outcomes = outcomes
+
+    def _refuse_batches(self, error: Exception) -> None:
+        while self._batches:
+            self._batches.popleft().end(error)
 
     async def close(self) -> None:
         """Close after the queued transactions."""
-        async with self._turn:
+        async with self._turns.turn():
             await self._discard_connection()
+        self._turns.close()
 
-    async def _take_turn(self) -> None:
-        try:
-            # Not `wait_for`: before Python 3.12 it can swallow a cancellation when the lock becomes free at that
-            # moment.
-            async with asyncio.timeout(self._patience):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise StoreUnavailable("too many wait to write to it") from None
+    def _savepoint(self, member: _Member) -> _Savepoint:
+        return _Savepoint(self._driver, member, self._fail_group)
 
-    @asynccontextmanager
-    async def _savepoint(self, connection: AsyncConnection, member: _Member) -> AsyncIterator[AsyncConnection]:
-        driver = self._driver
-        try:
-            await driver.run_steps(SAVEPOINT)
-            yield connection
-            await driver.run_steps(RELEASE)
-        except BaseException:
-            member.withdraw()
-            try:
-                await driver.run_steps(ROLLBACK, RELEASE)
-            except OperationalError:  # the rollback failed, perhaps because the disk is full: the whole group is lost
-                await self._fail_group()
-            raise
-
-    async def _join(self, member: _Member) -> AsyncConnection:
-        """Make a transaction a member of the open group, or of a new one."""
+    async def _join(self, member: _Member | None = None) -> AsyncConnection:
+        """Make a transaction a member of the open group, or of a new one; without a transaction, open a group."""
         if self._connection is None:
             self._connection = await connections.open_connection(self._engine)
             self._driver = driver_of(self._connection)
@@ -391,12 +541,15 @@ class GroupCommit:
             self._group = []
             # The commit queues behind the waiting transactions, which thereby join the group.
             self._committing = loop.create_task(self._commit(self._group))
-        member.over = loop.create_future()
-        self._group.append(member)
+        if member is not None:
+            member.over = loop.create_future()
+            self._group.append(member)
         return self._connection
 
     async def _commit(self, group: list[_Member]) -> None:
-        async with self._turn:
+        async with self._turns.turn():
+            if self._group is group:
+                await self._run_batches()  # those that wait join the group
             if self._group is not group:
                 return  # it was lost before
             self._group = None

@@ -57,11 +57,12 @@ class Prepared:
 
     async def run(self, tx: AsyncConnection, values: Mapping[str, Any]) -> Outcome:
         """Run it with a value for each parameter."""
-        if tx.dialect.name == "postgresql":
+        connection, dialect = tx.sync_connection, tx.dialect
+        if dialect.name == "postgresql":
             result = await tx.execute(self._postgresql, values)
             rows = [dict(row) for row in result.mappings()] if result.returns_rows else []
             return Outcome(rows, result.rowcount)
-        bound, connection = self.bind(values, tx.dialect), tx.sync_connection
+        bound = self.bind(values, dialect)
         driver: Any = None if connection is None else connection.connection.driver_connection
         return bound.outcome(await driver.run_small(bound.text, bound.parameters))
 

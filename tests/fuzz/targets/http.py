@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from plugbay.mcp_server.http_checks import LOOPBACK, accepts_host, accepts_origin, check_modern, check_post
+from plugbay.server.api.direct import DirectRoutes
 from plugbay.server.api.middleware import HttpMiddleware, HttpSettings
 from plugbay.server.domain.clock import SystemClock
 from plugbay.server.domain.meters import Meters
@@ -70,7 +71,7 @@ async def _ask(first: bytes, headers: list[tuple[bytes, bytes]], body: list[byte
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    await HttpMiddleware(application, SETTINGS, Meters(), SystemClock())(scope, receive, send)
+    await HttpMiddleware(application, SETTINGS, Meters(), SystemClock(), DirectRoutes([]))(scope, receive, send)
     starts = [message for message in sent if message["type"] == "http.response.start"]
     assert len(starts) == 1, "a request has one answer"
     status, given = starts[0]["status"], dict(starts[0]["headers"])

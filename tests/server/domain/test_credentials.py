@@ -112,6 +112,7 @@ def test_an_invocation_that_has_ended_gets_no_token_and_those_it_had_are_dead(
             for wrong in (claims(clock), claims(clock, 2)):
                 with pytest.raises(InvocationClosed):
                     await gateway.credentials.issue(wrong)
+            assert gateway.credentials.holders == set()
 
     run(main)
 

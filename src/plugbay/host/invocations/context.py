@@ -147,7 +147,7 @@ def terms(
 def moment(epoch_seconds: float) -> str:
     """RFC 3339 in UTC, to the millisecond."""
     at = datetime.fromtimestamp(math.floor(epoch_seconds * 1000) / 1000, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 # The context object and the token.

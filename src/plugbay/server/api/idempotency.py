@@ -9,9 +9,6 @@
     @long_running                        waits for more than the database, so it claims the key in its own transaction
     async def invoke(…): …
 
-    @router.post("/v1/plugin-invocations", …)
-    @direct(bind)                        its arguments are made without FastAPI's dependency injection
-
     @router.post("/v1/keys", …)
     @shown_once("key")                   this field is null in a replayed answer
     async def create_key(…): …
@@ -23,7 +20,7 @@ JSON) ignore the key: packages are identified by their content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,8 +41,6 @@ REPLAYED = "idempotency-replayed"
 LONGEST_KEY = 255
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-Bind = Callable[[Request], Coroutine[Any, Any, tuple[Any, ...] | None]]
-"""Makes the arguments of a handler."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
@@ -53,20 +48,6 @@ def long_running(endpoint: Endpoint) -> Endpoint:
     """Mark a handler that waits for more than the database: the claim is not in the transaction of its changes."""
     endpoint.__dict__["apart"] = True
     return endpoint
-
-
-def direct(bind: Bind) -> Callable[[Endpoint], Endpoint]:
-    """Mark a handler whose arguments `bind` makes: FastAPI's dependency injection takes longer than the handler.
-
-    `bind` checks the permissions of the route. It returns None for a request with invalid fields: FastAPI reports what
-    is wrong with it. Requests with an `Idempotency-Key` are left to FastAPI too.
-    """
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        endpoint.__dict__["bind"] = bind
-        return endpoint
-
-    return mark
 
 
 def shown_once(*fields: str) -> Callable[[Endpoint], Endpoint]:
@@ -99,15 +80,7 @@ class IdempotentRoute(APIRoute):
             claim = _Claim(await _claim_key(request, key), await _request_digest(request), _retention(request), hidden)
             return await carry_out(gateway_of(request), claim, handler, request)
 
-        return _direct_handler(self.endpoint, once) if "bind" in marks else once
-
-
-def _direct_handler(endpoint: Callable[..., Coroutine[Any, Any, Response]], otherwise: Handler) -> Handler:
-    async def handler(request: Request) -> Response:
-        arguments = None if HEADER in request.headers else await endpoint.__dict__["bind"](request)
-        return await (otherwise(request) if arguments is None else endpoint(*arguments))
-
-    return handler
+        return once
 
 
 class Router(APIRouter):

@@ -9,14 +9,15 @@ import asyncio
 import json
 import logging
 import re
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plugbay.mcp_server.http_checks import accepts_host, accepts_origin, media_type
+from plugbay.server.api.direct import DirectRoutes
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import INVALID, NOT_FOUND, GatewayError, denied, invalid, too_large
@@ -28,6 +29,8 @@ from plugbay.wire.json_gate import Malformed
 
 if TYPE_CHECKING:
     from plugbay.server.api.request_spans import RequestSpans
+
+T = TypeVar("T")
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
@@ -62,6 +65,9 @@ _LOGIN = "/login/"
 VERSION = "1"
 """The API version in `X-VAI-Version`."""
 
+_DEFAULTS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+"""Headers of every response that does not set them itself."""
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
 _POLLED_PATHS = frozenset(
@@ -89,8 +95,10 @@ class HttpMiddleware:
         settings: HttpSettings,
         meters: Meters,
         clock: Clock,
+        direct: DirectRoutes,
         spans: RequestSpans | None = None,
     ) -> None:
+        self._direct = direct
         self._spans = spans
         self._app = app
         self._settings = settings
@@ -100,14 +108,16 @@ class HttpMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        headers, began = Headers(scope=scope), self._clock.monotonic()
+        headers, began = _first_headers(scope), self._clock.monotonic()
         reply = _ResponseSender(send, _request_id(headers))
         token, org = REQUEST_ID.set(reply.request_id), ORG.set(EVERY_ORG)
         span = None if self._spans is None else self._spans.begin(scope)
         reply.traceparent = None if span is None else span.traceparent
         try:
             self._check_request(scope, headers)
-            await self._app(scope, await read_body(headers, receive, self._settings), reply)
+            body = await read_body(headers, receive, self._settings)
+            if not await self._direct.answer(scope, body, reply):
+                await self._app(scope, body, reply)
         except ClientDisconnect:
             pass  # the client is gone
         except Exception as error:
@@ -119,12 +129,13 @@ class HttpMiddleware:
             if span is not None:
                 span.end(_method_label(scope), route, status)
 
-    def _check_request(self, scope: Scope, headers: Headers) -> None:
+    def _check_request(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Reject requests with a wrong Host, Origin, version or path."""
         if not accepts_host(headers.get("host", ""), self._settings.hosts):
             raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
-        for origin in headers.getlist("origin"):
-            if not accepts_origin(origin, self._settings.hosts):
+        if "origin" in headers:
+            origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
+            if not all(accepts_origin(origin, self._settings.hosts) for origin in origins):
                 raise denied("auth.origin_denied", "no page of another site may ask this server")
         version = headers.get("x-vai-version", VERSION)
         if version != VERSION:
@@ -175,17 +186,23 @@ class _ResponseSender:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["x-request-id"] = self.request_id
-            headers["x-vai-version"] = VERSION
-            headers.setdefault("cache-control", "no-store")
-            headers.setdefault("x-content-type-options", "nosniff")
-            if self.traceparent is not None and "traceparent" in headers:
-                headers["traceparent"] = self.traceparent
+            ours = {b"x-request-id": self.request_id.encode(), b"x-vai-version": VERSION.encode()}
+            given = {name for name, _ in message["headers"]}
+            if self.traceparent is not None and b"traceparent" in given:
+                ours[b"traceparent"] = self.traceparent.encode()
+            headers = [header for header in message["headers"] if header[0] not in ours]
+            headers += ours.items()
+            headers += [header for header in _DEFAULTS if header[0] not in given]
+            message["headers"] = headers
         await self._send(message)
 
 
-def _request_id(headers: Headers) -> str:
+def _first_headers(scope: Scope) -> dict[str, str]:
+    """The headers of a request by name; of those that are sent twice, the first."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
     """The caller's request id if it is safe to show and store, else a new one."""
     given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
@@ -223,7 +240,7 @@ def is_json(kind: str) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-async def read_body(headers: Headers, receive: Receive, settings: HttpSettings) -> Receive:
+async def read_body(headers: Mapping[str, str], receive: Receive, settings: HttpSettings) -> Receive:
     """The `receive` for a handler; raises for a body that is too large or invalid JSON."""
     kind = media_type(headers.get("content-type", ""))
     most = settings.max_upload if kind in UPLOADS else settings.max_json
@@ -254,18 +271,43 @@ class JsonBody:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
+class _Started(Generic[T]):
+    """A coroutine that has run until its first wait. Most bodies have arrived before, and then no timer is needed."""
+
+    def __init__(self, steps: Generator[Any, Any, T]) -> None:
+        self._steps = steps
+        self.result: T | None = None
+        """Its result, if it did not have to wait."""
+        self._waits_for: Any = None
+        try:
+            self._waits_for = next(steps)
+        except StopIteration as done:
+            self.result = done.value
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        try:
+            yield self._waits_for
+        except BaseException:  # a cancellation: it ends here, and so does the coroutine
+            self._steps.close()
+            raise
+        return (yield from self._steps)
+
+
 def _with_timeout(receive: Receive, seconds: float) -> Receive:
     """Limit the wait for each chunk; after the last one, wait without limit for the disconnect."""
     more = True
 
     async def receive_in_time() -> Message:
         nonlocal more
-        try:
-            async with asyncio.timeout(seconds if more else None):
-                message = await receive()
-        except TimeoutError:
-            text = f"nothing more of the body came for {seconds:g} seconds"
-            raise GatewayError(INVALID, "request.timeout", 408, text, retryable=True) from None
+        started = _Started(receive().__await__())
+        message = started.result
+        if message is None:
+            try:
+                async with asyncio.timeout(seconds if more else None):
+                    message = await started
+            except TimeoutError:
+                text = f"nothing more of the body came for {seconds:g} seconds"
+                raise GatewayError(INVALID, "request.timeout", 408, text, retryable=True) from None
         more = message.get("more_body", False)
         return message
 

@@ -75,6 +75,8 @@ def pick_share(shares: Sequence[Share], key: str) -> str | None:
     """The binding for a key among those of one scope, oldest first; None if no share covers it."""
     if not shares:
         return None
+    if shares[0].percent >= FULL_TRAFFIC:
+        return shares[0].binding_id
     place, reached = bucket(shares[0].binding_id, key), 0
     for share in shares:
         reached += share.percent

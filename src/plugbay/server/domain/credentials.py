@@ -210,6 +210,8 @@ class Credentials:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self.holders: set[str] = set()
+        """Invocations that may have a valid token; the others have nothing to revoke when they end."""
 
     # For the host.
 
@@ -226,8 +228,12 @@ class Credentials:
             issued_at=moment(claims["issued_at"]),
             expires_at=moment(claims["expires_at"]),
         )
+        self.holders.add(row.invocation_id)  # before the transaction: a close from here on revokes it
         async with self._database.transaction() as tx:
-            if not await invocation_rows.is_open(tx, row.invocation_id) or not await _is_active(tx, row.binding_id):
+            if not await invocation_rows.is_open(tx, row.invocation_id):
+                self.holders.discard(row.invocation_id)
+                raise InvocationClosed(row.invocation_id)
+            if not await _is_active(tx, row.binding_id):
                 raise InvocationClosed(row.invocation_id)
             await token_rows.add(tx, row)
         return token

@@ -174,7 +174,9 @@ class Gateway:
         )
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
-        self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
+        self.invocation_log = SqlInvocationLog(
+            database, self.invocation_events, self.meters, clock, self.credentials.holders
+        )
         self.package_logs = PackageLogs(database, self.packages, self.orgs, settings.data / "logs")
         self.runner = Runner(
             self.packages,

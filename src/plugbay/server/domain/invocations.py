@@ -171,7 +171,11 @@ KEPT_JOURNEYS = 30 * 24 * 3600.0
 class SqlInvocationLog:
     """The invocation log of one gateway."""
 
-    def __init__(self, database: Database, events: InvocationEvents, meters: Meters, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, events: InvocationEvents, meters: Meters, clock: Clock, holders: set[str]
+    ) -> None:
+        """`holders` are the invocations that may have a valid token (`Credentials.holders`)."""
+        self._holders = holders
         self._database = database
         self._events = events
         self._meters = meters
@@ -241,13 +245,16 @@ class SqlInvocationLog:
     async def _close(self, record: InvocationRecord) -> bool:
         """Close one row; False if the database is unavailable."""
         outcome = self._outcomes.get(record.invocation_id, NO_OUTCOME)
-        revoking = token_rows.revoking(record.invocation_id, self._clock.now())
+        writes = [rows.closing(record, outcome)]
+        if record.invocation_id in self._holders:
+            writes.append(token_rows.revoking(record.invocation_id, self._clock.now()))
         try:
-            closed, _ = await self._database.write(rows.closing(record, outcome), revoking)
+            closed, *_ = await self._database.write(*writes)
         except StoreUnavailable as error:
             LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
             return False
         self._outcomes.pop(record.invocation_id, None)
+        self._holders.discard(record.invocation_id)
         if closed.changed:
             self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
             self._events.publish(InvocationEvent(ENDED, record, outcome=outcome))

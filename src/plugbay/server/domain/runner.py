@@ -126,16 +126,20 @@ class Runner:
         slot = self._slots.setdefault(key, _HostSlot())
         slot.users += 1
         try:
-            async with slot.making:
-                if slot.host is None:
-                    slot.host = await self._start_host(package, reach)
-                host = slot.host
-            yield host
+            if slot.host is None:
+                await self._start(slot, package, reach)
+            assert slot.host is not None
+            yield slot.host
         finally:
             slot.users -= 1
             slot.used_at = self._clock.monotonic()
             if slot.host is None and not slot.users:
                 self._slots.pop(key, None)  # it could not be started
+
+    async def _start(self, slot: _HostSlot, package: PackageRow, reach: Reach) -> None:
+        async with slot.making:
+            if slot.host is None:
+                slot.host = await self._start_host(package, reach)
 
     def cancel(self, invocation_id: str, reason: str) -> bool:
         """Cancel an invocation; False if it is not running or was cancelled before."""

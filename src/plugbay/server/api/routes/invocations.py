@@ -20,7 +20,8 @@ from plugbay.host.ports import InvocationRecord
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
-from plugbay.server.api.idempotency import Router, direct, long_running
+from plugbay.server.api.direct import direct
+from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.middleware import JsonBody
 from plugbay.server.api.models import (
     Answer,
