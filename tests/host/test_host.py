@@ -357,7 +357,8 @@ def test_a_cancelled_stop_still_stops_everything(run: Run, tmp_path: Path) -> No
 
 
 def test_a_reload_finishes_what_runs_and_what_waits(run: Run, tmp_path: Path) -> None:
-    write_plugin(tmp_path)
+    script = ECHO_SH.replace("|| exit 0\n", "|| exit 0\nsleep 0.1\n")  # long enough to be seen
+    write_plugin(tmp_path, script=script)
     (tmp_path / "c.toml").write_text("[plugins.p]\nconcurrency = 1\n")
 
     async def main() -> None:
