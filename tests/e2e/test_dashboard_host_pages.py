@@ -15,6 +15,7 @@ from tests.support.browser import Window, browser, logged_in
 from tests.support.dashboards import PATIENT
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until_blocking
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.tiers import exhaustive
 
@@ -66,9 +67,15 @@ def test_the_overview_follows_calls_and_grants(window: Window) -> None:
     page = window.page
     expect(page.locator("#problems")).to_contain_text("wants")
     expect(page.locator(".chart svg")).to_have_count(5)
-    for _ in range(3):
+    legend = page.locator("#chart-calls .legend").first
+
+    def counted() -> bool:
+        """The legend has the calls of the current minute, so there has to be one in each."""
         window.client.post("/api/v1/calls", json={"export": "calm/t"})
-    expect(page.locator("#chart-calls .legend").first).not_to_have_text("calls 0")
+        page.wait_for_timeout(200)
+        return legend.text_content() != "calls 0"
+
+    until_blocking(counted)
     window.client.post("/api/v1/calls", json={"export": "calm/nothing"})
     expect(page.locator("#calls")).to_contain_text("not_found")
     page.get_by_label("Grant this to wants: tool.execute").click()
