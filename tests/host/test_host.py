@@ -20,6 +20,7 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import write_vai_plugin
 
 
 def test_a_call_returns_the_output_and_is_recorded(run: Run, tmp_path: Path) -> None:
@@ -385,6 +386,24 @@ def test_stopping_with_calls_in_flight_fails_them_and_leaves_nothing(run: Run, t
             failure = (await call).failure
             assert failure is not None
             assert failure.code in (Code.UNAVAILABLE, Code.CRASHED)
+
+    run(main)
+
+
+def test_a_host_that_cannot_start_closes_its_stores(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_vai_plugin(tmp_path)
+
+    async def main() -> None:
+        async def fail() -> None:
+            raise PlugbayError("no scratch directory")
+
+        host = Host.load(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(host.invocations, "open", fail)
+            with pytest.raises(PlugbayError, match="no scratch"):
+                await host.start()
+        async with host:  # a store that is open would refuse to be opened
+            assert host.is_running
 
     run(main)
 

@@ -189,6 +189,7 @@ class Host:
                 await self.invocations.open()
         except BaseException:
             self._runtime = None
+            await self._backends.close()
             await runtime.spawner.close()
             raise
         if self._runtime is not runtime:

@@ -321,7 +321,7 @@ class _Turns:
         self._expiry: asyncio.TimerHandle | None = None
 
     def try_take(self) -> bool:
-        """Take a turn if nobody has one."""
+        """Take the turn if it is free."""
         taken, self._taken = self._taken, True
         return not taken
 
@@ -369,7 +369,7 @@ class _Turns:
             self.release()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End the timer; no call may wait any more."""
         if self._expiry is not None:
             self._expiry.cancel()
 
