@@ -71,7 +71,7 @@ def diff_stat(diff: str) -> ToolResult:
         elif hunk and files:
             old, new = (int(count or 1) for count in hunk.groups())
     if not files:
-        return ToolResult("This is no unified diff: no line begins with '+++ '.", is_error=True)
+        return ToolResult("This is not a unified diff: no line begins with '+++ '.", is_error=True)
     added, removed = (sum(file[key] for file in files) for key in ("added", "removed"))
     text = f"{len(files)} file{'s' * (len(files) > 1)} changed, {added} lines added, {removed} removed"
     return ToolResult(text, {"files": files, "added": added, "removed": removed})

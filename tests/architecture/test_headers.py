@@ -28,7 +28,7 @@ def test_every_module_opens_with_a_docstring() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x = 1\n", "# A comment is no header.\nx = 1\n", '""" """\n', 'x = 1\n"""Late."""\n']
+    "text", ["", "x = 1\n", "# A comment is not a header.\nx = 1\n", '""" """\n', 'x = 1\n"""Late."""\n']
 )
 def test_a_module_without_a_docstring_is_reported(tmp_path: Path, text: str) -> None:
     write_tree(tmp_path, {"host/__init__.py": "", "host/good.py": '"""Owns."""\n', "host/bad.py": text})

@@ -26,6 +26,7 @@ SANS_IO = "model, wire and contracts do no I/O"
 LIGHT = "What a plugin loads is import-light"
 PROCESS = "process knows bytes, not frames"
 PURE = "Host decisions are pure"
+PURE_CLUSTER = "Decisions about nodes are pure"
 ROOMS = "The rooms of the host have an order"
 SDK_ROOMS = "The rooms of the SDK have an order"
 SERVER_ROOMS = "The rooms of the server have an order"
@@ -77,15 +78,15 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 
 
 SKELETON = (
-    "__main__ cli.main tui.app server.app server.domain.bindings server.server server.dashboard.views "
-    "server.api.errors server.mcp server.occupancy server.logs store.memory packages.verify "
-    "brokers.nats mcp_server.server "
+    "__main__ cli.main tui.app server.app server.domain.bindings server.server server.workers server.dashboard.views "
+    "server.api.errors server.mcp server.occupancy server.logs server.service_manager store.memory packages.verify "
+    "brokers.nats mcp_server.server adapters.source cluster.remote integrations.langchain "
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
     "host.admin.dev host.sync host.status host.screens.keys host.bindings host.assembly host.limits "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
     "host.confinement.policy host.discovery.folders host.recording.taps host.events.bus host.config.config "
-    "host.journal host.disk.tree host.nesting host.ports host.stamps host.admission host.records host.request "
-    "sdk.plugin "
+    "host.journal host.disk.tree host.nesting host.ports host.stamps host.admission host.garbage host.records "
+    "host.request sdk.plugin "
     "sdk.testing.session sdk.describe sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
     "sdk.screens.canvas sdk.runtime.reader sdk.results sdk.context sdk.services.brokered sdk.errors sdk.io.stdio "
     "sdk.types.shapes sdk.events sdk.declarations "
@@ -135,7 +136,13 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (SERVER_ROOMS, "server.domain.bindings", "plugbay.server.app"),
         (LAYERS, "store.memory", "plugbay.packages.verify"),
         (LAYERS, "mcp_server.server", "plugbay.packages.verify"),
+        (LAYERS, "adapters.source", "plugbay.server.app"),
+        (LAYERS, "mcp_server.server", "plugbay.adapters.source"),
+        (LAYERS, "mcp_server.server", "plugbay.integrations.langchain"),
+        (LAYERS, "integrations.langchain", "plugbay.server.app"),
         (LAYERS, "brokers.nats", "plugbay.server.domain.bindings"),
+        (LAYERS, "packages.verify", "plugbay.cluster.remote"),
+        (LAYERS, "cluster.remote", "plugbay.server.domain.bindings"),
         (LAYERS, "host.host", "plugbay.store.memory"),
         (LAYERS, "sdk.plugin", "plugbay.host.host"),
         (LAYERS, "conformance.engine.trial", "plugbay.host.host"),
@@ -163,6 +170,7 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (KIT_ROOMS, "conformance.attic.trunk", "json"),
         (PURE, "host.authorization.policy", "plugbay.link.link"),
         (PURE, "host.supervision.restart", "plugbay.process.child"),
+        (PURE_CLUSTER, "cluster.roster", "plugbay.link.link"),
         (LIGHT, "contracts.nexo.machine", "plugbay.wire.fast_json"),
         (LIGHT, "wire.lines", "plugbay.wire.fast_json"),
         (LIGHT, "sdk.plugin", "plugbay.wire.fast_json"),

@@ -9,7 +9,9 @@ import pytest
 from tests.architecture import SOURCE, TESTS, is_data, python_files, write_tree
 
 # Folders of tests that follow a story through many modules instead of one module.
-STORY_FOLDERS = frozenset("architecture docs e2e examples fuzz load mutation sandbox scripts soak support walk".split())
+STORY_FOLDERS = frozenset(
+    "architecture deploy docs e2e examples faults fuzz load mutation sandbox scripts soak support walk".split()
+)
 WITHOUT_OWN_TESTS = frozenset({"__init__.py", "__main__.py"})
 
 

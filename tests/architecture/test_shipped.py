@@ -12,9 +12,13 @@ from tests.architecture import write_tree
 
 ENTRY_POINTS = {
     "plugbay.__main__": "`python -m plugbay`",
-    "plugbay.brokers.nats": "an entry point of plugbay.brokers",
+    "plugbay.adapters.__main__": "the program of an adapter",
+    "plugbay.adapters.linger": "a program: adapters for rune start it",
     "plugbay.mcp_remote.__main__": "the program of an MCP server on the network",
     "plugbay.conformance.bad_plugins.host_runner": "for authors of other hosts: docs/conformance.md",
+    "plugbay.integrations.langchain": "for applications: docs/frameworks.md",
+    "plugbay.integrations.openai_agents": "for applications: docs/frameworks.md",
+    "plugbay.integrations.pydantic_ai": "for applications: docs/frameworks.md",
     "plugbay.sdk.describe": "a program: `plugbay manifest` starts it",
     "plugbay.server.domain.catalogue": "a folder of bundled plugins",
     "plugbay.testing.child": "a program: the fixtures start it",

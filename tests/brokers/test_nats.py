@@ -16,7 +16,7 @@ from typing import Any
 import nats
 import pytest
 from nats.aio.client import Client
-from nats.errors import Error
+from nats.errors import BadSubjectError, ConnectionClosedError, Error, MaxPayloadError
 
 from plugbay.brokers import nats as module
 from plugbay.brokers.nats import MAX_FILE, NatsClient, login_options
@@ -61,6 +61,19 @@ def test_tokens_and_passwords_come_from_the_environment() -> None:
     assert login_options(user, {"P": "hunter2"}) == {"user": "me", "password": "hunter2"}
 
 
+def test_a_secret_comes_from_the_file_that_a_variable_names(tmp_path: Path) -> None:
+    settings = BrokerConfig(url=URL, user="me", password_env="P")
+    mounted = tmp_path / "password"
+    with pytest.raises(ConfigInvalid, match="which P_FILE names, cannot be read"):
+        login_options(settings, {"P_FILE": str(mounted)})
+    mounted.write_text("hunter2\n")
+    assert login_options(settings, {"P_FILE": str(mounted)}) == {"user": "me", "password": "hunter2"}
+    assert login_options(settings, {"P_FILE": str(mounted), "P": "other"})["password"] == "other"
+    mounted.write_text("\n")
+    with pytest.raises(ConfigInvalid, match="not set, or empty"):
+        login_options(settings, {"P_FILE": str(mounted)})
+
+
 @pytest.mark.parametrize(
     ("environ", "words"), [({}, "not set, or empty"), ({"T": "hunter2\x07x"}, "cannot be printed")]
 )
@@ -103,8 +116,8 @@ def _without_jwt(path: Path) -> None:
         (lambda path: path.mkdir(), "cannot be read: Is a directory"),
         (_damaged, "the seed in .* is damaged"),
         (_open_to_others, "chmod 600"),
-        (_endless, "no file of NATS credentials"),
-        (_without_jwt, "no file of NATS credentials"),
+        (_endless, "no NATS credentials"),
+        (_without_jwt, "no NATS credentials"),
     ],
 )
 def test_unusable_credentials_are_refused_before_connecting(tmp_path: Path, prepare: object, words: str) -> None:
@@ -123,7 +136,7 @@ def test_an_encrypted_server_must_prove_its_identity(tmp_path: Path) -> None:
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert login_options(BrokerConfig(url=url), {})["tls"].verify_mode == ssl.CERT_REQUIRED
     for wrong in (key, tmp_path / "nowhere"):
-        with pytest.raises(ConfigInvalid, match=r"broker\.ca_file: .*no certificates that can be used"):
+        with pytest.raises(ConfigInvalid, match=r"broker\.ca_file: .*no usable certificates"):
             login_options(BrokerConfig(url=url, ca_file=str(wrong)), {})
 
 
@@ -274,6 +287,98 @@ def test_a_connection_with_a_server_that_reads_nothing_is_cut_at_once(run: Run, 
     run(main)
 
 
+def test_posts_of_one_turn_leave_in_one_write_and_before_a_round_trip(
+    run: Run, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        heard = Heard()
+        listening, posting = NatsClient(heard, encrypted=False), NatsClient(Heard(), encrypted=False)
+        for client in (listening, posting):
+            await client.join(server.url, print)
+        await listening.subscribe("posts.*")
+        await listening.round_trip(PATIENCE)
+        writes: list[bytes] = []
+        write = posting._connection.write
+
+        def note(data: bytes) -> None:
+            writes.append(data)
+            write(data)
+
+        monkeypatch.setattr(posting._connection, "write", note)
+        for number in range(module.TURN + 5):
+            posting.post(f"posts.{number}", b"%d" % number)
+        assert posting.unsent > 0 and not writes
+        await posting.round_trip(PATIENCE)
+        assert [data.count(b"PUB") for data in writes if b"PUB" in data] == [module.TURN + 5]
+        await listening.round_trip(PATIENCE)
+        assert [data for _, _, _, data in heard.messages] == [b"%d" % each for each in range(module.TURN + 5)]
+        for client in (listening, posting):
+            await client.end()
+
+    run(main)
+
+
+def test_many_posted_bytes_are_written_before_the_turn_ends(
+    run: Run, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        client = NatsClient(Heard(), encrypted=False)
+        await client.join(server.url, print)
+        sent: list[bytes] = []
+        monkeypatch.setattr(client._connection, "write", sent.append)
+        client.post("posts.a", b"x" * module.WRITE_BYTES)
+        client.post("posts.b", b"y")
+        assert len(sent) == 1 and client.unsent == 1
+        await client.wait_sent()
+        assert len(sent) == 2 and client.unsent == 0
+        await client.end()
+
+    run(main)
+
+
+@pytest.mark.parametrize("subject", ["", "two words", "a.b\r\nPUB c 0", "a\n"])
+def test_what_is_no_subject_is_not_posted(run: Run, server: NatsServer, subject: str) -> None:
+    async def main() -> None:
+        client = NatsClient(Heard(), encrypted=False)
+        await client.join(server.url, print)
+        with pytest.raises(BadSubjectError):
+            client.post(subject, b"")
+        if subject:
+            with pytest.raises(BadSubjectError):
+                client.post("a.b", b"", subject)
+        with pytest.raises(MaxPayloadError):
+            client.post("a.b", bytes(client.max_payload + 1))
+        assert client.unsent == 0
+        await client.end()
+        with pytest.raises(ConnectionClosedError):
+            client.post("a.b", b"")
+
+    run(main)
+
+
+def test_a_flood_of_messages_lets_other_tasks_run(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        turns, at = [0], list[int]()
+        client = NatsClient(lambda *_: at.append(turns[0]), encrypted=False)
+        await client.join(server.url, print)
+
+        async def count_turns() -> None:
+            while len(at) < 4 * module.TURN:
+                turns[0] += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        await asyncio.sleep(0)
+        await client.subscribe("flood")
+        sid = next(iter(client._subs))
+        await client._ps.parse(b"MSG flood %d 1\r\nx\r\n" % sid * 4 * module.TURN)
+        await counting
+        assert len(set(at)) >= 4 and max(at.count(turn) for turn in at) <= module.TURN
+        await client.end()
+
+    run(main)
+
+
 ID = "11111111-2222-4333-8444-555555555555"
 LAST = "shared.last"
 """Topic of the last event of a test; a server keeps the order."""
@@ -376,7 +481,7 @@ def test_nothing_leaves_that_is_not_named(run: Run, server: NatsServer) -> None:
                 host.publish("shared.x", {"from": "silent" if host is silent else "some"})
             message = await messages.next_msg(timeout=PATIENCE)
             assert (message.subject, json.loads(message.data)["payload"]) == ("quiet.shared.x", {"from": "some"})
-            assert silent.broker is not None and "names nothing" in (silent.broker.problem or "")
+            assert silent.broker is not None and "is empty" in (silent.broker.problem or "")
         await client.flush()
         assert messages.pending_msgs == 0
         await client.close()
@@ -422,7 +527,7 @@ def test_without_its_server_a_host_goes_on_alone_and_is_joined_again(
 
     run(main)
     said = [record.getMessage() for record in caplog.records]
-    assert sum("goes on alone until it is back" in line for line in said) == 2
+    assert sum("works alone until the server is back" in line for line in said) == 2
     assert sum("joined with other hosts" in line for line in said) == 4
 
 

@@ -105,7 +105,7 @@ def test_a_missing_id_time_or_source_is_filled_in() -> None:
         ("a", b'{"payload":' + b"[" * 200 + b"]" * 200 + b"}", "deep"),
         ("a", b'{"payload":' + b"[" * 62 + b"]" * 62 + b"}", "deep"),
         ("a", b'"' + b"x" * MAX_EVENT + b'"', "at most 1,040,000"),
-        ("a", b'{"payload":"' + b"x" * (MAX_EVENT - 30) + b'"}', "as this host writes it"),
+        ("a", b'{"payload":"' + b"x" * (MAX_EVENT - 30) + b'"}', "as JSON"),
         ("a", b'{"source": 5}', "source"),
         ("a", b'{"source": "a\\nb"}', "source"),
         ("a", json.dumps({"source": "x" * 300}).encode(), "source"),

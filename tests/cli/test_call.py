@@ -332,7 +332,7 @@ def test_a_config_that_cannot_be_used_is_invalid_and_says_where(
 
 FAILURES = {
     "crashed": (1, "echo 'ValueError: no city' >&2; exit 3"),
-    "malformed_response": (1, "echo 'this is no JSON'"),
+    "malformed_response": (1, "echo 'this is not JSON'"),
     "timeout": (8, "sleep 60"),
     "plugin_error": (10, REFUSE % "no_city"),
     "invalid_input": (10, REFUSE % "invalid_input"),

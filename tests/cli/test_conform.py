@@ -102,7 +102,7 @@ def test_a_declared_server_on_the_network_is_tested_with_its_headers(run: Run, c
 @requirement("mcp:remote-conform")
 def test_a_server_on_the_network_that_cannot_be_greeted_is_refused_with_its_failure(run: Run, far: str) -> None:
     denied = run("conform", far)
-    assert denied.code == 5 and "wants a login" in denied.err and f"plugbay mcp add NAME {far}" in denied.err
+    assert denied.code == 5 and "requires a login" in denied.err and f"plugbay mcp add NAME {far}" in denied.err
     absent = run("conform", f"http://127.0.0.1:{free_port()}/mcp")
     assert absent.code == 1 and "Connection refused" in absent.err
 

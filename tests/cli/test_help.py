@@ -18,11 +18,11 @@ from plugbay.cli.overview import FIRST_STEPS
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
+    "inspect adapt call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
     "pack keygen sign verify push pull search install outdated upgrade list rollback pin unpin uninstall",
-    "serve dashboard logs start stop restart reload grant revoke prune",
+    "serve migrate node nodes dashboard logs start stop restart reload grant revoke prune",
     "publish events hook compact",
-    "paths",
+    "paths help",
 ]
 NAMES = " ".join(COMMANDS).split()
 GROUPS = ["badplugins", "config", "mcp", "memory", "trust"]

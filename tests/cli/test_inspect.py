@@ -217,7 +217,7 @@ def test_the_text_output_lists_subscriptions_publications_and_requests(run: Run,
         "restarts, at most 3 times, first after 1 s",
         "sandbox   confined",
         "network   none",
-        "missing   it may read /srv/data, and there is no such path",
+        "missing   it may read /srv/data, but that path does not exist",
         "limits    1 GiB memory · 1 core · 256 processes",
         "declared at start",
         "hook before_message",
@@ -250,8 +250,8 @@ def test_a_person_sees_why_a_plugin_is_not_confined(run: Run, cwd: Path) -> None
     assert "sandbox   unconfined: it needs the graphics card" in run("inspect", root).out
     (cwd / "plugbay.toml").write_text('[plugins.panel.sandbox]\nread = ["/etc"]\n')
     text = run("inspect", root).out
-    assert "sandbox   refused: it cannot be confined as asked: /etc must not be shown" in text
-    assert "hint      name what the plugin really needs" in text
+    assert "sandbox   refused: it cannot be confined as requested: /etc must not be visible to a plugin" in text
+    assert "hint      grant only the paths that the plugin needs" in text
 
 
 def test_the_text_output_of_an_ainb_plugin_lists_start_subscriptions_and_exports(run: Run, cwd: Path) -> None:

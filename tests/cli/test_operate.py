@@ -321,7 +321,7 @@ def test_a_plugin_that_waits_is_pending_in_every_view_with_the_missing_grants(ru
         assert (states["p"], states["srv"]) == ("pending", "pending")
         logged = run("logs", "p", *there).out
         assert "pending: it requests tool.execute, files, which is not granted yet" in logged
-        assert "pending: what it offers has to be approved" in run("logs", "srv", *there).out
+        assert "pending: its exports must be approved" in run("logs", "srv", *there).out
         link = run("dashboard", *there).out.strip()
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(link).text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
+import typer
 
 from plugbay.cli.exit_codes import Refusal
-from plugbay.cli.options import full_name, parse_call, read_input, read_json, read_secret
+from plugbay.cli.options import database_url, full_name, parse_call, read_input, read_json, read_secret
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,16 @@ def test_a_secret_from_a_pipe_loses_its_last_line_break(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
     assert read_secret("api_key") == secret
+
+
+def test_a_database_url_may_be_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "database"
+    path.write_text("postgresql+asyncpg://plugbay:hunter2@db/plugbay\n")
+    assert database_url(f"@{path}") == "postgresql+asyncpg://plugbay:hunter2@db/plugbay"
+    assert database_url("postgresql+asyncpg://db/plugbay") == "postgresql+asyncpg://db/plugbay"
+    assert database_url(None) is None
+    path.write_text("\n")
+    with pytest.raises(typer.BadParameter, match="is empty"):
+        database_url(f"@{path}")
+    with pytest.raises(typer.BadParameter, match="cannot be read"):
+        database_url(f"@{path}.gone")

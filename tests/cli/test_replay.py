@@ -154,7 +154,7 @@ def test_check_counts_errors_and_sees_an_end_that_is_missing(run: Run, make_plug
     ("words", "status", "why"),
     [
         (["nowhere"], 4, "nowhere: No such file or directory"),
-        (["notes.txt"], 3, "this is no recording"),
+        (["notes.txt"], 3, "this is not a recording"),
         (["notes.txt", "--check"], 3, "plugbay tap PATH --call EXPORT --record FILE makes a recording"),
         (["."], 1, "Is a directory"),
         (["r.jsonl", "--as-host"], 2, "name the plugin's folder"),

@@ -130,10 +130,10 @@ def test_a_grant_of_a_protected_path_is_refused_visibly(run: Run, cwd: Path) -> 
     write_kaged_plugin(cwd / "plugins", "notes", capabilities=[f"read:fs:{cwd}/state"])
     (cwd / "state").mkdir()
     (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n')
-    words = f"{cwd}/state must not be shown to a plugin: it is the host's state folder"
+    words = f"{cwd}/state must not be visible to a plugin: it is the host's state folder"
     assert words in run("inspect", "plugins/notes", "--grant-all").out.replace("\n            ", " ")
     refused = run("sandbox", "plugins/notes", "--grant-all", "--show")
-    assert refused.code == 5 and words in refused.err and "no grant opens that" in refused.err
+    assert refused.code == 5 and words in refused.err and "no grant allows that" in refused.err
     listed = run("ps", "--plugins", "plugins", "--grant-all", "--json").json
     assert words in json.dumps(listed)
     assert words in run("doctor", "plugins/notes", "--json").out
@@ -149,7 +149,7 @@ def test_what_cannot_be_run_says_why(run: Run, cwd: Path) -> None:
     assert missing.code == 7 and "no-such-program" in missing.err
     (cwd / "plugbay.toml").write_text('[plugins.notes.sandbox]\nread = ["/etc"]\n')
     refused = run("sandbox", "notes", "--", "true")
-    assert refused.code == 5 and "must not be shown" in refused.err
+    assert refused.code == 5 and "must not be visible to a plugin" in refused.err
 
 
 def test_nothing_is_left_when_it_is_ended(cwd: Path, tmp_path: Path) -> None:

@@ -632,7 +632,7 @@ def test_output_for_a_stream_that_is_closed_is_reported(cwd: Path) -> None:
 def test_help_before_the_namespace_is_plugbays(run: Run) -> None:
     done = run("run", "--help")
     assert done.code == 0
-    assert "Options stand before NAMESPACE" in done.out
+    assert "Write options before NAMESPACE" in done.out
 
 
 @requirement("ainb:cli-server")

@@ -37,6 +37,17 @@ def test_a_folder_that_is_not_there_and_a_config_that_cannot_be_read_are_reporte
     assert run("serve", "--listen", "127.0.0.1:0").code == 3
 
 
+@pytest.mark.parametrize(
+    ("more", "folder", "problem"),
+    [("", True, "is a folder"), ('[mcp.clock]\ncommand = ["clock"]\n', False, "[mcp.clock] is a command")],
+)
+def test_nodes_run_no_folders_and_no_commands(run: Run, cwd: Path, more: str, folder: bool, problem: str) -> None:
+    (cwd / "plugbay.toml").write_text(f'[cluster]\nnats = ["nats://127.0.0.1:1"]\n{more}')
+    (cwd / "plugins").mkdir()
+    done = run("serve", *(["plugins"] if folder else []), "--listen", "127.0.0.1:0")
+    assert done.code == 2 and problem in done.err and "verified packages only" in done.err
+
+
 def test_a_database_of_another_kind_is_refused(run: Run) -> None:
     done = run("serve", "--listen", "127.0.0.1:0", "--database", "mysql://host/db")
     assert done.code == 1 and "SQLite or PostgreSQL" in done.err
@@ -61,7 +72,7 @@ def test_a_port_that_is_taken_is_reported(run: Run, words: list[str]) -> None:
 
 def test_a_damaged_database_is_reported_with_its_place_and_a_url_is_not_repeated(run: Run, cwd: Path) -> None:
     (cwd / "kept").mkdir()
-    (cwd / "kept" / "plugbay.db").write_text("no database " * 100)
+    (cwd / "kept" / "plugbay.db").write_text("not a database " * 100)
     done = run("serve", "--listen", "127.0.0.1:0", "--data", "kept")
     assert (done.code, f"the database in {cwd / 'kept'} cannot be used: " in done.err) == (1, True)
     done = run("serve", "--listen", "127.0.0.1:0", "--database", "mysql://me:sesame@host/db")
@@ -174,7 +185,7 @@ def test_a_dashboard_link_is_printed_for_people(cwd: Path, tmp_path: Path) -> No
             os.close(stream)
         try:
             line = next(line.split() for line in told if line.split()[:1] == ["dashboard"])
-            assert next(told).split()[-3:] == ["dashboard", "prints", "another"]
+            assert next(told).split()[-3:] == ["a", "new", "one"]
             with httpx2.Client() as browser:
                 assert browser.get(line[1]).status_code == 303
                 assert browser.get(line[1]).status_code == 401

@@ -57,7 +57,7 @@ def test_a_recording_can_be_made_on_the_way_and_made_again(run: Run, make_plugin
     assert len((cwd / "r.jsonl").read_text().splitlines()) == 8
     (cwd / "notes.txt").write_text("mine")
     refused = run("tap", folder, *CALL, "--record", "notes.txt")
-    assert refused.code == 1 and "notes.txt exists and is no recording" in refused.err
+    assert refused.code == 1 and "notes.txt exists and is not a recording" in refused.err
     assert (cwd / "notes.txt").read_text() == "mine"
 
 

@@ -98,7 +98,7 @@ def test_a_path_reads_as_people_write_it() -> None:
         ("", 1, "not JSON"),
         ('{"a": NaN}', None, "NaN is not JSON"),
         ('{"a": ["\\ud800"]}', None, "surrogate"),
-        ('{"a": 1,\n"a": 2}', None, "the key 'a' is there twice"),
+        ('{"a": 1,\n"a": 2}', None, "the key 'a' appears twice"),
         ("[" * 100 + "]" * 100, None, "nested deeper"),
         ("[" * 100_000 + "]" * 100_000, None, "not usable JSON"),
     ],

@@ -119,8 +119,8 @@ def test_an_anchor_that_nothing_points_to_does_no_harm() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "path", "words"),
     [
-        ("a: 1\nb:\n  c: 1\n  c: 2\n", 4, "b.c", "'c' is there twice"),
-        ('a: 1\n"a": 2\n', 2, "a", "'a' is there twice"),
+        ("a: 1\nb:\n  c: 1\n  c: 2\n", 4, "b.c", "'c' appears twice"),
+        ('a: 1\n"a": 2\n', 2, "a", "'a' appears twice"),
         ("a: &x 1\nb: *x\n", 2, "b", "aliases"),
         ("a: &x\n  - *x\n", 2, "a[0]", "aliases"),
         ("&x a: 1\n*x : 2\n", 2, "", "aliases"),

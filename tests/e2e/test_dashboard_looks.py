@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from plugbay.server.dashboard.routes import ROUTES
 from tests.support.browser import Window, browser, logged_in
-from tests.support.showcase import PAGES, Showcase, showcase
+from tests.support.showcase import CLUSTER_PAGES, PAGES, Showcase, cluster_showcase, showcase
 from tests.support.tiers import exhaustive
 
 __all__ = ["browser"]
@@ -72,6 +72,25 @@ def test_a_page_fits_its_window_and_has_no_findings_of_axe(window: Window, shown
     window.complaints.clear()
     window.open(shown.pages[name])
     check_looks(window, name)
+
+
+@pytest.fixture(scope="module")
+def clustered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Showcase]:
+    with cluster_showcase(tmp_path_factory.mktemp("cluster")) as shown:
+        yield shown
+
+
+@exhaustive
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_with_nodes_fit_their_windows_and_have_no_findings_of_axe(
+    browser: Browser, clustered: Showcase, look: str
+) -> None:
+    with logged_in(browser, clustered.server, **LOOKS[look]) as window:
+        for name in CLUSTER_PAGES:
+            window.open(clustered.pages[name])
+            expect(window.page.locator("nav a[href='/nodes']")).to_have_count(1)
+            assert re.search(r"\bn[12]\b", window.page.inner_text("main"))
+            check_looks(window, name)
 
 
 @exhaustive

@@ -9,10 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import urllib.request
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from email.parser import Parser
 from importlib import metadata
@@ -23,13 +25,18 @@ import pytest
 
 import plugbay
 from plugbay import Host
+from scripts.sbom import collect
+from tests.support.patience import PATIENCE
 from tests.support.tiers import exhaustive
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "plugbay"
 SDK_PROJECT = ROOT / "distributions" / "sdk"
-SECONDS = 300
-"""For pip, which builds both wheels."""
+SECONDS = 500
+"""For a build of all artefacts."""
+EPOCH = "1800000000"
+MARK = "builder-of-plugbay"
+"""Part of each name that the machine of a builder has."""
 
 OF_THE_HOST = [
     name for name in plugbay.__all__ if name != "__version__" and plugbay._HOMES[name] != "plugbay.model.errors"
@@ -146,10 +153,114 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("wheels")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(SDK_PROJECT), str(ROOT)]
-    subprocess.run(command, check=True, timeout=SECONDS)
-    return {path.name.partition("-")[0]: path for path in folder.iterdir()}
+    folder = tmp_path_factory.mktemp("dist")
+    make_dist(folder, ROOT, SOURCE_DATE_EPOCH=EPOCH)
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
+
+
+def make_dist(out: Path, root: Path, **variables: str) -> str:
+    """Run what `make dist` runs; its output."""
+    command = [sys.executable, "-m", "scripts.dist", str(out), "--root", str(root)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@exhaustive
+def test_another_machine_builds_the_same_bytes_and_its_names_are_in_none_of_them(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    here, there = wheels["plugbay"].parent, tmp_path / f"{MARK}-out"
+    copy = copy_source(tmp_path / f"{MARK}-tree")
+    for path in copy.rglob("*.py"):
+        os.utime(path, (0, 0))
+        path.chmod(path.stat().st_mode & 0o700)
+    folders = {"HOME": tmp_path / f"{MARK}-home", "TMPDIR": tmp_path / f"{MARK}-tmp"}
+    for folder in folders.values():
+        folder.mkdir()
+    names = {**{name: str(folder) for name, folder in folders.items()}, "USER": MARK, "TZ": "Asia/Tokyo"}
+    said = make_dist(there, copy, SOURCE_DATE_EPOCH=EPOCH, PYTHONHASHSEED="7", **names)
+    assert said.count("PASSED") == 4
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {
+        path.name: path.read_bytes() for path in there.iterdir()
+    }
+    version = plugbay.__version__
+    kinds = ("-py3-none-any.whl", ".tar.gz", ".cdx.json")
+    assert {path.name for path in there.iterdir()} == {
+        "SHA256SUMS",
+        *(f"{name}-{version}{kind}" for name in ("plugbay", "plugbay_sdk") for kind in kinds),
+    }
+    for path in there.iterdir():
+        for name, data in contents(path):
+            assert MARK.encode() not in data or name.endswith("tests/e2e/test_distributions.py"), (path.name, name)
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=there, check=True, timeout=SECONDS)
+
+
+def copy_source(folder: Path) -> Path:
+    """Copy the files of the source distribution, and no files that tools and tests leave beside them."""
+    included = project(ROOT)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    folder.mkdir()
+    for pattern in (*included, "/pyproject.toml", "/.gitignore"):
+        for path in ROOT.glob(pattern.lstrip("/")):
+            if path.is_dir():
+                shutil.copytree(path, folder / path.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(path, folder)
+    return folder
+
+
+def contents(artefact: Path) -> Iterator[tuple[str, bytes]]:
+    """The files in an artefact, with their names; of another file, itself."""
+    if artefact.suffix == ".whl":
+        with zipfile.ZipFile(artefact) as archive:
+            yield from ((name, archive.read(name)) for name in archive.namelist())
+    elif artefact.suffix == ".gz":
+        with tarfile.open(artefact) as packed:
+            yield from ((item.name, read.read()) for item in packed if (read := packed.extractfile(item)) is not None)
+            yield "headers", repr([item.get_info() for item in packed.getmembers()]).encode()
+    else:
+        yield artefact.name, artefact.read_bytes()
+
+
+@exhaustive
+def test_the_metadata_is_complete_and_the_long_description_stands_alone(wheels: dict[str, Path]) -> None:
+    for wheel in wheels.values():
+        found = dict(contents(wheel))
+        (written,) = [Parser().parsestr(data.decode()) for name, data in found.items() if name.endswith("/METADATA")]
+        assert written["License-Expression"] == "Apache-2.0"
+        assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
+        assert "Typing :: Typed" in written.get_all("Classifier", [])
+        assert written["Requires-Python"] == ">=3.11"
+        assert written["Description-Content-Type"] == "text/markdown"
+        description = str(written.get_payload())
+        assert description.startswith("# plugbay")
+        assert re.findall(r"\]\((?!https://)[^)]*\)", description) == []
+        assert written.get_all("Project-URL", []) == []
+    assert "plugbay/py.typed" in files_in(wheels["plugbay_sdk"])
+
+
+@exhaustive
+def test_in_an_empty_environment_a_plugin_is_made_called_and_served(wheels: dict[str, Path], tmp_path: Path) -> None:
+    environment = Environment(tmp_path)
+    assert environment.installed() == {}
+    environment.install(wheels["plugbay_sdk"])
+    environment.install(f"{wheels['plugbay']}[serve]", with_libraries=collect("plugbay", ["serve"]))
+    assert "No broken requirements" in environment.pip("check")
+    environment.program("plugbay", "new", "weather")
+    called = environment.program("plugbay", "call", "weather", "hello", '{"name": "Ada"}', "--grant-all", "--json")
+    assert json.loads(called)["status"] == "succeeded"
+    served = [str(tmp_path / "env/bin/plugbay"), "serve", "weather", "--listen", "127.0.0.1:0", "--data", "data"]
+    with subprocess.Popen([*served, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = json.loads(server.stdout.readline())["url"]
+            with urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE) as answer:
+                assert json.load(answer)["ready"]
+        finally:
+            server.terminate()
+        assert server.wait(PATIENCE) == 0
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def test_a_plugin_that_offers_one_hook_is_held_to_the_rules_for_all_and_told_why
         "kaged.tool.unknown": "the manifest declares no tool",
         "kaged.method.answers": "the manifest declares no method",
         "kaged.hook.post_compact": "the manifest declares no hook post_compact",
-        "kaged.hook.compacts": "the plugin is no compactor",
+        "kaged.hook.compacts": "the plugin is not a compactor",
         "kaged.notify.declared": "it sends no notification",
         "kaged.storage.asks": "it asks for no storage",
         "kaged.storage.unanswered": "it asks for no storage",

@@ -250,7 +250,7 @@ def test_headers_are_sent_and_their_values_are_never_shown(run: Run, tmp_path: P
         async with host_of(tmp_path, guarded, more, grant_all=True) as host:
             failure = await failure_of(host, "far/add", {"a": 1, "b": 2})
             assert failure.code == Code.CAPABILITY_NOT_ALLOWED
-            assert "refuses the credentials in headers" in failure.message
+            assert "refused the credentials in headers" in failure.message
             assert "wrong-wrong" not in repr(failure)
 
     run(main)
@@ -398,7 +398,7 @@ def test_a_url_that_is_no_server_says_what_it_is_and_what_to_do(run: Run, tmp_pa
     cases = {
         f"{origin}/page": (Code.MALFORMED_RESPONSE, "a web page instead of MCP", "path of the URL"),
         f"{origin}/nothing": (Code.NOT_FOUND, "status 404", "path of the URL"),
-        f"http://127.0.0.1:{free_port()}/mcp": (Code.UNAVAILABLE, "Connection refused", "the server runs"),
+        f"http://127.0.0.1:{free_port()}/mcp": (Code.UNAVAILABLE, "Connection refused", "the server and the proxy"),
     }
 
     async def main() -> None:

@@ -85,5 +85,5 @@ def test_a_message_for_which_the_host_has_no_memory_ends_its_call_alone(
         assert found["large"] == "ok"
     else:
         assert (found["large"]["code"], found["large"]["execution_outcome"]) == ("overloaded", "unknown")
-        assert "no memory left for a message of the plugin" in found["large"]["message"]
+        assert "ran out of memory for a message of the plugin" in found["large"]["message"]
     assert (found["after"], found["same"], found["again"]) == ("ok", True, "ok")

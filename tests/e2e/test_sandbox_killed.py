@@ -94,7 +94,7 @@ def left(host: int, number: str) -> set[int]:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("rounds", first_alone([3, 50]))
+@pytest.mark.parametrize("rounds", first_alone([3, 10]))
 def test_a_host_that_is_killed_leaves_nothing_of_its_confined_plugins(birth: Birth, rounds: int) -> None:
     for _ in range(rounds):
         host, helper, number = birth()

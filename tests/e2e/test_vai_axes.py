@@ -69,7 +69,7 @@ def test_what_a_manifest_does_not_imply_is_skipped_with_the_reason(tmp_path: Pat
     assert skipped == {
         "vai.events": "it sends no events",
         "vai.tools": "the plugin offers no tool",
-        "vai.compactors": "the plugin is no compactor",
+        "vai.compactors": "the plugin is not a compactor",
         "vai.harnesses": "the manifest exports no harness",
         "vai.secrets": "the manifest has no secret slot",
     }
@@ -82,7 +82,7 @@ def test_a_tool_that_changes_things_is_not_called_without_an_example(tmp_path: P
     root = prepare_vai_canary(tmp_path, exports=exports)
     (root / "any.json").write_text('{"type": "object"}')
     report = conformed(root, ["vai.tools.result", "vai.requests.once"])
-    why = "every tool changes things, and none has an example of an input in its schema that may be used"
+    why = "every tool has side effects, and no schema has an example of an input that may be used"
     assert report.axis("vai.tools").detail == why
     assert unmet(report) == []
 

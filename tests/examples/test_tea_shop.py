@@ -92,7 +92,7 @@ SAME: dict[str, tuple[str, Any, Outcome]] = {
     "an error about the input": ("brew", {"kind": "stone"}, failed("invalid_input", "a stone is no tea")),
     "a bug": ("brew", {"kind": "broken pot"}, bug("ZeroDivisionError: division by zero")),
     "sys.exit": ("brew", {"kind": "exit"}, bug("SystemExit: closed for today")),
-    "a result that is no JSON": (
+    "a result that is not JSON": (
         "brew",
         {"kind": "nothing"},
         bug("the result cannot be sent: at /cups: nan has no JSON form"),
@@ -197,7 +197,7 @@ LIMITS = {"rune": 1_048_576, "nexo": None, "kaged": 4_000_000, "ainb": None, "va
 
 @pytest.fixture(scope="module")
 def everywhere() -> Iterator[dict[str, Reach]]:
-    """The shop under every contract at once, and open: where time counts, starting a process is no part of it."""
+    """The shop under every contract at once, and open: where time counts, starting a process is not part of it."""
     with ExitStack() as stack:
         reaches = {contract: stack.enter_context(hosted(SHOP, contract)) for contract in CONTRACTS}
         assert {reach.call("sit", {"seconds": 0}).value["sat"] for reach in reaches.values()} == {0.0}

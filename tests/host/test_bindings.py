@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,7 @@ def test_a_folder_that_cannot_be_made_keeps_only_those_who_need_it_from_starting
     (tmp_path / "plugins").write_text("in the way")
     refusal = bindings(state=tmp_path).bind(spec).refusal
     assert refusal is not None
-    assert (refusal.code, "cannot be made" in refusal.message) == (Code.LAUNCH_FAILED, True)
+    assert (refusal.code, "cannot be created" in refusal.message) == (Code.LAUNCH_FAILED, True)
 
 
 @requirement("ainb:host-log-levels")
@@ -247,6 +248,63 @@ def test_an_export_is_bound_with_its_part_of_the_config_the_secrets_and_what_the
     assert isinstance(wrong.for_export(spec, spec.exports[0]), Failure)
 
 
+def settle(*paths: Path) -> None:
+    """Wait for a tick of the clock that stamps files: settings that have just changed are read again each time."""
+    while not settings.is_settled(tuple((path.lstat().st_ctime_ns,) for path in paths), time.time_ns()):
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("change", ["replaced", "in place", "readable by others", "folder", "removed"])
+def test_the_binding_of_an_export_is_kept_until_one_of_its_files_changes(tmp_path: Path, change: str) -> None:
+    spec = inspect(write_vai_plugin(tmp_path, exports=[export(permissions={"secret_slots": ["key"]})])).spec
+    assert spec is not None
+    ours, tool = bindings(state=tmp_path), spec.exports[0]
+    settings.save_secrets(tmp_path, spec.id, {"key": "0123456"})
+    file = tmp_path / "secrets" / settings.file_name(spec.id)
+    settle(file, file.parent)
+    first = ours.for_export(spec, tool)
+    assert isinstance(first, ExportBinding)
+    assert ours.for_export(spec, tool) is first
+    match change:
+        case "replaced":
+            settings.save_secrets(tmp_path, spec.id, {"key": "6543210"})
+        case "in place":
+            file.write_text('{"key": "6543210"}')
+        case "readable by others":
+            file.chmod(0o644)
+        case "folder":
+            file.parent.chmod(0o755)
+        case _:
+            file.unlink()
+    second = ours.for_export(spec, tool)
+    if change in ("readable by others", "folder"):
+        assert isinstance(second, Failure)
+    else:
+        assert isinstance(second, ExportBinding)
+        assert second.secrets == ({} if change == "removed" else {"key": "6543210"})
+
+
+def test_the_binding_of_an_export_follows_plugbay_toml_and_a_new_release(tmp_path: Path) -> None:
+    spec = inspect(write_vai_plugin(tmp_path, exports=[export()])).spec
+    assert spec is not None
+    ours, tool = bindings(state=tmp_path / "state"), spec.exports[0]
+    first = ours.for_export(spec, tool)
+    assert isinstance(first, ExportBinding)
+    assert ours.for_export(spec, tool) is first
+    assert ours.for_export(replace(spec, version="2.0.0"), tool) is not first
+    ours.configure(parse('[plugins."acme/p"]\ntimeouts = { call = 1.5 }'))
+    changed = ours.for_export(spec, tool)
+    assert isinstance(changed, ExportBinding)
+    assert changed.policy.timeout_ms == 1500
+
+
+def test_settings_that_have_just_changed_are_read_again_each_time(tmp_path: Path) -> None:
+    """Two changes within one tick of the kernel's clock have the same change time."""
+    now = 1_000_000_000_000
+    assert not settings.is_settled(((1, 2, 3, now - 1_000_000),), now)
+    assert settings.is_settled((None, (1, 2, 3, now - 100_000_000)), now)
+
+
 def test_a_link_in_the_place_of_a_folder_for_state_keeps_the_plugin_from_starting(tmp_path: Path) -> None:
     """A plugin rules in its folder for state, and its manifest says what the host makes there."""
     spec = inspect(write_kaged_plugin(tmp_path)).spec
@@ -261,7 +319,7 @@ def test_a_link_in_the_place_of_a_folder_for_state_keeps_the_plugin_from_startin
     (own / "way").rmdir()
     (own / "way").symlink_to(tmp_path / "victim")
     refusal = bound.bind(spec).refusal
-    assert refusal is not None and "way cannot be made" in refusal.message
+    assert refusal is not None and "way cannot be created" in refusal.message
     assert os.stat(tmp_path / "victim" / "inner").st_uid == os.geteuid()
 
 

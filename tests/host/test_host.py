@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from plugbay.host.catalog.catalog import Entry
 from plugbay.host.records import MemoryCallLog
 from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
-from tests.support.patience import until
+from tests.support.patience import until, until_blocking
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
 from tests.support.vai import write_vai_plugin
@@ -269,7 +271,7 @@ def test_a_host_starts_once_and_is_unavailable_before_and_after(run: Run, tmp_pa
         host = Host.load(tmp_path)
         before = await host.attempt("t")
         await host.start()
-        with pytest.raises(PlugbayError, match="started already"):
+        with pytest.raises(PlugbayError, match="already started"):
             await host.start()
         await host.stop()
         await host.stop()
@@ -395,17 +397,43 @@ def test_a_host_that_cannot_start_closes_its_stores(run: Run, tmp_path: Path, mo
 
     async def main() -> None:
         async def fail() -> None:
-            raise PlugbayError("no scratch directory")
+            raise PlugbayError("the scratch directory cannot be created")
 
         host = Host.load(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(host.invocations, "open", fail)
-            with pytest.raises(PlugbayError, match="no scratch"):
+            with pytest.raises(PlugbayError, match="the scratch directory cannot be created"):
                 await host.start()
         async with host:  # a store that is open would refuse to be opened
             assert host.is_running
 
     run(main)
+
+
+def open_files(path: Path) -> list[str]:
+    """The descriptors of this process that lead to the file."""
+    descriptors = os.listdir("/proc/self/fd")
+    return [each for each in descriptors if os.path.realpath(f"/proc/self/fd/{each}") == os.path.realpath(path)]
+
+
+def test_a_stop_that_ends_with_its_loop_closes_the_files(run: Run, tmp_path: Path) -> None:
+    """At the end of `asyncio.run` every task is cancelled, that of a stop in the background too."""
+    stays = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    write_kaged_plugin(tmp_path / "plugins", body=stays, capabilities=["kaged:storage:read"])
+    storage = tmp_path / "state" / "storage.db"
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins", state_dir=tmp_path / "state", grant_all=True, unconfined=True)
+        await host.start()
+        assert open_files(storage)
+        await host.settled()
+        background.append(asyncio.ensure_future(host.stop()))
+        await asyncio.sleep(0)
+
+    background: list[asyncio.Future[None]] = []
+    run(main)
+    assert background[0].cancelled()
+    until_blocking(lambda: not open_files(storage))
 
 
 def test_a_host_that_is_stopped_while_it_starts_does_not_run_on(run: Run, tmp_path: Path) -> None:

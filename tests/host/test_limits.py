@@ -340,7 +340,7 @@ def test_a_caller_that_keeps_to_the_rate_is_never_stopped(rate: int, count: int)
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0.5)])
 def test_a_bucket_that_lets_nothing_through_is_refused(rate: float, burst: float) -> None:
-    with pytest.raises(ValueError, match="nothing ever passes"):
+    with pytest.raises(ValueError, match="at least 1"):
         TokenBucket(rate, burst)
 
 

@@ -116,7 +116,7 @@ def test_models_of_plugins_that_ask_for_one_another_end_at_the_depth(
         async with Host.load(tmp_path / "plugins", grant_all=True) as host:
             answer = await host.call("a_go", {}, timeout=PATIENCE)
             assert answer["text"].startswith("refused: ")
-            assert f"{MAX_DEPTH} calls wait for one another already" in answer["text"]
+            assert f"{MAX_DEPTH} calls are already waiting for one another" in answer["text"]
             assert log.read_text().count("c") == MAX_DEPTH - 1
             # The plugins live on, and the next call has its own depth.
             log.write_text("")
@@ -227,7 +227,7 @@ def test_actions_of_plugins_that_invoke_one_another_end_at_the_depth(run: Run, t
         async with Host.load(tmp_path) as host:
             for times in (1, 2):
                 answer = (await host.run_cli("a", [])).stdout.decode()
-                assert f"{MAX_DEPTH} calls wait for one another already" in answer
+                assert f"{MAX_DEPTH} calls are already waiting for one another" in answer
                 assert calls_of(host) == times * MAX_DEPTH
 
     run(main)
@@ -251,7 +251,7 @@ def test_an_action_of_the_application_that_calls_its_caller_again_ends_at_the_de
 
             host.actions.register("again", again_on_a_thread if plain else again)
             answer = (await host.run_cli("a", [])).stdout.decode()
-            assert "calls wait for one another already" in answer
+            assert "calls are already waiting for one another" in answer
             assert calls_of(host) == MAX_DEPTH
 
     run(main)

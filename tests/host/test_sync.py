@@ -51,7 +51,7 @@ def test_a_host_that_does_not_run_says_so_and_starts_once(tmp_path: Path) -> Non
     with pytest.raises(CallFailed, match="not running"):
         host.call("t")
     host.start()
-    with pytest.raises(PlugbayError, match="started already"):
+    with pytest.raises(PlugbayError, match="already started"):
         host.start()
     host.stop()
     with pytest.raises(CallFailed, match="not running"):

@@ -1,4 +1,4 @@
-"""What is read back is what was written; what a writer could not finish is tolerated, what is no recording is not."""
+"""A reader gets back every line that was written; it tolerates an unfinished end and refuses other files."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def test_a_line_that_lacks_something_is_named(line: bytes) -> None:
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (b"", "this is no recording"),
-        (b'{"a":1}\n', "this is no recording"),
-        (b"hello\n", "this is no recording"),
+        (b"", "this is not a recording"),
+        (b'{"a":1}\n', "this is not a recording"),
+        (b"hello\n", "this is not a recording"),
         (b'{"plugbay_recording":2}\n', "it has version 2 of the format; this plugbay reads version 1"),
         (
             b'{"plugbay_recording":1,"contract":5,"plugin":{"id":"p","version":"1"},"manifest_digest":"","began_at":""}\n',
-            "whose conversation",
+            "does not name the plugin",
         ),
     ],
 )

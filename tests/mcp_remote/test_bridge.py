@@ -95,7 +95,7 @@ def failure_in(message: dict[str, Any]) -> dict[str, Any]:
         (STREAM + b"data: {}\n\n", Code.UNAVAILABLE, "ended before the answer"),
         (response("400 Bad", b"you are wrong"), Code.INVALID_INPUT, "status 400: you are wrong"),
         (response("401 No"), Code.CAPABILITY_NOT_ALLOWED, "plugbay mcp login far"),
-        (response("403 No"), Code.CAPABILITY_NOT_ALLOWED, "refuses access"),
+        (response("403 No"), Code.CAPABILITY_NOT_ALLOWED, "refused access"),
         (response("404 Gone", b"<html>"), Code.NOT_FOUND, "status 404"),
         (response("418 Tea"), Code.PLUGIN_ERROR, "status 418"),
         (response("429 Slow"), Code.OVERLOADED, "status 429"),

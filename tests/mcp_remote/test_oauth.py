@@ -70,7 +70,7 @@ def test_a_resource_covers_what_lies_below_it(resource: str, expected: bool) -> 
     [
         (AUTHORITY, {"code": "c", "iss": "https://evil.example"}, "another issuer"),
         (Authority("https://as.example", "a", "t", "r", sends_issuer=True), {"code": "c"}, "another issuer"),
-        (AUTHORITY, {"error": "access_denied", "error_description": "No\x1b[31m"}, "refuses the login: No[31m"),
+        (AUTHORITY, {"error": "access_denied", "error_description": "No\x1b[31m"}, "refused the login: No[31m"),
         (AUTHORITY, {}, "without a code"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_server_without_metadata_of_its_own_is_its_authorization_server(run: R
         ({SERVER: metadata("ORIGIN", code_challenge_methods_supported=["plain"])}, "PKCE"),
         ({SERVER: metadata("ORIGIN", token_endpoint="http://as.example/t")}, "token_endpoint"),
         ({SERVER: metadata("ORIGIN", authorization_endpoint="javascript:alert(1)")}, "authorization_endpoint"),
-        ({SERVER: [1]}, "no JSON object"),
+        ({SERVER: [1]}, "JSON object"),
     ],
 )
 def test_metadata_that_cannot_be_trusted_is_refused(run: Run, documents: dict[str, Any], words: str) -> None:

@@ -100,10 +100,10 @@ def test_toml_keeps_its_comments_and_everything_else(text: str) -> None:
     ("word", "text", "why"),
     [
         ("cursor", '{"mcpServers": ', "line 1: a value was expected"),
-        ("cursor", "[]", "it is no object"),
-        ("cursor", '{"mcpServers": []}', "mcpServers is no object"),
+        ("cursor", "[]", "it is not an object"),
+        ("cursor", '{"mcpServers": []}', "mcpServers is not an object"),
         ("codex", "[mcp_servers", "line 1"),
-        ("codex", "mcp_servers = 3\n", "mcp_servers is no object"),
+        ("codex", "mcp_servers = 3\n", "mcp_servers is not an object"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_not_changed(word: str, text: str, why: str) -> None:

@@ -192,7 +192,7 @@ def test_a_client_with_too_many_calls_is_refused_one_more(run: Run, monkeypatch:
         bench = Bench(answer)
         for number in (1, 2, 3):
             bench.call(number)
-        assert "being answered already" in (await bench.answered(3))["result"]["content"][0]["text"]
+        assert "already in progress" in (await bench.answered(3))["result"]["content"][0]["text"]
         gate.set()
         await bench.answered(1)
         await bench.answered(2)

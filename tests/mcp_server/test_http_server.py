@@ -61,7 +61,7 @@ UNCLEAR = {
     "a chunk that ends late": post(CHUNKED, body=b"2\r\n{}}\r\n" + CHUNKS),
     "a chunk size with a bare LF": post(CHUNKED, body=b"0\n\r\n"),
     "trailers with a bare LF": post(CHUNKED, body=b"0\r\n\n"),
-    "a line that is no request": b"GET /\r\nhost: x\r\n\r\n",
+    "a line that is not a request": b"GET /\r\nhost: x\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
     "chunks of HTTP/1.0": b"POST / HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -413,11 +413,11 @@ async def listening(server: McpServer, token: str | None = None) -> AsyncIterato
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"address": "8765"}, "is no HOST:PORT"),
-        ({"address": "localhost:eighty"}, "is no HOST:PORT"),
-        ({"address": "localhost:70000"}, "is no HOST:PORT"),
-        ({"address": "0.0.0.0:8765"}, "name what they call this one with --allow-host"),
-        ({"address": "example.com:8765"}, "name what they call this one with --allow-host"),
+        ({"address": "8765"}, "is not a HOST:PORT"),
+        ({"address": "localhost:eighty"}, "is not a HOST:PORT"),
+        ({"address": "localhost:70000"}, "is not a HOST:PORT"),
+        ({"address": "0.0.0.0:8765"}, "give the host name that they use with --allow-host"),
+        ({"address": "example.com:8765"}, "give the host name that they use with --allow-host"),
         ({"address": "localhost:0", "token": "short"}, "16 printable ASCII characters"),
         ({"address": "localhost:0", "token": "with a line\nbreak in it"}, "16 printable ASCII characters"),
     ],
@@ -491,7 +491,7 @@ def test_a_port_in_use_is_reported(run: Run, tmp_path: Path) -> None:
             listening(server, "a token of our own") as (url, _),
         ):
             port = url.rpartition(":")[2].partition("/")[0]
-            with pytest.raises(NotAllowed, match="cannot be listened at"):
+            with pytest.raises(NotAllowed, match="cannot be used for listening"):
                 await HttpServer(f"127.0.0.1:{port}").serve(server)
 
     run(main)

@@ -103,9 +103,9 @@ def test_reading_agrees_with_json(value: Any) -> None:
         ('{"a": 1 "b": 2}', "line 1: a comma or } was expected"),
         ('{"a" 1}', "line 1: : was expected"),
         ("{1: 2}", "line 1: a name was expected"),
-        ("{} {}", "line 1: something follows the end"),
+        ("{} {}", "line 1: there is data after the end"),
         ("[1 2]", "line 1: a comma or ] was expected"),
-        ('{"a": 01}', "line 1: this is no value"),
+        ('{"a": 01}', "line 1: this is not a value"),
         ("[" * 300, "line 1: it is nested too deeply"),
         ("{,}", "line 1: a value was expected"),
         ('{"a": "\n"}', "line 1: a value was expected"),
@@ -119,9 +119,9 @@ def test_what_is_no_json_is_refused_with_its_line(text: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[]", "line 1: the whole is no object"),
-        ('{"a": []}', "line 1: a is no object"),
-        ('{"a": {},\n"a": {}}', "line 2: 'a' is there twice"),
+        ("[]", "line 1: the whole is not an object"),
+        ('{"a": []}', "line 1: a is not an object"),
+        ('{"a": {},\n"a": {}}', "line 2: 'a' appears twice"),
     ],
 )
 def test_a_place_that_is_not_certain_is_refused(text: str, why: str) -> None:

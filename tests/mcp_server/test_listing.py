@@ -262,7 +262,7 @@ def test_the_first_of_a_name_or_an_address_has_it() -> None:
     )
     assert listed.tools["t"].spec.id == "p"
     assert [collision.exports for collision in listed.collisions] == [("p/t", "q/t")]
-    assert listed.shadowed == ["q/a://1 is left out: p/a://1 has the address a://1 already"]
+    assert listed.shadowed == ["q/a://1 is left out: p/a://1 already has the address a://1"]
     assert len(listed.offer["resources"]) == 1
 
 
@@ -338,3 +338,43 @@ def test_matching_any_template_is_fast(piece: str) -> None:
     template = "a://" + piece * 1_000 + "!"
     assert not matches_template(template, "a://" + "a" * 100_000)
     assert matches_template(template, "a://" + "a" * 100_000 + "!")
+
+
+def test_names_are_in_the_alphabet_that_is_asked_for() -> None:
+    lower = listing.Alphabet(re.compile(r"[^a-z0-9_]+"), 20, lower=True)
+    assert listing.short_name("p", "9 Lives", lower) == "x9_lives"
+    assert listing.qualified_name("My.Plugin", "Read", lower) == "my_plugin__read"
+    long = listing.qualified_name("p" * 30, "t" * 30, lower)
+    assert len(long) == 20
+    assert long != listing.qualified_name("p" * 30, "t" * 31, lower)
+
+
+def test_methods_and_command_lines_are_tools_where_that_is_asked_for() -> None:
+    spec = PluginSpec(
+        "p", "1.0.0", "ainb", Path(), (), exports=(Export("cli_namespace", "notes"), Export("screen", "s"))
+    )
+    entries = list(Catalog([spec]).entries())
+    assert build_listing(entries, listing.short_name).tools == {}
+    listed = build_listing(entries, listing.short_name, as_tools=listing.AS_TOOLS)
+    (tool,) = listed.offer["tools"]
+    assert tool["name"] == "notes"
+    assert tool["inputSchema"]["properties"].keys() == {"argv"}
+    assert "command line notes of p" in tool["description"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "effect"),
+    [
+        ({"effect_class": "read_only"}, "read_only"),
+        ({"approval_tier": "safe", "mutating": False}, "read_only"),
+        ({"mcp": {"annotations": {"readOnlyHint": True}}}, "read_only"),
+        (
+            {"mcp": {"annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}}},
+            "non_idempotent_write",
+        ),
+        ({"mcp": {"annotations": {"title": "x"}}}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_effect_of_a_tool_is_known_from_every_contract(facts: dict[str, Any], effect: str) -> None:
+    assert listing.effect_of(Export("tool", "t", facts=facts)) == effect

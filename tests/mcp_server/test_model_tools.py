@@ -77,7 +77,7 @@ def test_each_interface_has_tools_in_its_own_shape(shape: str, described: Any, r
 
 def test_an_unknown_shape_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(ValueError, match="there are the shapes anthropic, openai, openai-responses, mcp; 'gemini'"):
+    with pytest.raises(ValueError, match="'gemini' is not a shape; there are anthropic, openai, openai-responses, mcp"):
         ModelTools(Host.load(tmp_path)).definitions("gemini")
 
 
@@ -113,7 +113,7 @@ def test_a_model_may_say_nothing_where_nothing_is_needed(arguments: Any, run: Ru
         ("example_p__t", '{"n": ', Code.INVALID_INPUT, "the arguments are not JSON"),
         ("example_p__t", '{"n": NaN}', Code.INVALID_INPUT, "the arguments are not JSON"),
         ("example_p__t", "\ud800", Code.INVALID_INPUT, "the arguments are not JSON"),
-        ("example_p__t", "[1]", Code.INVALID_INPUT, "the arguments have to be one JSON object"),
+        ("example_p__t", "[1]", Code.INVALID_INPUT, "the arguments must be one JSON object"),
         ("example_p__t", '{"n": "1", "text": 2}', Code.INVALID_INPUT, 'n: "1" is not of type'),
         ("example_p__t", '{"n": "1", "text": 2}', Code.INVALID_INPUT, "\ntext: 2 is not of type"),
     ],

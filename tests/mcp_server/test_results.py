@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugbay.mcp_server.results import LONGEST_MESSAGE, ProgressCounter, tool_result
+from plugbay.mcp_server.results import LONGEST_MESSAGE, ProgressCounter, has_content, plain_value, tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 from tests.support.requirements import requirement
@@ -117,3 +117,38 @@ def test_the_count_grows_and_nothing_to_say_is_left_out() -> None:
 
 def test_a_long_piece_is_cut() -> None:
     assert len(ProgressCounter().next("x" * 10_000)["message"]) == LONGEST_MESSAGE
+
+
+OF_MCP: dict[str, Any] = {"facts": {"mcp": {}}}
+OF_VAI: dict[str, Any] = {"facts": {"execution_class": "worker"}}
+IMAGE = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("value", "export", "plain"),
+    [
+        ({"a": 1}, {}, {"a": 1}),
+        ("hello", {}, "hello"),
+        ({"content": [text("said")], "structuredContent": {"a": 1}}, OF_MCP, {"a": 1}),
+        ({"content": [text("one"), text("two")]}, OF_MCP, "one\ntwo"),
+        ({"content": []}, OF_MCP, ""),
+        ({"content": [text("see"), IMAGE]}, OF_MCP, {"content": [text("see"), IMAGE]}),
+        ({"content": [text("said")], "structured_output": {"b": 2}}, OF_VAI, {"b": 2}),
+        ({"content": [text("said")], "structured_output": None}, OF_VAI, "said"),
+    ],
+)
+def test_a_result_is_one_value_for_contracts_without_content(value: Any, export: dict[str, Any], plain: Any) -> None:
+    made = Export("tool", "t", **export)
+    given = plain_value(made, msgspec.Raw(json.dumps(value).encode()))
+    assert json.loads(msgspec.json.encode(given)) == plain
+    assert has_content(made) == bool(export)
+
+
+def test_the_output_of_a_command_line_is_text() -> None:
+    raw = msgspec.Raw(msgspec.json.encode({"stdout": b"out", "stderr": b"\xff", "exit_code": 3}))
+    command = Export("cli_namespace", "notes")
+    told = {"stdout": "out", "stderr": "\ufffd", "exit_code": 3}
+    assert msgspec.json.decode(plain_value(command, raw)) == told
+    shaped = tool_result(command, raw)
+    assert msgspec.json.decode(shaped["structuredContent"]) == told
+    assert plain_value(Export("tool", "t"), None) == msgspec.Raw(b"null")

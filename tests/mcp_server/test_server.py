@@ -498,7 +498,7 @@ def test_the_host_answers_for_clients_without_sampling_and_roots(run: Run, tmp_p
         async with running_server(folder, config=config) as (_, server):
             client = McpClient(server)
             refused = await ask_through(client, "sampling/createMessage", **SAMPLING)
-            assert "no language model" in refused["message"]
+            assert "no default language model" in refused["message"]
             own = {"roots": [{"uri": folder.as_uri(), "name": "own"}]}
             assert await ask_through(client, "roots/list") == own
 

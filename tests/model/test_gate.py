@@ -156,7 +156,7 @@ def test_with_every_grant_the_gate_refuses_none_of_them(op: Any) -> None:
         (Publish("plugin.p.x", {"payload": "x" * MAX_EVENT}), Code.FRAME_TOO_LARGE, "bytes; at most 1,040,000"),
         (GetStored(""), Code.INVALID_INPUT, "the key must not be empty"),
         (SetStored("k" * (MAX_KEY + 1), 1), Code.INVALID_INPUT, "the key has 513 bytes"),
-        (DeleteStored("\ud800"), Code.INVALID_INPUT, "the key is no Unicode text"),
+        (DeleteStored("\ud800"), Code.INVALID_INPUT, "the key is not Unicode text"),
         (ListStored("k" * (MAX_KEY + 1)), Code.INVALID_INPUT, "the prefix has 513 bytes"),
         (SetStored("k", "x" * MAX_VALUE), Code.INVALID_INPUT, "the value has 1,048,578 bytes"),
         (GetSnapshot("b"), Code.CAPABILITY_NOT_ALLOWED, "event_bus is not granted to p for the topic 'b'"),
@@ -171,15 +171,15 @@ def test_with_every_grant_the_gate_refuses_none_of_them(op: Any) -> None:
         (PublishSnapshot("ab", bytes(12_500_001)), Code.FRAME_TOO_LARGE, "at most 12,500,000 fit one message"),
         (ReadFile("notes"), Code.INVALID_INPUT, "the path must be absolute"),
         (ReadFile("/srv/notes/" + "x" * MAX_PATH), Code.INVALID_INPUT, "at most 4,096"),
-        (ReadFile("/srv/secret"), Code.CAPABILITY_NOT_ALLOWED, "/srv/secret is outside of what is granted to p"),
-        (ReadFile("/srv/notes/../secret"), Code.CAPABILITY_NOT_ALLOWED, "is outside of what is granted to p"),
-        (ReadFolder("/proc/self"), Code.CAPABILITY_NOT_ALLOWED, "is outside of what is granted to p"),
+        (ReadFile("/srv/secret"), Code.CAPABILITY_NOT_ALLOWED, "/srv/secret is outside the grants of p"),
+        (ReadFile("/srv/notes/../secret"), Code.CAPABILITY_NOT_ALLOWED, "is outside the grants of p"),
+        (ReadFolder("/proc/self"), Code.CAPABILITY_NOT_ALLOWED, "is outside the grants of p"),
         (FetchUrl("https://shop.example:8443/"), Code.CAPABILITY_NOT_ALLOWED, "shop.example, port 8443"),
         (FetchUrl("http://shop.example/"), Code.CAPABILITY_NOT_ALLOWED, "shop.example, port 80"),
         (FetchUrl("ftp://shop.example/"), Code.INVALID_INPUT, "must begin with http:// or https://"),
-        (FetchUrl("https://u:p@shop.example/"), Code.INVALID_INPUT, "no user and no password"),
+        (FetchUrl("https://u:p@shop.example/"), Code.INVALID_INPUT, "not contain a user or a password"),
         (FetchUrl("https://shop.example/", "BREW"), Code.INVALID_INPUT, "the method must be one of"),
-        (FetchUrl("https://shop.example/", headers=[("Host", "x")]), Code.INVALID_INPUT, "by the host alone"),
+        (FetchUrl("https://shop.example/", headers=[("Host", "x")]), Code.INVALID_INPUT, "set by the host"),
         (InvokeTool("t", {}), Code.NOT_FOUND, "this host does not offer InvokeTool to plugins"),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "__slots__") else None,
@@ -249,7 +249,7 @@ def test_both_hosts_refuse_an_answer_that_does_not_fit_the_question(schema: Any)
     services = HostServices(FULL, Gate(FULL, GRANTS))
     services.people.script([{"age": 3}])
     failure = asyncio.run(of_host())
-    assert isinstance(failure, Failure) and "the answer does not fit the question" in failure.message
+    assert isinstance(failure, Failure) and "the answer does not match the schema of the question" in failure.message
     assert services.answer(AskUser("Who?", schema), print) == failure
 
 
@@ -381,7 +381,7 @@ def test_an_export_that_needs_more_than_is_granted_is_refused(
     assert refusal is not None
     assert (refusal.code, refusal.origin, refusal.plugin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "p")
     assert refusal.message == f"t needs {missing}, which is not granted"
-    assert refusal.detail["hint"].startswith(f"grant it for this run with --grant {missing}, or for good")
+    assert refusal.detail["hint"].startswith(f"grant it for this run with --grant {missing}, or permanently")
 
 
 def test_sizes_are_allowed_up_to_their_limits() -> None:

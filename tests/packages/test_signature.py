@@ -223,8 +223,8 @@ def test_a_refusal_shows_three_problems_and_lists_all() -> None:
 def test_the_first_odd_file_is_named_and_the_others_are_counted(package: Package) -> None:
     signed = signature.sign(package, KEY, NOW)
     for more, words in (
-        ({"a": "0"}, "'a' is no part of what was signed"),
-        ({"a": "0", "b": "0"}, "signed (and 1 more)"),
+        ({"a": "0"}, "'a' is not covered by the signature"),
+        ({"a": "0", "b": "0"}, "signature (and 1 more)"),
     ):
         with pytest.raises(PackageRefused) as caught:
             signature.check(signed, PUBLIC, replace(package, files={**package.files, **more}))

@@ -205,7 +205,7 @@ def test_a_command_that_would_start_a_changed_release_ends_with_the_status_of_in
     (release / "added.py").write_text("")
     done = plugbay(*(release if word == "PLUGIN" else word for word in words), cwd=bench.root)
     assert done.returncode == Exit.INTEGRITY, done
-    assert b"'added.py' is no part of the package" in done.stderr
+    assert b"'added.py' is not part of the installed package" in done.stderr
 
 
 def test_a_store_may_be_a_link_to_another_place(bench: Bench, tmp_path: Path) -> None:

@@ -647,7 +647,9 @@ def test_without_a_helper_nothing_is_started(run: Run, monkeypatch: pytest.Monke
     async def main() -> None:
         async with open_spawner() as spawner:
             monkeypatch.setattr(Warden, "start", refuse)
-            with pytest.raises(LaunchFailed, match=r"guard of the plugins cannot be started: .*too many open files"):
+            with pytest.raises(
+                LaunchFailed, match=r"helper process that guards plugins cannot be started: .*too many open files"
+            ):
                 await spawn(spawner, "/bin/cat")
 
     run(main())  # The end of the spawner.
@@ -758,7 +760,7 @@ def test_a_confined_child_whose_network_cannot_be_served_is_killed(
             before = open_fds()
             with monkeypatch.context() as patch:
                 patch.setattr(Jail, "serve", refuse)
-                with pytest.raises(LaunchFailed, match=r"cannot be given its network: no room for it"):
+                with pytest.raises(LaunchFailed, match=r"cannot get its network: no room for it"):
                     await spawner.spawn(confined, PATIENCE)
             await _nothing_left(spawner, before)
 

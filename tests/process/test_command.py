@@ -75,9 +75,9 @@ def test_a_relative_entry_of_the_search_path_is_ignored(tmp_path: Path, monkeypa
     ("word", "message", "hint"),
     [
         ("./absent", "does not exist", "relative to the plugin's folder"),
-        ("./folder", "is a directory", "name the file"),
+        ("./folder", "is a directory", "use the program file"),
         ("./plain", "is not executable", "chmod +x"),
-        ("./pipe", "is not a regular file", "name a program"),
+        ("./pipe", "is not a regular file", "use a program"),
         ("no-such-program", "there is no program no-such-program", "install no-such-program"),
         ("plain", "there is no program plain", "write ./plain"),
     ],

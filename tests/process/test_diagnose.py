@@ -51,8 +51,8 @@ def elf(machine: int, more: bytes = b"") -> bytes:
     ("code", "look", "message", "hint"),
     [
         (errno.ENOENT, disk({}), "/p does not exist", "relative"),
-        (errno.EACCES, disk({"/p": Facts(Kind.DIRECTORY)}), "/p is a directory", "name the file"),
-        (errno.EACCES, disk({"/p": Facts(Kind.OTHER)}), "not a regular file", "name a program"),
+        (errno.EACCES, disk({"/p": Facts(Kind.DIRECTORY)}), "/p is a directory", "use the program file"),
+        (errno.EACCES, disk({"/p": Facts(Kind.OTHER)}), "not a regular file", "use a program"),
         (errno.EACCES, program(b"#!/bin/sh\n", executable=False), "not executable", "chmod +x /p"),
         (
             errno.ENOENT,
@@ -62,8 +62,8 @@ def elf(machine: int, more: bytes = b"") -> bytes:
         ),
         (errno.EACCES, program(b"#!/etc/notes\n"), "/etc/notes is not executable", "first line of /p"),
         (errno.ENOENT, program(b"#!/bin/sh\r\n"), "Windows line ends", "sed -i"),
-        (errno.ENOENT, program(b"#! /bin/sh\r\n"), "named /bin/sh\\r", "sed -i"),
-        (errno.ENOEXEC, program(b"#!\n"), "names no interpreter", "#!/usr/bin/env"),
+        (errno.ENOENT, program(b"#! /bin/sh\r\n"), "interpreter is /bin/sh\\r", "sed -i"),
+        (errno.ENOEXEC, program(b"#!\n"), "has no interpreter", "#!/usr/bin/env"),
         (errno.ENOEXEC, program(b"print('hi')\n"), "nor a script with a #! line", "#!/usr/bin/env"),
         (errno.ENOEXEC, program(b"\xef\xbb\xbf#!/bin/sh\n"), "byte order mark", "UTF-8 without"),
         (errno.ENOEXEC, program(b""), "is empty", "copied"),
@@ -203,8 +203,8 @@ PYTHON_TRACEBACK = [
         (3, ["", "config: key: not found", ""], "exit code 3): config: key: not found", ""),
         (3, ["log: Permission denied"], "exit code 3): log: Permission denied", ""),
         (1, ["f:1", "Error: no key", "    at f", "", "Node.js v20.1.0"], "exit code 1): Error: no key", ""),
-        (3, [], "exit code 3)", "said nothing"),
-        (0, ["ready"], "exit code 0)", "stay until its stdin is closed"),
+        (3, [], "exit code 3)", "wrote nothing"),
+        (0, ["ready"], "exit code 0)", "run until its stdin is closed"),
     ],
 )
 def test_an_early_exit_is_explained(code: int, tail: list[str], message: str, hint: str) -> None:

@@ -215,6 +215,22 @@ def test_a_helper_that_was_killed_is_brought_back_and_finishes_the_work(run: Run
     run(main())
 
 
+def test_a_helper_that_is_brought_back_knows_until_when_children_may_live(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            spawner.warden.live_until(warden_main.boot_time() + 3600)
+            child = await spawn(spawner, "/bin/cat")
+            first = spawner.warden.pid
+            assert first is not None
+            os.kill(first, signal.SIGSTOP)
+            spawner.warden.live_until(warden_main.boot_time())
+            os.kill(first, signal.SIGKILL)
+            assert await child.wait(PATIENCE) is not None
+            assert spawner.warden.pid not in (None, first)
+
+    run(main())
+
+
 def test_a_helper_that_cannot_be_started_again_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:

@@ -101,6 +101,21 @@ def test_the_end_of_the_host_kills_everything_with_its_mark_and_ends_the_helper(
         assert stranger.poll() is None
 
 
+def test_children_live_until_the_given_time_and_no_longer() -> None:
+    with marked(AA) as one, marked(AA, "9.9.other") as stranger, helper() as process:
+        ask(process, f"until {warden_main.boot_time() + 3600!r}\nsweep nobody\n")
+        assert answer(process) == "swept nobody 0"
+        assert one.poll() is None, "its time is not over"
+        ask(process, f"until {warden_main.boot_time() + 0.2!r}\n")
+        assert one.wait(PATIENCE) == -signal.SIGKILL
+        env = {"PLUGBAY_HOST": MARK, "PLUGBAY_CHILD": BB}
+        with subprocess.Popen(["/bin/sleep", "600"], env=env, start_new_session=True) as late:
+            assert late.wait(PATIENCE) == -signal.SIGKILL, "nor does one live that starts after that"
+        ask(process, f"until {warden_main.boot_time() + 3600!r}\nsweep nobody\n")
+        assert answer(process) == "swept nobody 0"
+        assert stranger.poll() is None and process.poll() is None
+
+
 def test_a_fork_that_holds_the_pipe_open_does_not_hide_the_hosts_death() -> None:
     host = subprocess.Popen(["/bin/sleep", "600"])
     with marked(AA) as target, helper(host.pid) as process:
@@ -381,7 +396,7 @@ def test_who_has_the_mark_and_cannot_be_killed_at_once_is_in_doubt(monkeypatch: 
 
 
 def test_a_killed_process_is_found_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On its way out it has lost its environment and is no zombie yet."""
+    """On its way out it has lost its environment and is not a zombie yet."""
 
     def of_this(host: bytes, child: bytes) -> bool:
         return child == AA.encode()

@@ -108,7 +108,7 @@ def test_a_plugin_with_everything_is_carried_by_all(contract: str) -> None:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_plugin_with_nothing_is_carried_by_none(contract: str) -> None:
-    assert unsupported_reason(Plugin("empty"), contract).startswith(f"it declares nothing that {contract} carries")
+    assert unsupported_reason(Plugin("empty"), contract).startswith(f"it declares nothing that {contract} supports")
 
 
 def test_a_hook_of_another_contract_is_nothing_to_carry() -> None:

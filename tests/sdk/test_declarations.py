@@ -36,7 +36,7 @@ def test_a_tool_that_would_never_get_its_rest_is_refused_and_told_what_to_write(
     def rest(city: str, *towns: str) -> None: ...
 
     assert declared(rest) == (
-        "the tool rest takes *towns, and would never get anything there: the keys of an input are its parameters, so "
+        "the tool rest takes *towns, which never gets a value: the keys of an input are its parameters, so "
         "name them, or take **towns for any; the wrapper of a decorator needs @functools.wraps"
     )
     assert declared(rest, "method").startswith("the method rest takes *towns")
@@ -51,7 +51,7 @@ def test_a_tool_that_takes_a_parameter_by_position_only_is_refused() -> None:
     def positional(city: str, /, days: int) -> None: ...
 
     assert declared(positional) == (
-        "the tool positional takes city by position only, and the keys of an input are given by name: leave the / out"
+        "the tool positional takes city by position only, but inputs are passed by name: remove the /"
     )
 
 
@@ -147,7 +147,7 @@ def test_a_default_that_is_not_what_its_annotation_says_is_refused() -> None:
     def wrong(city: str, days: int = "three") -> None: ...  # type: ignore[assignment]
 
     assert declared(wrong) == (
-        "the tool wrong declares days: int with the default 'three', which does not fit: change one of the two"
+        "the tool wrong declares days: int with the default 'three', which does not match: change one of them"
     )
 
 
@@ -169,7 +169,7 @@ def test_a_default_that_is_not_what_its_annotation_says_is_refused() -> None:
     ],
 )
 def test_every_plain_annotation_is_looked_at(annotation: Any, default: Any) -> None:
-    assert "which does not fit" in declared(function_with(annotation, default))
+    assert "which does not match" in declared(function_with(annotation, default))
 
 
 @pytest.mark.parametrize(

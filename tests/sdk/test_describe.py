@@ -127,7 +127,7 @@ def test_a_contract_that_carries_nothing_of_a_plugin_has_a_reason_and_no_files()
     plugin = Plugin("weather")
     plugin.harness("go")(lambda run: None)
     entry = describe_plugin(plugin, "main.py")["contracts"]["ainb"]
-    assert entry["why_not"].startswith("it declares nothing that ainb carries: tools, screens")
+    assert entry["why_not"].startswith("it declares nothing that ainb supports: tools, screens")
     assert (entry["files"], entry["left_out"], entry["defaults"]) == ([], [], [])
 
 
@@ -136,8 +136,8 @@ def test_what_the_source_does_not_say_is_named_as_a_default() -> None:
     plugin.tool("look")(lambda: 1)
     plugin.tool("see", effect="read_only")(lambda: 1)
     found = describe_plugin(plugin, "plugin.py")["contracts"]
-    assert found["vai"]["defaults"] == ["effect_class unknown for look, because effect= is not said"]
-    assert found["mcp"]["defaults"] == ["no hints about what look may do, because effect= is not said"]
+    assert found["vai"]["defaults"] == ["effect_class unknown for look, because effect= is not set"]
+    assert found["mcp"]["defaults"] == ["no hints about what look may do, because effect= is not set"]
     assert found["nexo"]["defaults"] == ["min_nexo_version >=0.1.0, any host"]
 
 
@@ -148,7 +148,7 @@ def test_a_capability_that_a_contract_has_no_word_for_is_named() -> None:
     found = {name: entry["defaults"][-1:] for name, entry in describe_plugin(plugin, "plugin.py")["contracts"].items()}
 
     def unsaid(contract: str, *names: str) -> list[str]:
-        return [f"not asked for: {', '.join(names)}, of which {contract} has no word"]
+        return [f"left out: {', '.join(names)}, which {contract} does not have"]
 
     assert found == {
         "rune": [],
@@ -168,7 +168,7 @@ def test_an_annotation_that_cannot_be_read_is_reported() -> None:
 
     plugin.tool()(look)
     assert describe_plugin(plugin, "plugin.py")["unchecked"] == [
-        "look: a: 'Nowhere' says nothing here: name 'Nowhere' is not defined"
+        "look: a: 'Nowhere' is ignored here: name 'Nowhere' is not defined"
     ]
 
 

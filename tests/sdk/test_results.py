@@ -157,7 +157,7 @@ def test_what_is_missing_in_a_projection_is_nothing() -> None:
 
 
 @requirement("vai:sdk-projection")
-@pytest.mark.parametrize(("data", "why"), [(b"{", "not JSON"), (b"[]", "it is no object"), (b"\xff", "not UTF-8")])
+@pytest.mark.parametrize(("data", "why"), [(b"{", "not JSON"), (b"[]", "it is not an object"), (b"\xff", "not UTF-8")])
 def test_a_file_that_is_no_conversation_is_told_so(tmp_path: Path, data: bytes, why: str) -> None:
     with pytest.raises(ArtifactInvalid, match=why):
         read_compaction(stored(tmp_path, data), str(tmp_path))
@@ -223,9 +223,9 @@ def test_a_reference_leads_to_the_bytes_it_was_made_of(scratch: Path) -> None:
         ("link", "leads out of"),
         ("inside", "leads out of"),
         ("out/secret", "leads out of"),
-        ("sub/../report.md", "roundabout"),
-        ("pipe", "no plain file"),
-        ("sub", "no plain file"),
+        ("sub/../report.md", "simplest form"),
+        ("pipe", "not a regular file"),
+        ("sub", "not a regular file"),
         ("gone", "cannot be read: No such file"),
     ],
 )
@@ -252,7 +252,7 @@ def test_other_bytes_than_the_reference_says_are_refused(scratch: Path, wrong: d
 
 
 def test_without_a_folder_there_are_no_files() -> None:
-    with pytest.raises(ArtifactInvalid, match="no file that it could be of"):
+    with pytest.raises(ArtifactInvalid, match="does not name a file"):
         read_artifact(None, ref("report.md"))
     with pytest.raises(ArtifactInvalid, match="no scratch folder"):
         make_reference(None, "report.md")

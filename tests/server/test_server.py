@@ -77,9 +77,8 @@ def served(folder: Path, *arguments: str) -> Iterator[Served]:
             assert line, logged.read()
             yield Served(process, json.loads(line), logged)
         finally:
-            if is_alive(process.pid):
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait(PATIENCE)
+            process.kill()
+            process.wait(PATIENCE)
 
 
 PATIENT = """\

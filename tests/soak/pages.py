@@ -23,7 +23,7 @@ KEPT_OPEN = ("/", "/events", "/logs?plugin=example.greeter", "/sessions")
 """Live pages that stay open all the time."""
 
 FILLED = 550
-"""Rounds of work before the first reading: a page keeps 500 lines, and a list that fills is no leak."""
+"""Rounds of work before the first reading: a page keeps 500 lines, and a list that fills is not a leak."""
 
 READ_EVERY = 10
 """Page views between two readings."""

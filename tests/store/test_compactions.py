@@ -18,13 +18,13 @@ def test_a_compaction_is_made_once_and_ends_once(database_url: str, run: Run) ->
             await chains.insert(tx, chain("ch_1"))
             assert await compactions.insert(tx, compaction("cmp_1", pinned_items=[{"a": 1}]))
             assert not await compactions.insert(tx, compaction("cmp_1"))
-            assert await compactions.begin(tx, "cmp_1", 2.0)
-            assert await compactions.begin(tx, "cmp_1", 3.0), "a gateway that was killed is followed by another"
+            assert await compactions.begin(tx, "cmp_1", None, 2.0)
+            assert await compactions.begin(tx, "cmp_1", None, 3.0), "a gateway that was killed is followed by another"
             [left] = await compactions.unfinished(tx)
             assert (left.attempts, left.started_at, left.pinned_items) == (2, 3.0, [{"a": 1}])
-            assert await compactions.end(tx, "cmp_1", status="succeeded", new_chain_id="ch_1", completed_at=4.0)
-            assert not await compactions.end(tx, "cmp_1", status="failed", completed_at=5.0)
-            assert not await compactions.begin(tx, "cmp_1", 6.0)
+            assert await compactions.end(tx, "cmp_1", None, status="succeeded", new_chain_id="ch_1", completed_at=4.0)
+            assert not await compactions.end(tx, "cmp_1", None, status="failed", completed_at=5.0)
+            assert not await compactions.begin(tx, "cmp_1", None, 6.0)
             found = await compactions.find(tx, "cmp_1", lock=True)
             assert found is not None and (found.status, found.new_chain_id) == ("succeeded", "ch_1")
             part = await compactions.page(tx, Page(), ALL_TENANTS, chain_id="ch_1", status="succeeded")

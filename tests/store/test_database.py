@@ -211,7 +211,7 @@ def test_writers_that_wait_too_long_get_store_unavailable(
                 raise AssertionError("nobody gets here")
 
         async with database.transaction():
-            with pytest.raises(StoreUnavailable, match="too many wait"):
+            with pytest.raises(StoreUnavailable, match="too many writes are waiting"):
                 await asyncio.create_task(write())
         await database.close()
 
@@ -261,7 +261,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, run: Run) -> None
 
     async def main() -> None:
         for migrate in (True, False):
-            with pytest.raises(StoreRefused, match="no database, or is damaged"):
+            with pytest.raises(StoreRefused, match="not a database, or is damaged"):
                 await Database.open(f"sqlite:///{file}", migrate=migrate)
 
     run(main)
@@ -308,7 +308,7 @@ def test_a_database_that_another_process_has_locked_is_not_writable(tmp_path: Pa
         await database.check_writable(PATIENCE)
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match="not free to write"):
+        with pytest.raises(StoreUnavailable, match="locked for writing"):
             await database.check_writable(0.05)
         other.execute("ROLLBACK")
         other.close()

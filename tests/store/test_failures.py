@@ -61,7 +61,7 @@ def test_what_is_a_bug_stays_what_it_is(error: SQLAlchemyError) -> None:
 
 def test_a_file_that_is_no_database_is_reported_as_such() -> None:
     refused = damage_error(OperationalError("", {}, _sqlite("SQLITE_NOTADB")))
-    assert refused is not None and "no database, or is damaged (SQLITE_NOTADB)" in str(refused)
+    assert refused is not None and "not a database, or is damaged (SQLITE_NOTADB)" in str(refused)
     assert damage_error(PoolExhausted("too many")) is None
 
 

@@ -20,8 +20,8 @@ def test_an_execution_begins_and_ends_once_until_it_is_queued_again(database_url
             assert await harnesses.begin(tx, "exec_1", 2.0)
             assert not await harnesses.begin(tx, "exec_1", 3.0)
             assert [each.id for each in await harnesses.unfinished(tx)] == ["exec_1"]
-            assert await harnesses.end(tx, "exec_1", status="failed", completed_at=3.0)
-            assert not await harnesses.end(tx, "exec_1", status="succeeded", completed_at=4.0)
+            assert await harnesses.end(tx, "exec_1", None, status="failed", completed_at=3.0)
+            assert not await harnesses.end(tx, "exec_1", None, status="succeeded", completed_at=4.0)
             assert await harnesses.change(tx, "exec_1", status="queued", cancel_requested=True)
             assert not await harnesses.begin(tx, "exec_1", 5.0), "nobody wants it any more"
             found = await harnesses.find(tx, "exec_1", lock=True)

@@ -40,6 +40,9 @@ def test_what_is_running_can_be_lost_and_what_is_old_expires(database_url: str, 
             await idempotency.lose(tx)
             found = await idempotency.get(tx, KEY)
             assert found is not None and found.state == UNKNOWN
+            await idempotency.finish(tx, KEY, 200, {}, b"late")
+            found = await idempotency.get(tx, KEY)
+            assert found is not None and found.state == UNKNOWN, "clients were told that the answer is lost"
             assert not await idempotency.expire(tx, 8.9, KEY)
             assert await idempotency.expire(tx, 9.0, KEY) and await idempotency.get(tx, KEY) is None
         await database.close()

@@ -8,7 +8,7 @@ import msgspec
 
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
-from plugbay.store import invocations
+from plugbay.store import invocations, leases
 from plugbay.store.database import Database
 from plugbay.store.invocations import Outcome, Wanted
 from plugbay.store.pages import Page
@@ -141,6 +141,38 @@ def test_the_attempts_at_an_execution_are_counted_for_its_org(database_url: str,
                 await run_write(tx, invocations.opening(record(number, **fields)))
             assert await invocations.count(tx, "org_1", "toolx_1") == 2
             assert await invocations.count(tx, "org_1", "toolx_9") == 0
+        await database.close()
+
+    run(main)
+
+
+def test_the_invocations_of_other_gateways_are_found_while_they_are_open_or_new(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            for name in ("mine", "other"):
+                taken = await leases.take(tx, f"gateway/{name}", name, 60.0)
+                assert taken is not None
+                for number in range(2):
+                    opened = await run_write(
+                        tx, invocations.opening(record(invocation_id=f"inv_{name}_{number}"), taken.fence)
+                    )
+                    assert opened.changed == 1
+            fenced = await run_write(
+                tx, invocations.opening(record(invocation_id="inv_late"), leases.Fence("gateway/other", "other", 0))
+            )
+            assert fenced.changed == 0, "nothing is inserted for an old epoch"
+            await run_write(tx, invocations.closing(ended(record(invocation_id="inv_other_1"))))
+            assert await invocations.of_others(tx, "mine", 0.0) == {"inv_other_0": True, "inv_other_1": False}
+            assert await invocations.of_others(tx, "mine", 1e12) == {"inv_other_0": True}
+            found = await invocations.with_outcomes(tx, ["inv_other_1", "inv_gone"])
+            assert [pair[0].invocation_id for pair in found] == ["inv_other_1"]
+            await invocations.request_cancel(tx, "inv_mine_0", "user_cancelled")
+            assert await invocations.to_cancel(tx, "mine") == [("inv_mine_0", "user_cancelled")]
+            assert await invocations.to_cancel(tx, "other") == []
+            left = await invocations.close_all(tx, 5.0, "failed", "host_restarted", "host_restarted", owner="mine")
+            assert sorted(left) == ["inv_mine_0", "inv_mine_1"]
+            assert await invocations.of_others(tx, "mine", 1e12) == {"inv_other_0": True}
         await database.close()
 
     run(main)

@@ -36,11 +36,25 @@ def test_a_chain_has_one_run_without_an_end(database_url: str, run: Run) -> None
             assert await runs.begin(tx, "run_1", 2.0)
             assert not await runs.begin(tx, "run_1", 3.0)
             assert not await runs.insert(tx, run_row("run_2"))
-            assert await runs.end(tx, "run_1", status="completed", completed_at=3.0)
-            assert not await runs.end(tx, "run_1", status="failed", completed_at=4.0)
+            assert await runs.end(tx, "run_1", None, status="completed", completed_at=3.0)
+            assert not await runs.end(tx, "run_1", None, status="failed", completed_at=4.0)
             assert await runs.insert(tx, run_row("run_2"))
             found = await runs.find(tx, "run_1", lock=True)
             assert found is not None and (found.status, found.completed_at) == ("completed", 3.0)
+
+    run(main)
+
+
+def test_the_runs_of_other_gateways_are_found(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        async with a_chain(database_url) as tx:
+            await chains.insert(tx, chain("ch_2"))
+            await chains.insert(tx, chain("ch_3"))
+            for number, owner in enumerate(("gw_1", "gw_2", None), 1):
+                assert await runs.insert(tx, run_row(f"run_{number}", chain_id=f"ch_{number}", owner=owner))
+            ids = ("run_1", "run_2", "run_3", "run_4")
+            assert [each.id for each in await runs.of_others(tx, ids, "gw_1")] == ["run_2"]
+            assert await runs.of_others(tx, ["run_1"], "gw_1") == []
 
     run(main)
 

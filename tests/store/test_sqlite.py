@@ -373,7 +373,7 @@ NEW, NOTE = new_row(IDEMPOTENCY), Prepared(insert_into(IDEMPOTENCY))
 
 def noted(number: int, **other: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"key": b"%d" % number, "digest": b"d", "state": "done", "status": 200, "headers": {}}
-    return {**row, "body": b"", "created_at": 1.0, "expires_at": 2.0, **other}
+    return {**row, "body": b"", "created_at": 1.0, "expires_at": 2.0, "owner": None, **other}
 
 
 async def notes(database: Database) -> set[bytes]:
@@ -504,7 +504,7 @@ def test_batches_that_wait_too_long_are_refused_and_the_next_is_written(
         async with database.transaction():
             batches = [asyncio.ensure_future(database.write((NOTE, noted(number)))) for number in range(3)]
             ended = await asyncio.gather(*batches, return_exceptions=True)
-            assert [str(each) for each in ended] == [str(StoreUnavailable("too many wait to write to it"))] * 3
+            assert [str(each) for each in ended] == [str(StoreUnavailable("too many writes are waiting for it"))] * 3
         await database.write((NOTE, noted(3)))
         assert await notes(database) == {b"3"}
         await database.close()
@@ -686,7 +686,7 @@ def test_a_member_that_waits_too_long_fails_alone(
         database = await Database.open(sqlite_url, migrate=False)
         async with database.transaction() as tx:
             await insert(tx, org(0))
-            with pytest.raises(StoreUnavailable, match="too many wait"):
+            with pytest.raises(StoreUnavailable, match="too many writes are waiting"):
                 await asyncio.create_task(written(database, 1))
         assert on_disk(tmp_path) == {"org_0"}
         await database.close()

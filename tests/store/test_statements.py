@@ -27,6 +27,7 @@ ROW: dict[str, Any] = {
     "body": None,
     "created_at": 1_770_000_000.123456,
     "expires_at": 1_770_000_001.0,
+    "owner": None,
 }
 
 OF = IDEMPOTENCY.c.key == bindparam("of")

@@ -95,7 +95,7 @@ class Visitor:
         return "" if self.session is None else self.session.form_key
 
     async def log_in(self, token: str) -> httpx2.Response:
-        return await self.get(self.dashboard.link("", token))
+        return await self.get(await self.dashboard.link("", token))
 
 
 @asynccontextmanager

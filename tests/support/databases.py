@@ -106,8 +106,8 @@ class Server:
     """A PostgreSQL of our own."""
 
     def __init__(self) -> None:
-        self._programs = _programs()
-        self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        self._programs = programs()
+        self._user = server_user()
         self.folder = Path(tempfile.mkdtemp(prefix="plugbay-pg-"))
         if os.geteuid() == 0:
             shutil.chown(self.folder, self._user)
@@ -171,7 +171,7 @@ class Server:
 
     def _start(self) -> subprocess.Popen[bytes]:
         data = self.folder / "data"
-        made = [*self._as_user(), self._programs / "initdb", "-D", data, "-U", self._user, "-A", "trust", "-N"]
+        made = [*as_user(self._user), self._programs / "initdb", "-D", data, "-U", self._user, "-A", "trust", "-N"]
         subprocess.run([*map(str, made), "-E", "UTF8", "--locale=C"], check=True, capture_output=True, cwd="/")
         return self._run()
 
@@ -180,16 +180,11 @@ class Server:
         settings = {**SETTINGS, "unix_socket_directories": str(self.folder)}
         flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         log = open(self.folder / "log", "wb")  # noqa: SIM115 - the server's for as long as it runs
-        command = [*self._as_user("--pdeathsig=QUIT"), self._programs / "postgres", "-D", data, *flags]
+        command = [*as_user(self._user, "--pdeathsig=QUIT"), self._programs / "postgres", "-D", data, *flags]
         process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd="/")
         log.close()
         self._await_answer(process)
         return process
-
-    def _as_user(self, *flags: str) -> list[str]:
-        """PostgreSQL refuses to run as root; and it goes when we do."""
-        who = ["--reuid", self._user, "--regid", self._user, "--clear-groups"] if os.geteuid() == 0 else []
-        return ["setpriv", *who, *flags, "--"]
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -230,7 +225,18 @@ def postgresql() -> Server:
     return Server()
 
 
-def _programs() -> Path:
+def server_user() -> str:
+    """PostgreSQL refuses to run as root."""
+    return pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+
+
+def as_user(user: str, *flags: str) -> list[str]:
+    """The beginning of a command that runs as this user; `--pdeathsig=QUIT`: and goes when we do."""
+    who = ["--reuid", user, "--regid", user, "--clear-groups"] if os.geteuid() == 0 else []
+    return ["setpriv", *who, *flags, "--"]
+
+
+def programs() -> Path:
     """Where Debian has the newest server's programs."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     if not found:

@@ -39,8 +39,9 @@ async def gateway_at(
     """A running gateway on a migrated database; its host has no plugins unless one is given."""
     database = await Database.open(url, migrate=False)
     try:
-        async with host or Host([]) as running:
-            gateway = Gateway(database, running, settings or GatewaySettings(data), clock)
+        host = host or Host([])
+        gateway = Gateway(database, host, settings or GatewaySettings(data), clock)
+        async with host:
             try:
                 await gateway.start()
                 yield gateway

@@ -69,6 +69,10 @@ class NatsServer:
         self.port = int(self._said(r"Listening for client connections on 127\.0\.0\.1:([0-9]+)"))
         self._said(r"(Server is ready)")
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from plugbay.cli.gateway.commands import ARCHIVE
 from plugbay.packages.archive import signature_path
@@ -27,6 +28,7 @@ from tests.packages.builders import pack, sign
 from tests.server.test_server import Served, served
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.nodes import PASSWORD, cell
 from tests.support.packaged import Publisher
 from tests.support.patience import until_blocking
 from tests.support.plugins import write_plugin
@@ -90,6 +92,7 @@ PAGES = {
     "calls": "/calls",
     "call": "/calls/{call}",
     "events": "/events",
+    "nodes": "/nodes",
     "install": "/install",
     "install-card": "/install/thread-weave",
     "installed": "/installed",
@@ -126,6 +129,9 @@ PAGES = {
 }
 """Paths of the pages, by the names of their pictures; ids in braces are known at run time."""
 
+CLUSTER_PAGES = ("nodes", "invocations", "invocation")
+"""Pages that show nodes when there are some."""
+
 MODEL = """\
 [llm.providers.local]
 kind = "openai"
@@ -139,6 +145,14 @@ SERVER = """\
 url = "https://mcp.example.com/mcp"
 """
 """An MCP server that waits for its approval."""
+
+CLUSTER = """\
+[cluster]
+nats = ["{}"]
+user = "gateway"
+password_env = "CELL_PASSWORD"
+registry = "oci://{}/plugbay"
+"""
 
 
 @dataclass(frozen=True)
@@ -159,14 +173,34 @@ def showcase(folder: Path) -> Iterator[Showcase]:
     write_server(plugins, "kettle", KETTLE)
     (plugins / "half").mkdir()
     (plugins / "half/rterm-plugin.json").write_text('{"plugin_id": "half"}')
-    (folder / "plugbay.toml").write_text(MODEL + SERVER)
     store = Store(folder / "store")
     store.create()
+    (folder / "plugbay.toml").write_text(MODEL + SERVER)
     with served(folder, "plugins", "store/plugins") as server, server.client() as client:
-        yield Showcase(server, _fill(server, client, folder))
+        publisher = Publisher(Path(server.facts["data"]), folder)
+        yield Showcase(server, _fill(server, client, folder, publisher))
 
 
-def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]:
+@contextmanager
+def cluster_showcase(folder: Path) -> Iterator[Showcase]:
+    """A gateway whose packages run on two nodes, of which one is drained."""
+    with ExitStack() as stack:
+        made = stack.enter_context(cell(folder / "cell"))
+        (folder / "plugbay.toml").write_text(MODEL + CLUSTER.format(made.nats.url, made.registry))
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("CELL_PASSWORD", PASSWORD)
+        server = stack.enter_context(served(folder))
+        client = stack.enter_context(server.client())
+        publisher = Publisher(Path(server.facts["data"]), folder)
+        shutil.copy(Path(server.facts["data"]) / TRUST_FILE, made.trust)
+        for name in ("n1", "n2"):
+            stack.enter_context(made.process(name, sandbox=True))
+        until_blocking(lambda: len(client.get("/api/v1/nodes").json()["nodes"]) == 2)
+        ids = _use_control_plane(client, publisher)
+        _post(client, "/api/v1/nodes/n2:drain", None)
+        yield Showcase(server, {name: PAGES[name].format(**ids) for name in CLUSTER_PAGES})
+
+
+def _fill(server: Served, client: httpx2.Client, folder: Path, publisher: Publisher) -> dict[str, str]:
     """Make plugins and tenants do things; the paths of the pages that show them."""
     for plugin in client.get("/api/v1/plugins").json()["plugins"]:
         if plugin["id"] != "weather" and plugin["missing"]:
@@ -178,7 +212,6 @@ def _fill(server: Served, client: httpx2.Client, folder: Path) -> dict[str, str]
     _post(client, "/api/v1/calls", {"export": "example.greeter/divide", "input": {"dividend": 1, "divisor": 0}})
     while client.get("/api/v1/plugins/flaky").json()["state"] != "quarantined":
         _post(client, "/api/v1/calls", {"export": "flaky/flaky_t"})
-    publisher = Publisher(Path(server.facts["data"]), folder)
     look = _install(server, client, folder, publisher)
     ids = {**_use_control_plane(client, publisher), "look": look}
     until_blocking(lambda: len(client.get("/api/v1/calls").json()["items"]) >= 4)

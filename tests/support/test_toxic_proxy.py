@@ -81,6 +81,19 @@ def test_silent_toxics_leave_the_connection_open(proxy: ToxicProxy, toxic: str) 
         """New connections are sound."""
 
 
+@pytest.mark.parametrize("toxic", ["stall", "mute", "deaf"])
+def test_held_bytes_arrive_when_the_connection_is_healed(proxy: ToxicProxy, toxic: str) -> None:
+    with connect(proxy) as client:
+        proxy.inject(toxic)
+        client.sendall(b"later")
+        client.settimeout(SHORT)
+        with pytest.raises(TimeoutError):
+            client.recv(100)
+        proxy.heal()
+        client.settimeout(5)
+        assert client.recv(100) == b"later"
+
+
 @pytest.mark.parametrize("toxic", ["reset", "cut", "down"])
 def test_hard_toxics_reset_the_connection(proxy: ToxicProxy, toxic: str) -> None:
     with connect(proxy) as client:

@@ -13,6 +13,8 @@ It runs on a loop and a thread of its own, so clients can be synchronous and a b
 | `reset` | is reset by its next piece, in either direction |
 | `cut` | is reset after `LIMIT` more bytes of the server |
 | `drop` | stays open; from now on it passes nothing on, in either direction |
+| `stall` | keeps all bytes back, and passes them on when it is healed, as a network does that was cut for a while |
+| `mute`, `deaf` | the same in one direction: the server gets nothing from the client, or the client from the server |
 | `half_open` | loses its server; the client is not told |
 | `down` | is reset, and so is each new one at once |
 """
@@ -30,13 +32,20 @@ from typing import Any, Self
 
 from tests.support.patience import PATIENCE
 
-TOXICS = ("latency", "slicer", "reset", "cut", "drop", "half_open", "down")
+TOXICS = ("latency", "slicer", "reset", "cut", "drop", "stall", "mute", "deaf", "half_open", "down")
+
+HELD = {False: ("stall", "mute"), True: ("stall", "deaf")}
+"""Toxics that keep bytes back: those for the server, and those for the client."""
 
 DELAY = 0.02
 SLICE = 7
 PAUSE = 0.0005
 LIMIT = 100
 PIECE = 1 << 16
+
+
+State = Callable[[], tuple[str, asyncio.Event]]
+"""The toxic of now, and an event that is set when it changes."""
 
 
 class ToxicProxy:
@@ -46,6 +55,7 @@ class ToxicProxy:
         self._upstream = server
         self._toxic = ""
         self._links: set[_Link] = set()
+        self._changed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="toxic proxy", daemon=True)
         self.accepted = 0
@@ -78,6 +88,8 @@ class ToxicProxy:
 
     async def _set(self, toxic: str) -> None:
         before, self._toxic = self._toxic, toxic
+        self._changed.set()
+        self._changed = asyncio.Event()
         for link in list(self._links):
             if toxic == "down" or (not toxic and before in ("drop", "half_open", "cut")):
                 link.reset()
@@ -99,7 +111,9 @@ class ToxicProxy:
         self._links.add(link)
         try:
             if self._toxic != "down":
-                await link.pass_on(reader, await self._connect(), lambda: self._toxic)
+                await link.pass_on(reader, await self._connect(), lambda: (self._toxic, self._changed))
+        except OSError:  # the server is away
+            pass
         finally:
             link.reset()
             self._links.discard(link)
@@ -125,13 +139,13 @@ class _Link:
         self,
         client: asyncio.StreamReader,
         server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        toxic: Callable[[], str],
+        state: State,
     ) -> None:
         """Pass bytes on in both directions until one end closes, or the link is reset."""
         reader, self._server = server
-        if toxic() == "half_open":
+        if state()[0] == "half_open":
             self.lose_server()
-        ways = [self._pump(client, self._server, toxic, back=False), self._pump(reader, self._client, toxic, back=True)]
+        ways = [self._pump(client, self._server, state, back=False), self._pump(reader, self._client, state, back=True)]
         tasks = [asyncio.ensure_future(way) for way in (*ways, _wait(self._gone))]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -139,19 +153,22 @@ class _Link:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, toxic: Callable[[], str], *, back: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: State, *, back: bool
     ) -> None:
         """One direction; returns at the end of the stream. A link without a server, or that drops, has no end."""
         with contextlib.suppress(ConnectionError):
             while piece := await reader.read(PIECE):
-                name = toxic()
+                name, changed = state()
+                while name in HELD[back]:
+                    await changed.wait()
+                    name, changed = state()
                 if name == "latency":
                     await asyncio.sleep(DELAY)
                 elif name == "reset" or (name == "cut" and back and self._spend(len(piece))):
                     return self.reset()
                 if name not in ("drop", "half_open"):
                     await self._write(writer, piece, SLICE if name == "slicer" else PIECE)
-        if toxic() in ("drop", "half_open"):
+        if state()[0] in ("drop", "half_open"):
             await self._gone.wait()
         await self._finish(writer)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -109,11 +110,14 @@ class World:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def ask(self, who: str, method: str, path: str, *, ending: bool = False, **more: Any) -> httpx2.Response:
-        """The answer to one request of somebody."""
+        """The answer to one request. A fast machine meets the limit of requests, and waits."""
         token = self.tokens[who]
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         base = self.ending_url if ending else self.url
-        return self._client.request(method, base + path, headers={**headers, **more.pop("headers", {})}, **more)
+        headers |= more.pop("headers", {})
+        while (answer := self._client.request(method, base + path, headers=headers, **more)).status_code == 429:
+            time.sleep(float(answer.headers["retry-after"]))
+        return answer
 
     def made(self, method: str, path: str, body: Any = None, key: str = "id") -> str:
         """The id of something new, which the admin has made."""

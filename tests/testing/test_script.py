@@ -25,9 +25,9 @@ def test_a_value_is_answered_and_the_words_say_the_rest() -> None:
 def test_things_are_done_in_turn() -> None:
     script = make_script("p", "1.0.0", {"a": in_turn(1, fails("no"), faults.not_json)})
     assert [step.fault for step in script.tools["a"]] == [None, None, "not_json"]
-    with pytest.raises(ValueError, match="needs something to do"):
+    with pytest.raises(ValueError, match="needs at least one answer"):
         in_turn()
-    with pytest.raises(TypeError, match="in turn"):
+    with pytest.raises(TypeError, match="cannot contain in_turn"):
         in_turn(in_turn(1))
 
 

@@ -28,7 +28,8 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 
 from plugbay.brokers.relay import HOST, Relay
-from plugbay.host.config.sections import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig, NatsLogin
+from plugbay.host.disk.secret_files import others_can_read
 from plugbay.host.events.bus import Bus
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus
@@ -54,6 +55,14 @@ CLOSE_SECONDS = 2.0
 
 PENDING_BYTES = 4 << 20
 """Buffer of nats-py. Our own queue comes first, so it never fills up."""
+
+WRITE_BYTES = 16 << 10
+"""Posted messages of so many bytes are written before the turn of the loop ends: their receivers begin meanwhile."""
+
+TURN = 32
+"""Messages that are handled before other tasks run."""
+
+_NO_SUBJECT = re.compile(r"\s|\A\Z")
 
 PING_NEVER = 10**9
 """Disables the pings of nats-py: ours also limit the time for an answer."""
@@ -81,12 +90,14 @@ STOP_SECONDS = 2.0
 """Seconds for sending queued events when the host stops."""
 
 
-def login_options(settings: BrokerConfig, environ: Mapping[str, str], source: str = "plugbay.toml") -> dict[str, Any]:
+def login_options(
+    settings: NatsLogin, environ: Mapping[str, str], source: str = "plugbay.toml", section: str = "broker"
+) -> dict[str, Any]:
     """Credentials as options for `connect` of nats-py; raises `ConfigInvalid` when they are missing or unusable."""
     try:
         return {**_identity(settings, environ), **_trust(settings)}
     except _UnusableCredentials as error:
-        raise ConfigInvalid(source, [Problem("unusable_credentials", f"broker.{error.field}", str(error))]) from None
+        raise ConfigInvalid(source, [Problem("unusable_credentials", f"{section}.{error.field}", str(error))]) from None
 
 
 class _UnusableCredentials(Exception):
@@ -95,7 +106,7 @@ class _UnusableCredentials(Exception):
         super().__init__(text)
 
 
-def _identity(settings: BrokerConfig, environ: Mapping[str, str]) -> dict[str, Any]:
+def _identity(settings: NatsLogin, environ: Mapping[str, str]) -> dict[str, Any]:
     if settings.token_env is not None:
         return {"token": _variable("token_env", settings.token_env, environ)}
     if settings.password_env is not None:
@@ -106,22 +117,27 @@ def _identity(settings: BrokerConfig, environ: Mapping[str, str]) -> dict[str, A
     return {}
 
 
-def _trust(settings: BrokerConfig) -> dict[str, Any]:
+def _trust(settings: NatsLogin) -> dict[str, Any]:
     if not settings.is_encrypted:
         return {}
     try:
         return {"tls": ssl.create_default_context(cafile=settings.ca_file)}
     except (OSError, ValueError) as error:
-        raise _UnusableCredentials(
-            "ca_file", f"{settings.ca_file} holds no certificates that can be used: {error}"
-        ) from None
+        raise _UnusableCredentials("ca_file", f"{settings.ca_file} contains no usable certificates: {error}") from None
 
 
 def _variable(field: str, name: str, environ: Mapping[str, str]) -> str:
-    value = environ.get(name, "").strip()
+    """The value of a variable; or, without it, the content of the file that `NAME_FILE` names."""
+    value, file = environ.get(name, "").strip(), environ.get(f"{name}_FILE", "")
+    if not value and file:
+        try:
+            value = Path(file).read_text("utf-8", "replace").strip()
+        except OSError as error:
+            text = f"{file}, which {name}_FILE names, cannot be read: {error.strerror}"
+            raise _UnusableCredentials(field, text) from None
     if value and value.isprintable():
         return value
-    wrong = "holds characters that cannot be printed" if value else "is not set, or empty"
+    wrong = "contains characters that cannot be printed" if value else "is not set, or empty"
     raise _UnusableCredentials(field, f"the environment variable {name} {wrong}")
 
 
@@ -129,18 +145,18 @@ def _credentials(path: Path) -> tuple[bytes, Ed25519PrivateKey]:
     """JWT and key of a credentials file; refused when others can read it."""
     try:
         with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            exposed = others_can_read(os.fstat(file.fileno()))
             text = file.read(MAX_FILE + 1).decode("ascii", "replace")
     except OSError as error:
         raise _UnusableCredentials("credentials", f"{path} cannot be read: {error.strerror}") from None
-    if mode & 0o077:
-        raise _UnusableCredentials("credentials", f"others can read {path}; close it with: chmod 600 {path}")
+    if exposed:
+        raise _UnusableCredentials("credentials", f"other users can read {path}; run: chmod 600 {path}")
     jwt, seed = _JWT.search(text), _SEED.search(text)
     if len(text) > MAX_FILE or jwt is None or seed is None:
-        raise _UnusableCredentials("credentials", f"{path} is no file of NATS credentials with a user's JWT and seed")
+        raise _UnusableCredentials("credentials", f"{path} has no NATS credentials with a user's JWT and seed")
     key = _key(seed[1])
     if key is None:
-        raise _UnusableCredentials("credentials", f"the seed in {path} is damaged; have the file made anew")
+        raise _UnusableCredentials("credentials", f"the seed in {path} is damaged; create the file again")
     return jwt[1].encode(), key
 
 
@@ -181,7 +197,7 @@ class NatsTransport(TcpTransport):
 
     def write(self, payload: bytes) -> None:
         if self._lacks_tls:
-            raise errors.Error("the server offers no TLS, and tls:// means nothing less")
+            raise errors.Error("the server offers no TLS, but the URL tls:// requires it")
         super().write(payload)  # type: ignore[no-untyped-call]
 
     async def drain(self) -> None:
@@ -198,6 +214,11 @@ class NatsTransport(TcpTransport):
             self._ended(errors.UnexpectedEOF())
         return data
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken yet."""
+        return 0 if self._io_writer is None else self._io_writer.transport.get_write_buffer_size()
+
     def abort(self) -> None:
         """Close at once, dropping unsent data."""
         if self._io_writer is not None:
@@ -210,8 +231,12 @@ class NatsClient(Client):
     Written for nats-py 2.16.0, whose version is pinned exactly, because these needs have no documented option:
     - `_transport` is set before `connect`. nats-py waits for a server that reads nothing before it reports the end of
       a connection, and `tls://` does not require TLS; a transport of our own solves both.
+    - `_send_unsubscribe` is called without forgetting the subscription, so that messages on their way are handled.
     - `_process_msg`, with `_subs`, is replaced. nats-py stops reading at a subject that is not UTF-8, and any client of
-      the server can send one.
+      the server can send one. It also lets other tasks run after each message, so that 64 answers that come together
+      would lead to 64 single writes.
+
+    `publish` of nats-py wakes a task and writes for each message; `post` writes once for all of a turn of the loop.
     """
 
     def __init__(self, arrived: MessageHandler, *, encrypted: bool) -> None:
@@ -222,6 +247,9 @@ class NatsClient(Client):
         """Set when the connection is over."""
         self.connection_error: Exception | None = None
         """The last error."""
+        self._posts: list[bytes] = []
+        self._posted_bytes = 0
+        self._handled = 0
 
     async def join(self, url: str, refused: Callable[[str], object], **options: Any) -> None:
         """Connect once; raises the exceptions of nats-py. `refused` is called with permission errors."""
@@ -249,8 +277,55 @@ class NatsClient(Client):
             **options,
         )
 
+    def post(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Publish, in one write with the other messages of this turn of the loop; raises the exceptions of nats-py."""
+        if _NO_SUBJECT.search(subject) or (reply and _NO_SUBJECT.search(reply)):
+            raise errors.BadSubjectError
+        if not self.is_connected or self.over.is_set():
+            raise errors.ConnectionClosedError
+        if len(data) > self.max_payload:
+            raise errors.MaxPayloadError
+        if not self._posts:
+            asyncio.get_running_loop().call_soon(self._write_posts)
+        self._posts.append(b"PUB %b %d\r\n%b\r\n" % (f"{subject} {reply}".encode(), len(data), data))
+        self._posted_bytes += len(data)
+        if self._posted_bytes >= WRITE_BYTES:
+            self._write_posts()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of posted messages that the socket has not taken yet."""
+        return self._posted_bytes + self._connection.unsent
+
+    async def wait_sent(self) -> None:
+        """Wait until the socket has taken nearly all of the posted messages, or the connection is over."""
+        self._write_posts()
+        await self._connection.drain()
+
+    def _write_posts(self) -> None:
+        posts, self._posts, self._posted_bytes = self._posts, [], 0
+        if posts and self.is_connected:
+            with suppress(RuntimeError):  # uvloop has closed the connection, and `read` is about to report it
+                self._connection.write(b"".join(posts))
+
+    async def stop_listening(self, seconds: float) -> None:
+        """End all subscriptions; all messages that the server has sent for them have been handled afterwards."""
+        for sid in list(self._subs):
+            await self._send_unsubscribe(sid)
+        await self.round_trip(seconds)
+
+    async def round_trip(self, seconds: float) -> None:
+        """Wait until the server has handled all that was sent; raises the exceptions of nats-py.
+
+        The ping of `flush` overtakes messages that wait to be written. They are written before a second one.
+        """
+        self._write_posts()
+        for _ in range(2):
+            await self.flush(seconds)  # type: ignore[arg-type]  # it takes any number
+
     async def end(self) -> None:
         """Abort the connection, dropping unsent data."""
+        self._posts = []
         self._connection.abort()
         with suppress(Exception):  # errors of an aborted connection do not matter
             await asyncio.wait_for(self.close(), CLOSE_SECONDS)
@@ -263,7 +338,9 @@ class NatsClient(Client):
         subscription = self._subs.get(sid)
         if subscription is not None:
             self._handle_message(subscription.subject, subject, headers or b"", data)
-        await asyncio.sleep(0)  # let other tasks run during a flood of messages
+        self._handled += 1
+        if self._handled % TURN == 0:
+            await asyncio.sleep(0)  # let other tasks run during a flood of messages
 
 
 class NatsBroker:
@@ -291,7 +368,7 @@ class NatsBroker:
     def begin(self) -> None:
         """Start connecting in the background."""
         if not self._settings.topics:
-            self._problem = "topics in [broker] names nothing that is shared"
+            self._problem = "topics in [broker] is empty, so nothing is shared"
             return
         self._wake, self._ending, self._joined = (asyncio.Event() for _ in range(3))  # needs the running loop
         self._problem = "joining"
@@ -380,7 +457,7 @@ class NatsBroker:
         try:
             topic = subject.decode().removeprefix(self._settings.prefix)
         except UnicodeDecodeError:
-            self._relay.refuse("its subject is no UTF-8")
+            self._relay.refuse("its subject is not UTF-8")
             return
         # A message that matches several patterns arrives several times.
         if pattern == self._settings.prefix + self._first_pattern(topic):
@@ -400,9 +477,9 @@ class NatsBroker:
         was = self._joined.is_set()
         self._joined.clear()
         ending = self._ending.is_set()
-        problem = "stopped" if ending else _describe(error)
+        problem = "stopped" if ending else describe_error(error)
         if was and not ending:
-            LOG.warning("lost %s: %s; this host goes on alone until it is back", self._settings.url, problem)
+            LOG.warning("lost %s: %s; this host works alone until the server is back", self._settings.url, problem)
         elif problem != self._problem and not ending:
             LOG.warning("cannot join through %s yet: %s", self._settings.url, problem)
         self._problem = problem
@@ -419,7 +496,8 @@ async def _wait_for(seconds: float, event: asyncio.Event) -> bool:
         return False
 
 
-def _describe(error: Exception | None) -> str:
+def describe_error(error: Exception | None) -> str:
+    """Why a connection ended or was not made."""
     if error is None:
         return "the server closed the connection"
     if isinstance(error, ConnectionError) and error.errno:  # each event loop words these differently

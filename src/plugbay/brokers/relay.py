@@ -96,7 +96,7 @@ class Relay:
         self._bytes += len(data)
         while len(self._queue) > MAX_QUEUED or self._bytes > MAX_QUEUED_BYTES:
             self._bytes -= len(self._queue.popleft().data)
-            self.drop("the broker is away or slow, and too many wait: the oldest was dropped")
+            self.drop("the broker is unavailable or slow, and the queue is full: the oldest event was dropped")
         self.wake()
         return True
 
@@ -155,8 +155,8 @@ class Relay:
             return str(error)
         source = written.get("source", "") if isinstance(written, dict) else ""
         if not isinstance(source, str) or len(source) > MAX_SOURCE or not source.isprintable():
-            return f"its source is no text of at most {MAX_SOURCE} characters"
+            return f"its source is not text of at most {MAX_SOURCE} characters"
         event = BusEvent.complete(topic, source or "broker", written, new_id=new_uuid, now=utc_now)
         if isinstance(event, BusEvent) and memoryview(event.raw()).nbytes > MAX_EVENT:
-            return f"more than {MAX_EVENT:,} bytes as this host writes it"
+            return f"more than {MAX_EVENT:,} bytes as JSON"
         return event

@@ -103,7 +103,7 @@ STDERR_LINES = 5
 
 ERRNO_HINTS = {
     errno.ENOENT: "check the path",
-    errno.ENOTDIR: "a part of this path is a file; check the path",
+    errno.ENOTDIR: "a part of this path is a file, not a folder; check the path",
     errno.EISDIR: "this is a folder; name a file",
     errno.EEXIST: "this path exists already; choose another, or remove it",
     errno.EACCES: "your user has no permission; ls -ld shows the owner and the mode",

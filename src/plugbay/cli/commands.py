@@ -70,6 +70,16 @@ plugbay manifest plugins/weather
 plugbay manifest plugins/weather --contract nexo --contract vai
 plugbay manifest plugins/weather --check""",
     ),
+    "adapt": Command(
+        "plugbay.cli.adapt:adapt",
+        "Make a plugin of one contract from plugins of any other",
+        """\
+Examples
+plugbay adapt plugins/weather --to nexo
+plugbay adapt files --to rune --output ~/rune/plugins/files
+plugbay adapt plugins/weather --to vai --explain
+plugbay adapt plugins/ --id tools --to mcp --run""",
+    ),
     "dev": Command(
         "plugbay.cli.dev.command:dev",
         "Run a plugin while you write it",
@@ -132,7 +142,33 @@ plugbay replay weather.jsonl --as-host -- python3 plugin.py""",
 Examples
 plugbay serve plugins/
 plugbay serve plugins/ --listen 127.0.0.1:0 --data ./data --json
-plugbay serve plugins/ --database postgresql+asyncpg://plugbay@db/plugbay""",
+plugbay serve plugins/ --database postgresql+asyncpg://plugbay@db/plugbay
+plugbay serve --gateways 4 --database postgresql+asyncpg://plugbay@db/plugbay""",
+    ),
+    "migrate": Command(
+        "plugbay.cli.migrate:migrate",
+        "Bring the tables of a database up to date",
+        """\
+Examples
+plugbay migrate --database postgresql+asyncpg://plugbay@db/plugbay
+plugbay migrate --data ./data --json""",
+    ),
+    "node": Command(
+        "plugbay.cli.nodes:node",
+        "Run plugins for the gateways of a cluster",
+        """\
+Examples
+plugbay node --name n1
+plugbay node --name n1 --config node.toml --data /var/lib/plugbay-node --json""",
+    ),
+    "nodes": Command(
+        "plugbay.cli.nodes:nodes",
+        "Show the nodes of the cluster: state, calls, memory, labels, plugins; and the gateways with their leases",
+        """\
+Examples
+plugbay nodes
+plugbay nodes drain n1
+plugbay nodes drain n1 --undo""",
     ),
     "dashboard": Command(
         "plugbay.cli.operate:dashboard",
@@ -378,6 +414,15 @@ plugbay unpin example.weather""",
 Examples
 plugbay uninstall example.weather""",
     ),
+    "help": Command(
+        "plugbay.cli.topics:help_",
+        "Explain a concept, such as grants, sandbox, contracts or bindings",
+        """\
+Examples
+plugbay help
+plugbay help grants
+plugbay help call""",
+    ),
     "paths": Command(
         "plugbay.cli.paths:paths",
         "Show the folders of plugbay, and the plugbay.toml in use",
@@ -396,13 +441,15 @@ GROUPS = {
 }
 
 SECTIONS = {
-    "Use plugins": "inspect call run render tui",
+    "Use plugins": "inspect call run render tui adapt",
     "Write a plugin": "new manifest dev attach conform tap replay badplugins",
     "Publish a plugin": "pack keygen sign push",
     "Install plugins": "search trust pull verify install outdated upgrade list rollback pin unpin uninstall",
-    "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
+    "Serve and operate": (
+        "serve migrate dashboard node nodes ps logs start stop restart reload grant revoke prune config mcp"
+    ),
     "Services": "publish events memory hook compact",
     "Control plane": " ".join(RESOURCES),
-    "This machine": "doctor sandbox paths",
+    "This machine": "doctor sandbox paths help",
 }
 """Names of commands by task."""

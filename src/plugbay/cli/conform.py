@@ -81,7 +81,7 @@ def conform(
 
     A server on the network is tested through plugbay's bridge; rules about a process are skipped.
 
-    A rule that is not in the contract's text is reported as advice, which fails only with --strict.
+    A rule that is not in the text of the contract is advice. Advice fails only with --strict.
 
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
@@ -115,7 +115,7 @@ def _check_usage(
     _check_name(contract)
     if url is not None:
         if program is not None or fixture or contract not in (None, MCP):
-            raise typer.BadParameter("a URL is an MCP server, without a command and no fixture", param_hint="PATH")
+            raise typer.BadParameter("a URL takes no command and no --fixture", param_hint="PATH")
         return
     if program == []:
         raise typer.BadParameter("a command must follow", param_hint="--")

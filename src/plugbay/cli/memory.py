@@ -40,9 +40,9 @@ memory = typer.Typer(
     no_args_is_help=True,
 )
 
-Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The agent whose memory it is.")]
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The agent that owns the memory.")]
 Local = Annotated[
-    bool, typer.Option("--local", help="Use the memory of plugbay.toml or of the state folder; ask no server.")
+    bool, typer.Option("--local", help="Use the memory of plugbay.toml or of the state folder, without a server.")
 ]
 
 
@@ -151,7 +151,7 @@ def _report(asked: Target, removed: int, as_json: bool) -> None:
 def _choose(local: bool, config: Path | None, server: str | None, token_file: Path | None, quiet: bool) -> Target:
     """The memory of the server that is named or runs, else the local one; prints which, unless `quiet`."""
     if server is not None and (local or config is not None):
-        raise refusal("--server names another memory than --local and --config", "give one of them", Exit.USAGE)
+        raise refusal("--server and --local or --config name different memories", "give one of them", Exit.USAGE)
     asked = None if local or config is not None else _server(server, token_file)
     if asked is None:
         settings = local_host.load_config(config)

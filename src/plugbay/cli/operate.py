@@ -96,6 +96,7 @@ START_SECONDS = 20.0
 """Maximum wait for plugins that start with the host."""
 
 COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "VERSION", "PID", "SANDBOX AND GRANTS")
+NODE_COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "VERSION", "PID", "NODE", "SANDBOX AND GRANTS")
 
 PsFolder = Annotated[
     Path | None, typer.Option("--plugins", metavar="DIR", help="Show this plugin or folder of plugins.")
@@ -115,16 +116,17 @@ def ps(
     """Show the plugins of the running server: state, process, grants.
 
     With --plugins, or when no server runs, shows the plugins of a folder and of plugbay.toml, and starts those that
-    start with their host.
+    start with their host. In a cluster, also shows the packages that nodes run.
     """
     view = JsonView() if as_json else HumanView()
     settings = local_host.load_config(config)
     client = None if plugins is not None else _find_server(server, token_file, bool(settings and settings.mcp), as_json)
     found = [] if plugins is None else local_host.discover_in(plugins)
     invalid: list[dict[str, Any]] = []
+    on_nodes: list[dict[str, Any]] = []
     if client is not None:
         answer = client.get("/api/v1/plugins")
-        shown, invalid = answer["plugins"], answer["invalid"]
+        shown, invalid, on_nodes = answer["plugins"], answer["invalid"], answer.get("on_nodes", [])
     else:
         if plugins is None and not as_json:
             output.using(local_host.describe(CONFIG_NAME if config is None else config))
@@ -135,9 +137,10 @@ def ps(
         )
         shown = local_host.run_with(host, _read_statuses)
     if as_json:
-        output.print_json({"plugins": shown, **({} if client is None else {"invalid": invalid})})
+        more = {} if client is None else {"invalid": invalid, "on_nodes": on_nodes}
+        output.print_json({"plugins": shown, **more})
     else:
-        show(output.out(), shown, invalid)
+        show(output.out(), shown, invalid, on_nodes)
 
 
 def _find_server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> ServerClient | None:
@@ -158,9 +161,20 @@ async def _read_statuses(host: Host) -> list[dict[str, Any]]:
     return [operating.shape(host, status) for status in host.plugins()]
 
 
-def show(page: output.Printer, plugins: Sequence[dict[str, Any]], invalid: Sequence[dict[str, Any]] = ()) -> None:
-    """Print the table of plugins, then the folders that could not be loaded."""
-    if plugins:
+def show(
+    page: output.Printer,
+    plugins: Sequence[dict[str, Any]],
+    invalid: Sequence[dict[str, Any]] = (),
+    on_nodes: Sequence[dict[str, Any]] = (),
+) -> None:
+    """Print the table of plugins, with those on nodes, then the folders that could not be loaded."""
+    if on_nodes:
+        rows = [((*_cells(plugin), ""), _confinement_and_grants(plugin)) for plugin in plugins]
+        rows += [
+            ((each["id"], "vai", "running", each["version"], "", ", ".join(each["nodes"])), []) for each in on_nodes
+        ]
+        page.table(NODE_COLUMNS, rows)
+    elif plugins:
         page.table(COLUMNS, [(_cells(plugin), _confinement_and_grants(plugin)) for plugin in plugins])
     else:
         page.line("no plugins yet; put one into a folder of the server, or install one: plugbay install FILE")
@@ -262,7 +276,7 @@ def logs(
     """Show the log of a plugin or a package of the running server.
 
     The log of a plugin has its output, and notes of the host. The log of a package has the output of its processes for
-    one org: that of the token, or of --org.
+    one org: that of the token, or of --org. Nodes add their last 200 lines, with their names.
     """
     client = remote.find(server, token_file, quiet=as_json)
     path, query = _log_of(client, plugin, org)
@@ -319,5 +333,6 @@ def _show_log_line(line: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_line(line)
         return
-    head = (f"{line['at']} {line['source']:6} ", output.DIM)
+    node = f"{line['node']} " if line.get("node") else ""
+    head = (f"{line['at']} {line['source']:6} {node}", output.DIM)
     output.out().line(head, (line["text"], STYLES.get(line["level"], "")))

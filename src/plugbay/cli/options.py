@@ -35,8 +35,23 @@ def _seconds(value: float | None) -> float | None:
 
 Timeout = Annotated[
     float | None,
-    typer.Option(metavar="S", callback=_seconds, help="Seconds for a call; the default is that of the contract."),
+    typer.Option(metavar="S", callback=_seconds, help="Seconds for a call; the contract has the default."),
 ]
+
+
+def database_url(value: str | None) -> str | None:
+    """A URL, or the one in the file `@FILE`: a URL with a password is not for the list of processes."""
+    if value is None or not value.startswith("@"):
+        return value
+    try:
+        text = Path(value[1:]).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{value[1:]} cannot be read: {error}") from None
+    if not text:
+        raise typer.BadParameter(f"{value[1:]} is empty")
+    return text
+
+
 Grant = Annotated[
     list[str] | None, typer.Option(metavar="CAP", help="Grant a capability, such as network=example.com; repeatable.")
 ]
@@ -48,9 +63,7 @@ ConfigFile = Annotated[
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of plugins in which to look for an id.")]
 Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="The server; the default is the one that runs on this machine.")
-]
+Server = Annotated[str | None, typer.Option(metavar="URL", help="The server; by default the one on this machine.")]
 TokenFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the token for the server.")]
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 START_SECONDS = 20.0
-"""Maximum wait for plugins that start with the host; the screen may show what they publish."""
+"""Maximum wait for plugins that start with the host; the screen may show data that they publish."""
 
 Size = tuple[int, int]
 
@@ -349,10 +349,10 @@ def run(
 ) -> None:
     """Run a command line of a plugin, in a folder of plugins or on the running server.
 
-    Options stand before NAMESPACE; all words after it go to the plugin. Its output goes to stdout and stderr byte for
-    byte, and plugbay exits with the lowest eight bits of its status. For a failure of plugbay itself the status is one
-    of plugbay --help. Each line of plugbay on stderr begins with plugbay:, and so do lines that plugins log and lines
-    that the process of the plugin writes to its own stderr.
+    Write options before NAMESPACE; all words after it go to the plugin. The output of the plugin goes to stdout and
+    stderr byte for byte, and plugbay exits with the lowest eight bits of its status. A failure of plugbay itself has a
+    status of plugbay --help. Messages of plugbay on stderr begin with plugbay:, and so do log lines of plugins and the
+    stderr of the plugin's process.
     """
     import logging
 

@@ -6,6 +6,7 @@ stay inside functions.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from pathlib import Path
@@ -16,7 +17,7 @@ import typer
 from plugbay.cli import local_host, tracing
 from plugbay.cli.doctor.plugin_checks import check_readiness
 from plugbay.cli.exit_codes import Exit, refusal
-from plugbay.cli.options import ConfigFile, Folders, Grant, GrantAll, NoSandbox
+from plugbay.cli.options import ConfigFile, Folders, Grant, GrantAll, NoSandbox, database_url
 from plugbay.cli.packages.common import open_store
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
@@ -45,8 +46,22 @@ Data = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="The folder of records, packages and keys; plugbay paths shows the default."),
 ]
-DatabaseUrl = Annotated[str | None, typer.Option("--database", metavar="URL", help="PostgreSQL instead of SQLite.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL|@FILE",
+        callback=database_url,
+        help="PostgreSQL instead of SQLite; @FILE has its URL.",
+    ),
+]
 Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept packages without a trusted signature.")]
+Gateways = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, max=64, help="Gateway processes on one port, for PostgreSQL; they host no folders."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line when the server is ready; log as JSON.")]
 
 
@@ -61,13 +76,17 @@ def serve(
     grant_all: GrantAll = False,
     no_sandbox: NoSandbox = False,
     allow_unsigned: Unsigned = False,
+    gateways: Gateways = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve the plugins of some folders: REST API, dashboard, MCP.
 
-    The folders are watched: a plugin that is put into one appears, and waits for its grants; one that is removed goes.
-    Only this machine can reach the server, with the token that the first start prints. SIGTERM stops it in order,
-    SIGHUP reloads plugbay.toml.
+    The server watches the folders. A new plugin appears and waits for its grants; a removed plugin disappears. Only
+    this machine can reach the server, with the token that the first start prints. SIGTERM stops the server after its
+    running requests; SIGHUP reloads plugbay.toml.
+
+    With [cluster] in plugbay.toml and a PostgreSQL database, this is one of several gateways: it hosts packages, no
+    folders, and plugbay migrate must have been run. --gateways N starts N of them on this machine.
     """
     from plugbay.host.disk.durable import finish_rewrite
     from plugbay.server.domain.settings import CONFIG_JOURNAL
@@ -83,8 +102,10 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = local_host.load_config(kept if config or kept.exists() else None)
+    shared = _sharing(settings, gateways, folders, database)
     # A folder that is missing is named in the refusal as it was written.
-    served = [folder.absolute() if folder.exists() else folder for folder in folders or [_installed()]]
+    named = [] if shared and not _has_nodes(settings) else folders or [_installed()]
+    served = [folder.absolute() if folder.exists() else folder for folder in named]
     found = [item for folder in served for item in local_host.discover_in(folder, may_be_empty=True)]
     warnings = [*drift_warnings(found), *(text for folder in served for text in missing_manifests(folder))]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
@@ -94,17 +115,123 @@ def serve(
         "config_file": kept,
         "folders": tuple(filter(Path.is_dir, served)),
     }
+    if settings is not None and settings.cluster is not None:
+        options["public_url"] = settings.cluster.public_url
     if settings is not None:
-        options["retention"] = settings.retention
+        options |= {"retention": settings.retention, "cluster": settings.cluster}
         if settings.serve.queue_seconds is not None:
             options["queue_seconds"] = settings.serve.queue_seconds
     # Until the server has frozen what it loaded, collections find nothing and take a tenth of the start.
     gc.disable()
     try:
         where = (host, port, tuple(public or ()), database)
-        _run(found, settings, wanted, place, where, options, warnings, as_json)
+        if gateways is not None and not _is_worker():
+            _run_workers(gateways, where, place, as_json)
+        else:
+            _run(found, settings, wanted, place, where, options, warnings, as_json, shared)
     finally:
         gc.enable()
+
+
+WORKER_VARIABLE = "PLUGBAY_GATEWAY_WORKER"
+"""`plugbay.server.workers.VARIABLE`, without loading that module."""
+
+LEASE_SECONDS = 30.0
+"""The length of a gateway's lease without `[cluster]`."""
+
+
+def _is_worker() -> bool:
+    """Whether another `plugbay serve --gateways` started this process."""
+    return WORKER_VARIABLE in os.environ
+
+
+def _sharing(
+    config: Config | None, gateways: int | None, folders: list[Path] | None, database: str | None
+) -> float | None:
+    """The length of this gateway's lease if it shares its database; None for a server that owns it."""
+    cluster = None if config is None else config.cluster
+    if cluster is None and gateways is None:
+        return None
+    if config is not None and _has_nodes(config):
+        _refuse_unplaceable(config, folders)
+    wanted = "--gateways" if gateways is not None else "[cluster] in plugbay.toml"
+    if database is None or database.partition(":")[0].startswith("sqlite"):
+        if gateways is None and cluster is not None and cluster.nats:
+            return None  # one gateway, which has its packages run by nodes
+        text = f"{wanted} needs PostgreSQL: a SQLite database belongs to one process"
+        raise refusal(text, "name the database with --database postgresql+asyncpg://…", Exit.USAGE)
+    if folders:
+        text = f"with {wanted}, no folder is served: its plugins would run once in each gateway"
+        raise refusal(text, "plugbay pack makes a package of a plugin; upload and bind it", Exit.USAGE)
+    return LEASE_SECONDS if cluster is None else cluster.lease_seconds
+
+
+def _has_nodes(config: Config | None) -> bool:
+    """Whether plugins run on nodes."""
+    return config is not None and config.cluster is not None and bool(config.cluster.nats)
+
+
+def _refuse_unplaceable(config: Config, folders: list[Path] | None) -> None:
+    """Nodes run verified packages only: no folders, and no commands of plugbay.toml."""
+    why = "[cluster] nats in plugbay.toml has plugins run on nodes, which run verified packages only"
+    if folders:
+        hint = "plugbay pack and plugbay install, then plugbay serve without a folder"
+        raise refusal(f"{why}; {folders[0]} is a folder", hint, Exit.USAGE)
+    if config.mcp:
+        hint = "remove its section, or serve it with a plugbay.toml without [cluster]"
+        raise refusal(f"{why}; [mcp.{next(iter(config.mcp))}] is a command", hint, Exit.USAGE)
+
+
+def _run_workers(number: int, where: tuple[str, int, tuple[str, ...], str | None], data: Path, as_json: bool) -> None:
+    """Start several gateways on one port, and print their address when all are up."""
+    import asyncio
+    import sys
+
+    from plugbay.cli.migrate import migrate_database
+    from plugbay.server import logs
+    from plugbay.server.domain.credentials import operator_token, token_file
+    from plugbay.server.domain.secrets import load_keyring
+    from plugbay.server.occupancy import RunningServer, announce, lock_data_dir
+    from plugbay.server.workers import Workers, reserved_port
+    from plugbay.store.failures import StoreRefused, StoreUnavailable
+
+    logs.configure(as_json=True if as_json else None)
+    host, port, _, database = where
+    assert database is not None
+    try:
+        with lock_data_dir(data), reserved_port(host, port) as taken:
+            asyncio.run(migrate_database(database))
+            token, made = operator_token(data)
+            load_keyring(data, os.environ)  # made once, not by each gateway
+            workers = Workers([sys.executable, "-m", "plugbay", *sys.argv[1:]], number, taken, os.environ)
+
+            def ready(facts: list[dict[str, Any]]) -> None:
+                found = RunningServer(facts[0]["url"], os.getpid(), str(token_file(data)), str(data), os.getcwd())
+                announced.enter_context(announce(directories()["state"], found))
+                _show_gateways(facts, data, token if made else None, as_json)
+
+            with contextlib.ExitStack() as announced:
+                number = workers.run(ready)
+    except (StoreRefused, StoreUnavailable) as error:
+        raise refusal(f"the database cannot be used: {error}", "check --database") from None
+    raise typer.Exit(Exit.OK if number else Exit.FAILURE)
+
+
+def _show_gateways(facts: list[dict[str, Any]], data: Path, token: str | None, as_json: bool) -> None:
+    url, pids = facts[0]["url"], [each["pid"] for each in facts]
+    if as_json:
+        named = {"url": url, "pid": os.getpid(), "gateways": pids, "data": str(data)}
+        output.print_line({**named, "token_file": facts[0]["token_file"], "token": token})
+        return
+    page = output.err()
+    page.line((output.OK, output.GOOD_STYLE), f" {len(pids)} gateways at ", (url, output.NAME))
+    page.field("dashboard", facts[0]["dashboard"])
+    page.field("", ("works once, within ten minutes; plugbay dashboard prints another", output.DIM))
+    page.field("API", f"{url}/openapi.json")
+    page.field("data", str(data))
+    page.field("token", f"in {facts[0]['token_file']}")
+    if token is not None:
+        page.field("", token, ("  shown only once", output.DIM))
 
 
 def _installed() -> Path:
@@ -130,6 +257,7 @@ def _run(
     options: dict[str, Any],
     warnings: list[str],
     as_json: bool,
+    lease_seconds: float | None,
 ) -> None:
     try:
         import asyncio
@@ -150,13 +278,16 @@ def _run(
     raise_open_files()
     log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
     host, port, names, database = where
+    port = int(os.environ.get(WORKER_VARIABLE) or port)
     settings = ServeSettings(
         GatewaySettings(data, log_dir=log_dir, **options),
         host=host,
         port=port,
         names=names,
         database_url=database,
-        runtime=directories()["state"],
+        runtime=None if _is_worker() else directories()["state"],
+        lease_seconds=lease_seconds,
+        worker=_is_worker(),
     )
 
     def make_host(calls: CallLog) -> Host:
@@ -194,14 +325,18 @@ def _loop_factory() -> Any:
 
 
 def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> None:
-    from plugbay.server.domain.credentials import TOKEN_FILE
+    from plugbay.server.domain.credentials import token_file
     from plugbay.server.mcp import PATH as MCP_PATH
 
     token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host
     found = check_readiness(host.plugins(), host.config)
     plugins = len(host.plugins())
+    file = token_file(data)
+    facts: dict[str, Any] = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(file)}
+    if _is_worker():
+        output.print_line({**facts, "dashboard": started.dashboard})
+        return
     if as_json:
-        facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}
         invalid = started.gateway.operator_plugins.invalid()
         output.print_line({**facts, "plugins": plugins, **found.to_json(), "invalid": invalid, "token": token})
         return
@@ -215,18 +350,18 @@ def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> N
             page.field("invalid", (str(item.root), output.WARN_STYLE), f": {item.errors[0]}")
     if settings.gateway.folders:
         page.field("folders", ", ".join(map(str, settings.gateway.folders)))
-        page.field("", ("watched: a plugin that is put there appears, one that is removed goes", output.DIM))
+        page.field("", ("watched: new plugins appear, removed plugins disappear", output.DIM))
     page.field("dashboard", started.dashboard)
-    page.field("", ("works once, within ten minutes; plugbay dashboard prints another", output.DIM))
+    page.field("", ("works once, within ten minutes; plugbay dashboard prints a new one", output.DIM))
     page.field("API", f"{started.url}/openapi.json")
     page.field("MCP", f"{started.url}{MCP_PATH}, with the token")
     page.field("health", f"{started.url}/readyz, {started.url}/metrics")
     page.field("data", str(data))
-    page.field("token", f"in {data / TOKEN_FILE}")
+    page.field("token", f"in {file}")
     if token is not None:
         page.field("", token, ("  shown only once", output.DIM))
     page.field("try", "plugbay ps")
     page.verbatim(
-        f'curl -H "Authorization: Bearer $(cat {data / TOKEN_FILE})" {started.url}/v1/orgs',
+        f'curl -H "Authorization: Bearer $(cat {file})" {started.url}/v1/orgs',
         indent=2 + output.LABEL_WIDTH,
     )

@@ -153,7 +153,7 @@ class _TapSession:
         for item in self._stream.rest() if self._stream is not None else ():
             self._view.show(item)
         if self._stream is not None and self._stream.dropped:
-            output.note(f"{self._stream.dropped:,} frames came too fast and were not shown; --record writes all")
+            output.note(f"{self._stream.dropped:,} frames came too fast and are not shown; --record writes all frames")
         if self._recorder is not None:
             recorder = self._recorder
             redacted = f", {output.count(recorder.redactions, 'value')} redacted" if recorder.redactions else ""

@@ -29,7 +29,7 @@ START_SECONDS = 20.0
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--plugins", metavar="DIR", help="Run this plugin or folder of plugins here; ask no server."),
+    typer.Option("--plugins", metavar="DIR", help="Run this plugin or folder of plugins here, without a server."),
 ]
 
 

@@ -83,7 +83,7 @@ class Contract:
     """Manifest files that may declare several plugins → their parser: the name of each plugin, its spec and its
     problems."""
     not_ours: Callable[[str], str | None] | None = None
-    """Where other programs have files of that name too: why a text is no manifest of this contract; None when it is
+    """Where other programs have files of that name too: why a text is not a manifest of this contract; None when it is
     one. Such a file is ignored beside the manifest of another contract."""
     program_inside: bool = False
     """The program is a part of the plugin's folder, so a plugin without it is broken."""

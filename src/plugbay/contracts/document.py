@@ -102,7 +102,7 @@ class _JsonLines:
                 continue
             key = json.loads(token)
             if key in seen:
-                raise ValueError(f"line {self._line}: the key {key!r} is there twice")
+                raise ValueError(f"line {self._line}: the key {key!r} appears twice")
             seen.add(key)
             self._lines[(*path, key)] = self._line
             self._next()

@@ -31,10 +31,10 @@ def size_problem(schema: Any) -> str | None:
     try:
         ways = _Ways(schema).through(schema)
     except RecursionError:
-        return "its references go too deep"
+        return "its references are nested too deeply"
     except LookupError as error:
         return str(error.args[0])
-    return f"more than {MAX_WAYS:,} ways lead through it, references followed" if ways > MAX_WAYS else None
+    return f"it has more than {MAX_WAYS:,} paths when references are followed" if ways > MAX_WAYS else None
 
 
 def values_in(schema: Any, limit: int) -> int:
@@ -173,7 +173,7 @@ class Preview:
 def answer_problem(schema: Any, content: Any) -> str | None:
     """Why the content of an answer does not fit the question of a plugin; None if it fits. None as schema fits all."""
     if not isinstance(content, Mapping):
-        return "it is no object"
+        return "it is not an object"
     if schema is None:
         return None
     try:

@@ -118,7 +118,7 @@ class _Composer:
         while not isinstance(event := next(self._events), MappingEndEvent):
             key = _key(event, path)
             if key in value:
-                raise _Refused(f"not usable YAML: the key {key!r} is there twice", _line(event), (*path, key))
+                raise _Refused(f"not usable YAML: the key {key!r} appears twice", _line(event), (*path, key))
             self._lines[(*path, key)] = _line(event)
             value[key] = self._value(next(self._events), (*path, key))
         return value

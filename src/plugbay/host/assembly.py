@@ -7,6 +7,7 @@ Names are first come, first served, and the operator comes before any plugin. Op
 from __future__ import annotations
 
 import os
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,9 +25,9 @@ from plugbay.host.ports import Broker
 from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.request import CallRequest
 from plugbay.host.services.actions import Actions, Forward
-from plugbay.host.services.memory import EMBEDDED, MEMORY_FILE, AgentMemory, LongTermMemory, VectorRecall
-from plugbay.host.services.storage import PluginStorage
-from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorRegistry
+from plugbay.host.services.memory import EMBEDDED, MEMORY_FILE, AgentMemory, LongTermMemory, TextMemory, VectorRecall
+from plugbay.host.services.storage import PluginStorage, Storage
+from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorBackend, VectorRegistry
 from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, Problem
 from plugbay.model.operations import InvokeAction
 from plugbay.model.spec import PluginSpec
@@ -41,12 +42,22 @@ OPERATOR = "plugbay.toml"
 """The owner of names that the configuration registers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Stores of a host that are not files of its own."""
+
+    storage: Storage
+    memory: TextMemory
+    vectors: VectorBackend
+
+
 @dataclass(slots=True)
 class Backends:
     """Every service of a host."""
 
     services: Services
-    embedded: EmbeddedVectors
+    embedded: EmbeddedVectors | None
+    """The vectors in a file; None: they are elsewhere."""
     vectors: VectorRegistry = field(default_factory=VectorRegistry)
     channels: Channels = field(default_factory=Channels)
     broker: Broker | None = None
@@ -70,12 +81,14 @@ class Backends:
             raise
 
     async def close(self) -> None:
-        if self.broker is not None:
-            await self.broker.stop()
-        self.services.files.close()
-        await self.services.llm.close()
-        for store in self._stores():
-            await store.close()
+        """Close everything, even if one of them fails or the task is cancelled."""
+        async with AsyncExitStack() as closing:
+            for store in self._stores():
+                closing.push_async_callback(store.close)
+            closing.push_async_callback(self.services.llm.close)
+            closing.callback(self.services.files.close)
+            if self.broker is not None:
+                closing.push_async_callback(self.broker.stop)
 
     def register(self, calls: Calls, kind: str, name: str, owner: str) -> str | None:
         """Register an export by name; returns the reason when the name is taken."""
@@ -95,6 +108,15 @@ class Backends:
         registries = {"llm_provider": self.services.llm.withdraw, "vector_backend": self.vectors.withdraw}
         registries.get(kind, self.channels.withdraw)(name)
 
+    def use(self, stores: Stores) -> None:
+        """Keep storage, memory and vectors elsewhere than in files."""
+        self.services.storage = stores.storage
+        self.embedded = None
+        self.vectors.withdraw(EMBEDDED)
+        self.vectors.register(EMBEDDED, stores.vectors, OPERATOR)
+        if self.services.memory is not None:
+            self.services.memory.text = stores.memory
+
     async def open_storage(self, spec: PluginSpec) -> None:
         """Open the storage for a plugin that was added while the host runs; raises `PlugbayError`."""
         if self.storage_file is None or self.services.storage is not None or not _wants_storage(spec):
@@ -103,7 +125,7 @@ class Backends:
         await storage.open()
         self.services.storage = storage
 
-    def _stores(self) -> list[AgentMemory | PluginStorage | EmbeddedVectors]:
+    def _stores(self) -> list[AgentMemory | Storage | EmbeddedVectors]:
         stores = (self.services.memory, self.services.storage, self.embedded)
         return [store for store in stores if store is not None]
 
@@ -237,5 +259,5 @@ def broker_for(settings: BrokerConfig, bus: Bus, journal: Journal, source: str =
             raise ConfigInvalid(source, [Problem("missing_extra", "broker.url", text)]) from None
         broker: Broker = make(settings, bus, journal, os.environ)
         return broker
-    text = f"nothing that is installed here speaks {scheme}://; install plugbay anew: pip install 'plugbay[nats]'"
+    text = f"no installed module supports {scheme}://; reinstall plugbay: pip install 'plugbay[nats]'"
     raise ConfigInvalid(source, [Problem("missing_broker", "broker.url", text)])

@@ -1,6 +1,7 @@
 """`Bindings`: combines plugbay.toml, saved settings and the options of a host into the `Binding` of each plugin.
 
-Reads the settings files each time a plugin is bound, so that a reload takes over changes.
+Reads the settings files each time a plugin is bound, so that a reload takes over changes. The binding of an export,
+which every invocation needs, is kept until one of the files has changed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +71,15 @@ class Options:
         return self.grant_all or plugin_id in self.trusted
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The binding of an export, and the versions of the files that it was made from."""
+
+    spec: PluginSpec
+    versions: settings.Versions
+    binding: ExportBinding
+
+
 class Bindings:
     """The operator's decisions and settings for every plugin."""
 
@@ -86,6 +97,7 @@ class Bindings:
         self._options = options
         self._state_dir = state_dir
         self.protection = protection or Protection(config, state_dir, log_folder(config))
+        self._kept: dict[tuple[str, str], _Kept] = {}
         self._project = Project(config.project.id, Path(config.project.root).absolute(), shown=config.project.shown)
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
 
@@ -99,6 +111,7 @@ class Bindings:
     def configure(self, config: Config) -> None:
         """Use another configuration for every binding from now on."""
         self._config = config
+        self._kept.clear()
 
     def add_requested(self, capabilities: frozenset[str]) -> None:
         """Count the requests of another plugin's manifest."""
@@ -176,7 +189,7 @@ class Bindings:
         try:
             self.make_folders(spec, found)
         except OSError as error:
-            text = f"its folder {error.filename} cannot be made: {error.strerror}"
+            text = f"its folder {error.filename} cannot be created: {error.strerror}"
             return Confinement(refusal=Failure(Code.LAUNCH_FAILED, text, plugin=spec.id))
         return found
 
@@ -263,6 +276,16 @@ class Bindings:
 
     def for_export(self, spec: PluginSpec, export: Export) -> ExportBinding | Failure:
         """The binding of one export for invocations: its part of the config, the secrets, the policy."""
+        versions = () if self._state_dir is None else settings.file_versions(self._state_dir, spec.id)
+        kept = self._kept.get((spec.id, export.name))
+        if kept is not None and kept.spec is spec and kept.versions == versions:
+            return kept.binding
+        binding = self._bind_export(spec, export)
+        if not isinstance(binding, Failure) and settings.is_settled(versions, time.time_ns()):
+            self._kept[spec.id, export.name] = _Kept(spec, versions, binding)
+        return binding
+
+    def _bind_export(self, spec: PluginSpec, export: Export) -> ExportBinding | Failure:
         from plugbay.host.request import ExportBinding, Policy
 
         _, secrets, refusal = self._settings(spec)
@@ -331,6 +354,6 @@ def _size_problem(value: dict[str, Any]) -> list[Problem]:
 def _refused(spec: PluginSpec, problems: Iterable[Problem]) -> Failure:
     found = list(problems)
     text = f"its settings cannot be used: {'; '.join(map(str, found[:3]))}"
-    hint = f"plugbay config show {spec.id} lists what it takes, plugbay config set and secret give it"
+    hint = f"plugbay config show {spec.id} lists the settings; plugbay config set and secret change them"
     detail = {"problems": [problem.to_json() for problem in found], "hint": hint}
     return Failure(Code.LAUNCH_FAILED, text, plugin=spec.id, detail=detail)

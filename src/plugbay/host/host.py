@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from plugbay.host.assembly import Backends, assemble, register_exports
+from plugbay.host.assembly import Backends, Stores, assemble, register_exports
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings, Options
 from plugbay.host.calls.calls import Calls
@@ -34,6 +34,7 @@ from plugbay.host.discovery.servers import find_servers
 from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.events.snapshots import Snapshots
+from plugbay.host.inbound.handler import Services
 from plugbay.host.inbound.questions import AskClient, Questions
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.journal import Journal
@@ -55,7 +56,7 @@ from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.supervision.instance import Runtime
 from plugbay.host.supervision.per_org import has_execution_classes
 from plugbay.host.supervision.protocol_cache import ProtocolCache
-from plugbay.host.supervision.supervisor import Supervisor, supervise
+from plugbay.host.supervision.supervisor import Supervise, Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.gate import requested_capabilities
@@ -96,17 +97,22 @@ class Host:
         trusted: Iterable[str] = (),
         tracer: Tracer | None = None,
         protected: Iterable[Entry] = (),
+        approvals: Approvals | None = None,
+        supervise: Supervise = supervise,
     ) -> None:
         """`eager=False` starts no plugin before its first use; `unconfined` disables all sandboxes.
 
         `questions` shows questions of plugins to a person; without it they fail. Exports of `trusted` plugins need no
         approval for as long as this host lives. With an OpenTelemetry `tracer` each call is a span. `protected`
-        entries are out of every plugin's reach, like the host's own files.
+        entries are out of every plugin's reach, like the host's own files. `approvals` are read from the state folder
+        unless they are given; then they hold with `grant_all` too. `supervise` makes the supervisors: others than the
+        usual one have the instances of plugins elsewhere.
         """
         self.config = config or configuration.Config.default()
         self.found = reject_duplicates([*found, *find_servers(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
+        self._make_supervisor = supervise
         self._trace = trace
         self.tracer = tracer
         self._log_dir = _absolute(log_dir or self.config.host.log_dir)
@@ -116,7 +122,11 @@ class Host:
         requested = requested_capabilities(item.spec for item in self.found if item.spec)
         self._options = options = Options(granted, grant_all, unconfined, trusts, requested)
         self._protocol_cache = ProtocolCache(state, self.config.declared_eras)
-        self.runtime_exports = RuntimeExports(Approvals(state or user_state()), self._protocol_cache, options.trusts)
+        self.runtime_exports = RuntimeExports(
+            approvals or Approvals(state or user_state()),
+            self._protocol_cache,
+            options.trusts if approvals is None else trusts.__contains__,
+        )
         self._specs = self.runtime_exports.learn(item.spec for item in self.found if item.spec)
         self.protection = Protection(self.config, state, self._log_dir, protected, self.found)
         self._bindings = Bindings(self.config, options, state, self.runtime_exports.is_approved, self.protection)
@@ -147,6 +157,7 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
+        self._live_until: float | None = None
         self._leaving: dict[Supervisor, asyncio.Future[float]] = {}
         """Supervisors of removed plugins whose calls still run."""
 
@@ -171,7 +182,7 @@ class Host:
     async def start(self) -> None:
         """Start on the running loop. Eager plugins and pools start now, all others with their first use."""
         if self._runtime is not None:
-            raise PlugbayError("this host has been started already")
+            raise PlugbayError("this host was already started")
         self._loop = asyncio.get_running_loop()
         self._runtime = runtime = Runtime(
             self._bindings.spawner(self._log_dir, self.journal),
@@ -183,6 +194,8 @@ class Host:
             self.taps,
             self._protocol_cache,
         )
+        if self._live_until is not None:
+            runtime.spawner.warden.live_until(self._live_until)
         try:
             await self._backends.open()
             if any(map(has_execution_classes, self._specs.values())):
@@ -196,7 +209,7 @@ class Host:
             await self._backends.close()
             raise PlugbayError("this host was stopped while it was being started")
         for agent, names in self._agents.missing().items():
-            text = f"the agent {agent} names {', '.join(names)}, and there is no such plugin here"
+            text = f"the agent {agent} uses {', '.join(names)}, but there is no such plugin"
             self._backends.services.journal.note("host", "agent_plugin_missing", text)
         self.calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
         for plugin_id, supervisor in self.calls.supervisors.items():
@@ -221,14 +234,19 @@ class Host:
             await asyncio.shield(self._stopping)
 
     async def _shut_down(self, runtime: Runtime) -> None:
-        """Runs to its end even when the caller of `stop` is cancelled: otherwise processes would be left."""
-        await self.invocations.stop()
-        stops = [supervisor.stop() for supervisor in (*self.calls.supervisors.values(), *self._leaving)]
-        await asyncio.gather(*stops, return_exceptions=True)
-        await runtime.spawner.close()
-        runtime.deadlines.close()
-        await self._backends.close()
-        self.taps.close()
+        """Runs to its end even when the caller of `stop` is cancelled: otherwise processes would be left.
+
+        At the end of the loop it is cancelled itself; files are closed then too.
+        """
+        try:
+            await self.invocations.stop()
+            stops = [supervisor.stop() for supervisor in (*self.calls.supervisors.values(), *self._leaving)]
+            await asyncio.gather(*stops, return_exceptions=True)
+            await runtime.spawner.close()
+        finally:
+            runtime.deadlines.close()
+            self.taps.close()
+            await self._backends.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -377,7 +395,7 @@ class Host:
         """Replace the plugin's instances; running and waiting calls finish first."""
         supervisor = self.calls.supervisors.get(plugin_id)
         if supervisor is None or self._runtime is None:
-            raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
+            raise CallFailed(Failure(Code.NOT_FOUND, f"there is no running plugin {plugin_id!r}"))
         await self._on_own_loop(self._replace(plugin_id, supervisor))
 
     async def _replace(self, plugin_id: str, old: Supervisor) -> None:
@@ -477,6 +495,30 @@ class Host:
         """Log lines of plugins, and events that concern them."""
         return self._backends.services.journal
 
+    # For hosts whose plugins are, or work, for hosts on other machines.
+
+    @property
+    def services(self) -> Services:
+        """What the plugins may ask of this host."""
+        return self._backends.services
+
+    def place(self, supervise: Supervise, stores: Stores | None = None) -> None:
+        """Have other supervisors, and other stores than files. Call it before `start`."""
+        if self._runtime is not None:
+            raise PlugbayError("this host was already started")
+        self._make_supervisor = supervise
+        if stores is not None:
+            self._backends.use(stores)
+
+    def live_until(self, moment: float) -> None:
+        """Have all processes of this host killed at this time of the boot clock, unless a later one is given before.
+
+        That happens also while this process stands still.
+        """
+        self._live_until = moment
+        if self._runtime is not None:
+            self._runtime.spawner.warden.live_until(moment)
+
     # Operations of an administrator, on the host's own loop. `admin` combines them.
 
     @property
@@ -537,7 +579,7 @@ class Host:
     def adopt(self, spec: PluginSpec) -> None:
         """Replace everything that is made from a plugin's spec and approval. The next start uses it.
 
-        Without an await: no call sees a plugin of which half is new.
+        Runs without an await, so each call sees either the old plugin or the new one.
         """
         self.runtime_exports.forget(spec.id)
         self._specs |= self.runtime_exports.learn([spec])
@@ -597,7 +639,7 @@ class Host:
         return refusal is None
 
     def _supervise(self, spec: PluginSpec, runtime: Runtime) -> Supervisor:
-        return supervise(self._bindings.bind(spec), runtime)
+        return self._make_supervisor(self._bindings.bind(spec), runtime)
 
     def _on_greeting(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
         """A resident instance has greeted."""
@@ -643,5 +685,5 @@ def _calls_type(tracer: Tracer | None) -> Callable[..., Calls]:
     except ImportError as error:
         raise PlugbayError(f"traces need the extra otel, for {error.name}; {INSTALL_TRACING}") from None
     if not isinstance(tracer, Tracer):
-        raise TypeError(f"tracer is what opentelemetry.trace.get_tracer(...) gives, not {tracer!r:.100}")
+        raise TypeError(f"tracer must come from opentelemetry.trace.get_tracer(...), not {tracer!r:.100}")
     return functools.partial(TracedCalls, tracer)

@@ -19,8 +19,8 @@ QUEUE_SECONDS = "queue_seconds"
 
 def queue_failure(busy: str, patience: float, again: float) -> Failure:
     """The refusal of a call that may wait no longer than `patience`; `again` is when to call again, in seconds."""
-    text = f"{busy}, so the call would not get its turn soon enough; nothing was started"
-    hint = f"call again in {again:.1f} s, call less at once, or let the plugin do more at once"
+    text = f"{busy}, so the call would wait too long; nothing was started"
+    hint = f"call again in {again:.1f} s, make fewer calls at once, or raise the concurrency of the plugin"
     detail = {"hint": hint, QUEUE_SECONDS: round(patience, 3)}
     return Failure(Code.OVERLOADED, text, detail=detail, retryable=True, retry_after_ms=round(again * 1000))
 
@@ -64,8 +64,8 @@ class ConcurrencyLimit:
             return self.queue_refusal(patience) or await self._wait_patiently(patience)
         if await self._wait(seconds):
             return None
-        text = f"{self.limit} calls of this plugin run already, and none ended in time"
-        hint = "raise concurrency in plugbay.toml, or ask less at once"
+        text = f"{self.limit} calls of this plugin are running, and none ended in time"
+        hint = "raise concurrency in plugbay.toml, or make fewer calls at once"
         return Failure(Code.OVERLOADED, text, detail={"hint": hint}, retryable=True)
 
     async def _wait_patiently(self, patience: float) -> Failure | None:
@@ -75,7 +75,9 @@ class ConcurrencyLimit:
         return self._queue_failure(patience, max(patience, wait or 0.0, MIN_RETRY_SECONDS))
 
     def _queue_failure(self, patience: float, again: float) -> Failure:
-        return queue_failure(f"{self.limit} calls of it run and {len(self._waiters)} wait already", patience, again)
+        return queue_failure(
+            f"{self.limit} calls of it are running and {len(self._waiters)} are waiting", patience, again
+        )
 
     async def _wait(self, seconds: float | None) -> bool:
         """Queue for a slot; False if there was none in time."""
@@ -174,7 +176,7 @@ class SlidingWindow:
 
     def __init__(self, count: int, seconds: float = 1.0) -> None:
         if count < 1:
-            raise ValueError("a window needs a count of at least 1, or nothing ever passes")
+            raise ValueError("a window needs a count of at least 1")
         self._seconds = seconds
         self._times: deque[float] = deque(maxlen=count)
 
@@ -194,7 +196,7 @@ class TokenBucket:
 
     def __init__(self, rate: float, burst: float) -> None:
         if rate <= 0 or burst < 1:
-            raise ValueError("a token bucket needs a rate above 0 and a burst of at least 1, or nothing ever passes")
+            raise ValueError("a token bucket needs a rate above 0 and a burst of at least 1")
         self._rate = rate
         self._burst = burst
         self._tokens = burst

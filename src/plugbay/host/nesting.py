@@ -48,7 +48,7 @@ class Cause:
     def nest(self) -> Cause | Failure:
         """The cause of requests that a plugin makes during the next call; a `Failure` when there is none."""
         if self.depth >= MAX_DEPTH:
-            return _refused(f"{MAX_DEPTH} calls wait for one another already", "max_depth", MAX_DEPTH)
+            return _refused(f"{MAX_DEPTH} calls are already waiting for one another", "max_depth", MAX_DEPTH)
         if self.spent.calls >= MAX_CALLS:
             return _refused(f"one request of a plugin has led to {MAX_CALLS} calls", "max_calls", MAX_CALLS)
         self.spent.calls += 1
@@ -60,5 +60,5 @@ CAUSE: ContextVar[Cause | None] = ContextVar("plugbay_cause", default=None)
 
 
 def _refused(why: str, limit: str, most: int) -> Failure:
-    hint = "do the plugins call each other in a circle? A plugin should not ask for a service that it provides"
+    hint = "check whether plugins call each other in a circle; a plugin must not use a service that it provides"
     return Failure(Code.OVERLOADED, f"too many calls within calls: {why}", detail={limit: most, "hint": hint})

@@ -92,6 +92,8 @@ class InvocationRecord(msgspec.Struct, frozen=True, gc=False):
     """The reason of a cancellation."""
     error_code: str | None = None
     """The plugin's error code where it has one, else the host's."""
+    node: str | None = None
+    """The node of a cluster that the call was given to last; None: this machine, or no node."""
 
     def to_json(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)

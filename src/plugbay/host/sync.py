@@ -49,7 +49,7 @@ class SyncHost:
     def start(self) -> None:
         with self._lock:
             if self._loop is not None:
-                raise PlugbayError("this host has been started already")
+                raise PlugbayError("this host was already started")
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="plugbay-host", daemon=True)
             self._thread.start()

@@ -61,7 +61,7 @@ class Answers:
         `send` is called when the machine has an answer to send. `context` None: a copy of the caller's.
         """
         if len(self._tasks) >= self._limit:
-            why = f"{self._limit} requests of this {self._peer} are being answered already"
+            why = f"{self._limit} requests of this {self._peer} are already in progress"
             self._machine.finish(event.id, None, Failure(Code.OVERLOADED, why, retryable=True))
             send()
             return None

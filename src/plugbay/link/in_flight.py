@@ -225,5 +225,5 @@ class Grace:
     def ignored(self) -> Failure:
         """The time went by without an answer."""
         self.over = True
-        text = f"it was told to stop ({self.reason}) and did not answer within {self.seconds:g} s"
+        text = f"it was asked to stop ({self.reason}) and did not answer within {self.seconds:g} s"
         return Failure(Code.TIMEOUT if self.reason == DEADLINE else Code.CANCELLED, text)

@@ -50,7 +50,7 @@ class Incoming:
         same = self.pending > 0 and pending == self.pending + size
         self.pending = pending
         if pending > MAX_UNENDED:
-            text = f"the plugin wrote more than {MAX_UNENDED:,} bytes of one message and did not end it"
+            text = f"the plugin wrote more than {MAX_UNENDED:,} bytes of one message without an end"
             self._fail(Failure(Code.FRAME_TOO_LARGE, text, origin=Origin.PLUGIN, detail={"hint": HINT}))
         elif not same or pending // FRAME_STEP > (pending - size) // FRAME_STEP:
             self._begin()

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 NO_MEMORY = Failure(
     Code.OVERLOADED,
-    "the host had no memory left for a message of the plugin, and ended the conversation",
+    "the host ran out of memory for a message of the plugin and closed the connection",
     origin=Origin.SYSTEM,
     detail={
-        "hint": "give the host more memory, or let the plugin answer with less; large results belong into files",
+        "hint": "give the host more memory, or return less data; write large results to files",
         "execution_outcome": "unknown",
     },
 )
@@ -145,7 +145,7 @@ class Link:
         return self.fault
 
     def _never_greeted(self, greeted: asyncio.Future[None]) -> None:
-        hint = "slow imports, or output that is not flushed? More time: timeouts = { handshake = N } in plugbay.toml"
+        hint = "flush all output and import less; more time: timeouts = { handshake = N } in plugbay.toml"
         self.fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
 
     async def farewell(self, timeout: float) -> Failure | None:
@@ -280,7 +280,7 @@ class Link:
         return self._sender.outbox.urgent_dropped
 
     def _overloaded(self) -> Failure:
-        return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
+        return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes wait because the plugin does not read them")
 
     def _abandon(self, id: CallId, reason: str) -> None:
         if self._in_flight.take(id) is not None and self.fault is None:
@@ -355,7 +355,7 @@ class Link:
         except MemoryError:  # an unfinished message is lost; its call fails below
             events = []
         self._take(events)
-        self.fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+        self.fail(Failure(Code.CRASHED, "the plugin has exited", origin=Origin.PLUGIN))
 
     def _broken(self, error: Exception) -> list[Event]:
         if isinstance(error, MemoryError):
@@ -404,7 +404,7 @@ class Link:
                 self.fail(event.failure)
             case Closed():
                 self._part(None)
-                self.fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+                self.fail(Failure(Code.UNAVAILABLE, "the plugin has exited as asked"))
 
     def _answer(self, event: CallArrived) -> None:
         """Start answering a request of the peer."""
@@ -414,7 +414,7 @@ class Link:
 
         def progress(item: Any) -> None:
             if not self._sender.has_room():
-                why = "the plugin does not read the pieces it asked for"
+                why = "the plugin does not read the progress that it asked for"
                 raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
             self.machine.progress(event.id, item)
             send()
@@ -484,4 +484,4 @@ def _stderr_since(id: CallId, sent: float) -> float | None:
 
 def _never_parted(parting: asyncio.Future[Failure | None]) -> None:
     if not parting.done():
-        parting.set_result(Failure(Code.TIMEOUT, "the plugin did not answer the good-bye in time"))
+        parting.set_result(Failure(Code.TIMEOUT, "the plugin did not answer the shutdown in time"))

@@ -44,7 +44,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 class BadRecording(PlugbayError):
-    """A file that is no recording, or one that cannot be read."""
+    """A file that is not a recording, or one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Frame:
     redacted: tuple[str, ...] = ()
     """JSON pointers to redacted or shortened values."""
     problem: str = ""
-    """Why it is no message."""
+    """Why it is not a message."""
     cut: str = ""
     """The digest of the whole of it, without secrets, when only its beginning is here."""
 
@@ -182,7 +182,7 @@ def read(lines: Iterable[bytes]) -> Recording:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             unread = (number, str(error))
     if header is None:
-        raise BadRecording("this is no recording: its first line does not say plugbay_recording")
+        raise BadRecording("this is not a recording: its first line does not say plugbay_recording")
     return Recording(header, tuple(item for _, item in items), tuple(at for at, _ in items), end, unread is not None)
 
 
@@ -196,23 +196,23 @@ def is_header(line: bytes) -> bool:
 
 def _object(line: bytes) -> dict[str, Any]:
     if not line.endswith(b"\n"):
-        raise ValueError("it has no end")
+        raise ValueError("it is truncated")
     said = _DECODER.decode(line)
     if not isinstance(said, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return said
 
 
 def _header(said: dict[str, Any]) -> Header:
     version = said.get(MARK)
     if version is None:
-        raise BadRecording("this is no recording: its first line does not say plugbay_recording")
+        raise BadRecording("this is not a recording: its first line does not say plugbay_recording")
     if version != VERSION:
         raise BadRecording(f"it has version {version!r:.20} of the format; this plugbay reads version {VERSION}")
     plugin = said["plugin"]
     texts = (said["contract"], plugin["id"], plugin["version"], said["manifest_digest"], said["began_at"])
     if not all(isinstance(text, str) for text in texts):
-        raise BadRecording("its first line does not say whose conversation it is")
+        raise BadRecording("its first line does not name the plugin")
     return Header(*texts)
 
 

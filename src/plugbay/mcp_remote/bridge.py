@@ -255,7 +255,7 @@ class Bridge:
             failures = 0 if following.messages else failures
             ended = StreamEnd(following.last_id or ended.last_id, following.retry or ended.retry)
         text = f"the connection to {self._where} ended before the answer"
-        raise failed(Code.UNAVAILABLE, text, "the server may have done the work; look before you call again")
+        raise failed(Code.UNAVAILABLE, text, "the server may have done the work; check before you call again")
 
     async def _get_stream(self, last_id: str, id: Any, read_seconds: float | None = None) -> StreamEnd | None:
         """Pass on the messages of a stream that continues after an event; None: the server has no such stream."""
@@ -474,14 +474,14 @@ class Bridge:
         login = f"plugbay mcp login {self._name}"
         if status == 403 and challenge.error == "insufficient_scope":
             wanted = f' --scope "{challenge.scope}"' if challenge.scope else ""
-            return f"{self._where} wants more than the login allows (insufficient_scope)", f"{login}{wanted}"
+            return f"{self._where} requires more rights than the login has (insufficient_scope)", f"{login}{wanted}"
         if status == 403:
-            return f"{self._where} refuses access (status 403)", "check the rights of the account, or the headers"
+            return f"{self._where} refused access (status 403)", "check the rights of the account, or the headers"
         if self._login is not None:
-            return f"the login for {self._where} has expired or was withdrawn; run {login}", login
+            return f"the login for {self._where} has expired or was revoked; run {login}", login
         if any(name.lower() == "authorization" for name in self._headers):
-            return f"{self._where} refuses the credentials in headers (status 401)", "check the header Authorization"
-        return f"{self._where} wants a login; run {login}", f"{login}, or declare headers with a token"
+            return f"{self._where} refused the credentials in headers (status 401)", "check the header Authorization"
+        return f"{self._where} requires a login; run {login}", f"{login}, or declare headers with a token"
 
     def _no_mcp(self, response: Response) -> HttpFailed:
         kind = response.media_type[:80] or "no content type"

@@ -92,13 +92,13 @@ class Response:
             async for piece in self._stream:
                 yield piece
         except httpcore2.TimeoutException:
-            raise failed(Code.TIMEOUT, f"{self.url.origin} sent nothing for too long") from None
+            raise failed(Code.TIMEOUT, f"{self.url.origin} sent no data for too long") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             text = f"the connection to {self.url.origin} was lost: {reason(error)}"
             raise failed(Code.UNAVAILABLE, text, retryable=True) from None
 
     async def quote(self) -> str:
-        """The begin of an error's body as one line of text; empty if it is no text for people."""
+        """The begin of an error's body as one line of text; empty if it is not text for people."""
         try:
             text = (await self.body(MAX_ERROR_BODY)).decode("utf-8", "replace")
         except HttpFailed:
@@ -170,7 +170,7 @@ class HttpClient:
             status, _, why = reason(error).partition(" ")
             raise _refused_by_proxy(url, int(status) if status.isdigit() else 0, why) from None
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-            hint = "check the address, that the server runs, and the proxy variables"
+            hint = "check the address, the server and the proxy variables"
             why = reason(error)
             raise failed(Code.UNAVAILABLE, f"{where} cannot be reached: {why}", hint, retryable=True) from None
         except httpcore2.TimeoutException:
@@ -215,7 +215,7 @@ def _refused_by_proxy(url: Url, status: int, why: str) -> HttpFailed:
     text = f"{url.origin} cannot be reached: {text or f'the proxy refuses (status {status})'}"
     if status == FORBIDDEN:
         return failed(Code.CAPABILITY_NOT_ALLOWED, text, setting or "check the rules of the proxy")
-    hint = setting or "check the address, that the server runs, and the proxy variables"
+    hint = setting or "check the address, the server and the proxy variables"
     return failed(Code.UNAVAILABLE, text, hint, retryable=True)
 
 
@@ -239,7 +239,7 @@ def _redirect(method: str, url: Url, status: int, headers: Mapping[str, str]) ->
 def _refuse_encoding(url: Url, headers: Mapping[str, str]) -> None:
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        text = f"{url.origin} sent a body in {encoding[:40]!r}, which was not asked for"
+        text = f"{url.origin} sent a body in {encoding[:40]!r}, which was not requested"
         raise failed(Code.MALFORMED_RESPONSE, text)
 
 

@@ -136,7 +136,7 @@ class Discovery:
         fields = [*self._headers, ("Accept", f"{JSON}, {STREAM}"), ("Content-Type", JSON)]
         async with self._http.send("POST", self._server, fields, body, READ_SECONDS) as response:
             if response.status < 300:
-                text = f"{self._where} wants no login: it answers without one"
+                text = f"{self._where} needs no login: it answers without one"
                 raise failed(Code.INVALID_INPUT, text, "plugbay mcp approve reads its offer")
             return parse_challenge(response.headers.get("www-authenticate", ""))
 
@@ -172,7 +172,7 @@ class Discovery:
             found = await self._document(place)
             if found is not None:
                 if as_text(found.get("issuer")).rstrip("/") != issuer.rstrip("/"):
-                    text = f"the metadata of {issuer} names another issuer, {as_text(found.get('issuer'))[:200]!r}"
+                    text = f"the metadata of {issuer} has another issuer, {as_text(found.get('issuer'))[:200]!r}"
                     raise failed(Code.MALFORMED_RESPONSE, text)
                 return found
         text = f"{issuer} has no metadata of an authorization server"
@@ -239,7 +239,7 @@ def _read_json(data: bytes, url: Url) -> dict[str, Any]:
     except Malformed:
         value = None
     if not isinstance(value, dict):
-        raise failed(Code.MALFORMED_RESPONSE, f"{remote.shown_url(url)} answered with no JSON object")
+        raise failed(Code.MALFORMED_RESPONSE, f"{remote.shown_url(url)} did not answer with a JSON object")
     return value
 
 
@@ -265,7 +265,7 @@ def known_client(authority: Authority, id: str, secret: str) -> Client:
 async def register(http: HttpClient, authority: Authority, redirect: str, scopes: Sequence[str]) -> Client:
     """Register a client dynamically (RFC 7591); raises `HttpFailed`."""
     if not authority.registration_endpoint:
-        text = f"{authority.issuer} registers no clients by itself"
+        text = f"{authority.issuer} does not support client registration"
         raise failed(
             Code.CAPABILITY_NOT_DECLARED, text, "register plugbay there and declare [mcp.NAME.oauth] client_id"
         )
@@ -283,7 +283,7 @@ async def register(http: HttpClient, authority: Authority, redirect: str, scopes
     fields = [("Content-Type", JSON), ("Accept", JSON)]
     async with http.send("POST", url, fields, json.dumps(wish).encode(), READ_SECONDS) as response:
         if response.status not in (200, 201):
-            text = f"{authority.issuer} refuses to register a client (status {response.status})"
+            text = f"{authority.issuer} refused to register a client (status {response.status})"
             raise failed(
                 Code.CAPABILITY_NOT_ALLOWED, text, "register plugbay there and declare [mcp.NAME.oauth] client_id"
             )
@@ -337,7 +337,7 @@ class Attempt:
             raise failed(Code.CAPABILITY_NOT_ALLOWED, text)
         if "error" in response:
             why = "".join(filter(str.isprintable, response.get("error_description") or response["error"]))[:200]
-            raise failed(Code.CAPABILITY_NOT_ALLOWED, f"{self.authority.issuer} refuses the login: {why}")
+            raise failed(Code.CAPABILITY_NOT_ALLOWED, f"{self.authority.issuer} refused the login: {why}")
         if not response.get("code"):
             raise failed(Code.MALFORMED_RESPONSE, f"{self.authority.issuer} answered without a code")
         return response["code"]
@@ -384,7 +384,7 @@ async def request_tokens(http: HttpClient, login: Mapping[str, Any], form: Mappi
         said = _read_json(data, url)
         if response.status != 200:
             error = "".join(filter(str.isprintable, as_text(said.get("error"))))[:100] or f"status {response.status}"
-            refusal = failed(Code.CAPABILITY_NOT_ALLOWED, f"{login['issuer']} refuses to issue a token: {error}")
+            refusal = failed(Code.CAPABILITY_NOT_ALLOWED, f"{login['issuer']} refused to issue a token: {error}")
             raise refusal from TokenRefused()
     token = as_text(said.get("access_token"))
     if (
@@ -496,9 +496,9 @@ class Callback:
             return "404 Not Found", "There is nothing here."
         response = {name: values[0] for name, values in parse_qs(target.query, keep_blank_values=True).items()}
         if self._found.done() or not self._accepts(response):
-            return "400 Bad Request", "This belongs to no login that is under way."
+            return "400 Bad Request", "There is no running login for this request."
         self._found.set_result(response)
-        return "200 OK", "The terminal has the answer. You can close this page."
+        return "200 OK", "The terminal shows the result. You can close this page."
 
 
 # Tokens in use.

@@ -84,7 +84,7 @@ class Client:
             raise Unusable(str(error)) from None
         wanted = {**before, self.table: {**before.get(self.table, {}), name: dict(entry)}}
         if self._read(after) != wanted:
-            raise Unusable("it is written in a way that cannot be changed without touching something else")
+            raise Unusable("it cannot be changed without a change of other entries")
         return after
 
     def _with_json(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -99,9 +99,9 @@ class Client:
         except (jsonc.Unreadable, TOMLKitError) as error:
             raise Unusable(str(error)) from None
         if not isinstance(whole, dict):
-            raise Unusable("line 1: it is no object")
+            raise Unusable("line 1: it is not an object")
         if not isinstance(whole.get(self.table, {}), dict):
-            raise Unusable(f"{self.table} is no object")
+            raise Unusable(f"{self.table} is not an object")
         return whole
 
 

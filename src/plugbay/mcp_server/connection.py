@@ -121,7 +121,7 @@ class ClientConnection:
         self._flush(None)
         self.closed = True
         self._answers.stop()
-        gone = Failure(Code.UNAVAILABLE, "the client has gone")
+        gone = Failure(Code.UNAVAILABLE, "the client has disconnected")
         for number, future in self._pending.items():
             if not future.done():
                 future.set_result(CallFinished(number, None, gone))
@@ -161,7 +161,7 @@ class ClientConnection:
     async def ask(self, op: Operation, call: Call | None = None) -> Any:
         """Ask the client a question, during one of its calls if there is one; a `Failure` when it has no answer."""
         if self.closed:
-            return Failure(Code.UNAVAILABLE, "the client has gone")
+            return Failure(Code.UNAVAILABLE, "the client has disconnected")
         self._number = number = self._number + 1
         refusal = self.machine.call(number, op, None if call is None else call.id)
         if refusal is not None:

@@ -65,7 +65,7 @@ BODY_SECONDS = 60.0
 MAX_REQUESTS = 1024
 """Concurrent requests of all clients, streams included."""
 
-NO_SESSION = "the session is over or never was; begin again with initialize"
+NO_SESSION = "there is no such session; start a new one with initialize"
 SESSION_GONE = -32001
 """JSON-RPC error code for status 404."""
 
@@ -452,9 +452,9 @@ class McpApp:
         answer = self._methods.get(scope["method"])
         refused = self._guard.refusal(headers)
         if refused is None and answer is None:
-            refused = Refusal(405, "POST, GET and DELETE are what there is", headers=(("allow", "POST, GET, DELETE"),))
+            refused = Refusal(405, "only POST, GET and DELETE are supported", headers=(("allow", "POST, GET, DELETE"),))
         elif refused is None and self._requests >= MAX_REQUESTS:
-            refused = Refusal(503, f"{MAX_REQUESTS} requests are being answered already", errors.INTERNAL_ERROR)
+            refused = Refusal(503, f"{MAX_REQUESTS} requests are already in progress", errors.INTERNAL_ERROR)
         if refused is not None or answer is None:
             assert refused is not None
             await refuse(send, refused)
@@ -550,13 +550,13 @@ class McpApp:
     async def _get(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
         """Open the stream for messages that belong to no request; one per session."""
         if "mcp-session-id" not in headers:
-            await refuse(send, Refusal(405, "there is a stream only within a session", headers=(("allow", "POST"),)))
+            await refuse(send, Refusal(405, "a stream needs a session", headers=(("allow", "POST"),)))
             return
         session = self._session(headers)
         if isinstance(session, Session) and not http_checks.accepts(headers.get("accept", ""), "text/event-stream"):
-            session = Refusal(406, "the answer is a text/event-stream; Accept must name it")
+            session = Refusal(406, "Accept must contain text/event-stream")
         if isinstance(session, Session) and session.has_reader:
-            session = Refusal(409, "this session has a stream open already")
+            session = Refusal(409, "this session already has an open stream")
         if isinstance(session, Refusal):
             await refuse(send, session)
             return

@@ -75,7 +75,7 @@ class Guard:
         """Why a request is refused; None when it is accepted."""
         host = headers.get("host", "")
         if not accepts_host(host, self.hosts):
-            return Refusal(421, f"this server is not called {host[:100]!r}; allow the name with --allow-host")
+            return Refusal(421, f"this server does not have the name {host[:100]!r}; allow the name with --allow-host")
         origin = headers.get("origin")
         if origin is not None and origin not in self.origins and not accepts_origin(origin, LOOPBACK):
             return Refusal(403, f"requests of pages from {origin[:100]!r} are not allowed")
@@ -100,7 +100,7 @@ def check_post(headers: Mapping[str, str]) -> Refusal | None:
     if media_type(headers.get("content-type", "")) != "application/json":
         return Refusal(415, "the body must be application/json")
     if not accepts(headers.get("accept", "*/*"), "application/json", "text/event-stream"):
-        return Refusal(406, "the answer may be application/json or text/event-stream; Accept must name both")
+        return Refusal(406, "Accept must contain application/json and text/event-stream")
     version = headers.get("mcp-protocol-version")
     if version is not None and version not in (*MODERN_REVISIONS, *REVISIONS):
         data = {"supported": [*MODERN_REVISIONS, *REVISIONS], "requested": version}
@@ -143,7 +143,7 @@ def check_modern(headers: Mapping[str, str], message: Any, input_schema: Any) ->
     meta = as_object(params.get("_meta"))
     if not isinstance(meta.get(messages.VERSION), str) or not isinstance(meta.get(messages.CAPABILITIES), dict):
         needed = f"{messages.VERSION} (a string) and {messages.CAPABILITIES} (an object)"
-        return Refusal(400, f"_meta must hold {needed}", errors.INVALID_PARAMS)
+        return Refusal(400, f"_meta must have {needed}", errors.INVALID_PARAMS)
     expected = {REVISION: meta[messages.VERSION], METHOD: method}
     if method in NAMED:
         expected[NAME] = params.get(NAMED[method])
@@ -174,7 +174,7 @@ def _check_header(headers: Mapping[str, str], name: str, value: Any) -> Refusal 
         return Refusal(400, f"Header mismatch: {name} is missing", HEADER_MISMATCH)
     decoded = decode_header(given)
     if decoded is None or not _is_equal(decoded, value):
-        return Refusal(400, f"Header mismatch: {name} is {given[:100]!r}, the body says otherwise", HEADER_MISMATCH)
+        return Refusal(400, f"Header mismatch: {name} is {given[:100]!r}, the body has another value", HEADER_MISMATCH)
     return None
 
 

@@ -121,7 +121,7 @@ class BoundedHttp(HttpToolsProtocol):
         try:
             self._parse(data)
         except httptools.HttpParserInvalidMethodError:
-            self._answer_refused(b"405 Method Not Allowed", "this is no method of HTTP")
+            self._answer_refused(b"405 Method Not Allowed", "this is not an HTTP method")
         except httptools.HttpParserError as error:
             self._answer_refused(b"400 Bad Request", str(error))
         if self._unread > MAX_HEAD:
@@ -290,14 +290,14 @@ def find_problem(method: bytes, version: str, target: bytes, headers: Sequence[t
     if size > MAX_HEAD:
         return TOO_LARGE
     if version not in ("1.0", "1.1") or method == b"CONNECT":
-        return "this server speaks version 1.1 of HTTP, and is no proxy"
+        return "this server speaks version 1.1 of HTTP and is not a proxy"
     if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return "a request has one Host"
+        return "a request must have exactly one Host header"
     if names.count(b"content-length") + codings > 1:
         return "the length of the body is given twice; send one Content-Length, or Transfer-Encoding: chunked"
     if codings and (version == "1.0" or dict(headers)[b"transfer-encoding"].lower() != b"chunked"):
-        return "the only coding of a body is Transfer-Encoding: chunked, in version 1.1 of HTTP"
-    return None if b"#" not in target else "a path ends before the #"
+        return "the only supported Transfer-Encoding is chunked, in version 1.1 of HTTP"
+    return None if b"#" not in target else "a path must not contain a #"
 
 
 class NotAllowed(PlugbayError):
@@ -320,10 +320,10 @@ class HttpServer:
         self._host, self._port = _parse_address(address)
         is_loopback = _is_loopback(self._host)
         if not is_loopback and not hosts:
-            why = f"{self._host} is reached from other machines; name what they call this one with --allow-host"
+            why = f"{self._host} is open to other machines; give the host name that they use with --allow-host"
             raise NotAllowed(why)
         if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-            raise NotAllowed(f"a token needs {MIN_TOKEN_LENGTH} printable ASCII characters at least")
+            raise NotAllowed(f"a token needs at least {MIN_TOKEN_LENGTH} printable ASCII characters")
         self._generated = token is None
         self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
         names = {name.lower() for name in hosts} | (LOOPBACK if is_loopback else set())
@@ -361,7 +361,7 @@ class HttpServer:
         try:
             listening = socket.create_server((self._host, self._port), family=family, backlog=128)
         except OSError as error:
-            raise NotAllowed(f"{self._host}:{self._port} cannot be listened at: {error.strerror}") from None
+            raise NotAllowed(f"{self._host}:{self._port} cannot be used for listening: {error.strerror}") from None
         # Accepted connections inherit this. asyncio does not set it for them, and Nagle's algorithm delays a response
         # in two parts by 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -397,7 +397,7 @@ def serve_at(path: str, app: Any) -> Any:
 def _parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise NotAllowed(f"{text!r} is no HOST:PORT, like 127.0.0.1:8765")
+        raise NotAllowed(f"{text!r} is not a HOST:PORT, like 127.0.0.1:8765")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

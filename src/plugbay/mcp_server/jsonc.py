@@ -60,12 +60,12 @@ def set_member(text: str, path: tuple[str, ...], value: Any) -> str:
     for depth, key in enumerate(path):
         if not isinstance(node.value, dict):
             where = ".".join(path[:depth]) or "the whole"
-            raise Unreadable(f"line {_line(text, node.start)}: {where} is no object")
+            raise Unreadable(f"line {_line(text, node.start)}: {where} is not an object")
         found = [member for member in node.members if member.key == key]
         if not found:
             return _insert(text, node, key, _nested(path[depth + 1 :], value), newline)
         if len(found) > 1:
-            raise Unreadable(f"line {_line(text, found[1].start)}: {key!r} is there twice")
+            raise Unreadable(f"line {_line(text, found[1].start)}: {key!r} appears twice")
         node = found[0].value
     if json.dumps(node.value) == json.dumps(value):
         return text
@@ -130,7 +130,7 @@ class _Reader:
         node = self._node(0)
         self._skip()
         if self._at < len(self._text):
-            raise self._error("something follows the end")
+            raise self._error("there is data after the end")
         return node
 
     def _node(self, depth: int) -> _Node:
@@ -151,7 +151,7 @@ class _Reader:
         try:
             value = json.loads(match.group())
         except ValueError:
-            raise self._error("this is no value") from None
+            raise self._error("this is not a value") from None
         node = _Node(self._at, match.end(), value)
         self._at = match.end()
         return node

@@ -2,20 +2,23 @@
 
 Served are tools of every contract, and resources, templates and prompts of MCP servers. A name depends only on the
 plugin id and the export name, so a tool keeps its name when other plugins come and go. Definitions of MCP servers pass
-unchanged. A listing is immutable: when plugins change, a new one is built.
+unchanged. A listing is immutable: when plugins change, a new one is built. Names and definitions are the same for MCP
+clients, for language models (`ModelTools`) and for hosts of other contracts (`plugbay.adapters`), each within its own
+`Alphabet`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from plugbay.contracts.mcp.messages import empty_offer
 from plugbay.host.catalog.catalog import Entry
+from plugbay.host.catalog.operation import INPUTS
 from plugbay.model.errors import PlugbayError
 from plugbay.model.ids import full_name
 from plugbay.model.spec import Export
@@ -29,7 +32,19 @@ SEPARATOR = "__"
 HASH_DIGITS = 8
 """Hexadecimal digits that distinguish truncated names: a collision needs about 65,000 of them."""
 
-_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
+
+class Alphabet(NamedTuple):
+    """The names that a receiver of tools accepts."""
+
+    forbidden: re.Pattern[str]
+    """Runs of other characters; each becomes `_`."""
+    longest: int = MAX_NAME_LENGTH
+    lower: bool = False
+    """Whether names are in lower case and begin with a letter."""
+
+
+MODELS = Alphabet(re.compile(r"[^A-Za-z0-9_-]+"))
+"""The alphabet of MCP clients and language models."""
 
 NamingRule = Callable[[str, str], str]
 """Maps plugin id and export name to the name that clients see."""
@@ -60,6 +75,12 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 SERVED = frozenset({"tool", "resource", "prompt"})
 """The kinds of exports that MCP can list."""
 
+AS_TOOLS: dict[str, str] = {
+    "method": "The method {name} of {plugin}.",
+    "cli_namespace": "The command line {name} of {plugin}: argv has its words; answers with its output and exit code.",
+}
+"""Kinds of exports that can be offered as tools, and the description of one that has none."""
+
 _EXPRESSIONS = re.compile(r"(?:\{[^{}]*\})+")
 _WITH_SIGN = re.compile(r"\{[+#./;?&]")
 _SEPARATOR = re.compile("[/?#]")
@@ -79,30 +100,32 @@ class NamesCollide(PlugbayError):
         return type(self), (self.served, *self.exports)
 
 
-def qualified_name(plugin_id: str, name: str) -> str:
+def qualified_name(plugin_id: str, name: str, alphabet: Alphabet = MODELS) -> str:
     """`example.weather`, `forecast` → `example_weather__forecast`."""
-    return _truncate(f"{_sanitize(plugin_id)}{SEPARATOR}{_sanitize(name)}", full_name(plugin_id, name))
+    served = f"{_sanitize(plugin_id, alphabet)}{SEPARATOR}{_sanitize(name, alphabet)}"
+    return _truncate(served, full_name(plugin_id, name), alphabet)
 
 
-def short_name(plugin_id: str, name: str) -> str:
+def short_name(plugin_id: str, name: str, alphabet: Alphabet = MODELS) -> str:
     """The name of the export alone: for one plugin, or for plugins whose exports have distinct names."""
-    return _truncate(_sanitize(name), full_name(plugin_id, name))
+    return _truncate(_sanitize(name, alphabet), full_name(plugin_id, name), alphabet)
 
 
 NAMING_RULES: dict[str, NamingRule] = {"full": qualified_name, "short": short_name}
 """By the value of `--names`."""
 
 
-def _sanitize(text: str) -> str:
-    return _NOT_ALLOWED.sub("_", text) or "_"
+def _sanitize(text: str, alphabet: Alphabet) -> str:
+    spelt = alphabet.forbidden.sub("_", text.lower() if alphabet.lower else text) or "_"
+    return f"x{spelt}" if alphabet.lower and not "a" <= spelt[0] <= "z" else spelt
 
 
-def _truncate(served: str, whole: str) -> str:
+def _truncate(served: str, whole: str, alphabet: Alphabet) -> str:
     """Truncate a name that is too long; a hash of the full name replaces its end."""
-    if len(served) <= MAX_NAME_LENGTH:
+    if len(served) <= alphabet.longest:
         return served
     mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
-    return f"{served[: MAX_NAME_LENGTH - HASH_DIGITS - 1]}_{mark}"
+    return f"{served[: alphabet.longest - HASH_DIGITS - 1]}_{mark}"
 
 
 class NameTable:
@@ -123,6 +146,15 @@ class NameTable:
     def owner(self, served: str) -> tuple[str, str] | None:
         """Return plugin id and export name; None when the name is unknown."""
         return self._owners.get(served)
+
+
+def as_tool(entry: Entry) -> Export:
+    """The export as a tool: a tool as it is, a method or a command line with the input of its kind."""
+    export = entry.export
+    if export.kind not in AS_TOOLS:
+        return export
+    said = export.description or AS_TOOLS[export.kind].format(name=export.name, plugin=entry.spec.id)
+    return replace(export, kind="tool", description=said, input_schema=export.input_schema or INPUTS.get(export.kind))
 
 
 def describe_tool(export: Export, served: str) -> dict[str, Any]:
@@ -175,9 +207,16 @@ def _input_schema(export: Export) -> dict[str, Any]:
 
 
 def _hints(export: Export) -> dict[str, bool]:
+    return EFFECTS.get(effect_of(export), {})
+
+
+def effect_of(export: Export) -> str:
+    """The effect class of a tool, one of `EFFECTS`; empty when its contract does not say."""
     facts = export.facts
-    effect = facts.get("effect_class") or TIERS.get((facts.get("approval_tier", ""), facts.get("mutating", True)), "")
-    return EFFECTS.get(effect, {})
+    hints = facts.get(MCP_FACT, {}).get("annotations")
+    if isinstance(hints, dict):
+        return next((effect for effect, told in EFFECTS.items() if told.items() <= hints.items()), "")
+    return facts.get("effect_class") or TIERS.get((facts.get("approval_tier", ""), facts.get("mutating", True)), "")
 
 
 @dataclass(slots=True)
@@ -218,15 +257,20 @@ class Listing:
         return list(found.values())
 
 
-def build_listing(entries: Iterable[Entry], rule: NamingRule, only: Sequence[str] = ()) -> Listing:
-    """Build the listing of these exports; the first export of a name wins."""
+def build_listing(
+    entries: Iterable[Entry], rule: NamingRule, only: Sequence[str] = (), as_tools: Collection[str] = ()
+) -> Listing:
+    """Build the listing of these exports; the first export of a name wins.
+
+    `as_tools` are the kinds of `AS_TOOLS` that are listed as tools, too.
+    """
     listed = Listing()
     tools, prompts = NameTable(rule), NameTable(rule)
     for entry in entries:
-        if not is_served(entry, only):
+        if not is_served(entry, only, as_tools):
             continue
         try:
-            if entry.export.kind == "tool":
+            if entry.export.kind == "tool" or entry.export.kind in as_tools:
                 _add_named(listed.offer["tools"], listed.tools, tools, entry)
             elif entry.export.kind == "prompt":
                 _add_named(listed.offer["prompts"], listed.prompts, prompts, entry)
@@ -237,21 +281,27 @@ def build_listing(entries: Iterable[Entry], rule: NamingRule, only: Sequence[str
     return listed
 
 
-def is_served(entry: Entry, only: Sequence[str] = ()) -> bool:
+def is_served(entry: Entry, only: Sequence[str] = (), as_tools: Collection[str] = ()) -> bool:
     """Whether an export matches `only` and can be served.
 
     A pattern with a slash matches `plugin/export`, one without a slash matches the plugin id.
     """
-    if entry.export.kind not in SERVED or entry.export.facts.get("unsupported"):
+    kind = entry.export.kind
+    if (kind not in SERVED and kind not in as_tools) or entry.export.facts.get("unsupported"):
         return False
+    return is_selected(entry, only)
+
+
+def is_selected(entry: Entry, only: Sequence[str]) -> bool:
+    """Whether an export matches one of the patterns; without patterns, every export does."""
     return not only or any(fnmatchcase(entry.full_name if "/" in glob else entry.spec.id, glob) for glob in only)
 
 
 def _add_named(listed: list[dict[str, Any]], table: dict[str, Entry], names: NameTable, entry: Entry) -> None:
     served = names.add(entry.spec.id, original_name(entry.export))
     table[served] = entry
-    describe = describe_tool if entry.export.kind == "tool" else describe_prompt
-    listed.append(describe(entry.export, served))
+    is_prompt = entry.export.kind == "prompt"
+    listed.append(describe_prompt(entry.export, served) if is_prompt else describe_tool(as_tool(entry), served))
 
 
 def _add_resource(listed: Listing, entry: Entry) -> None:
@@ -261,7 +311,7 @@ def _add_resource(listed: Listing, entry: Entry) -> None:
     address = own["uriTemplate" if is_template else "uri"]
     holder = table.setdefault(address, entry)
     if holder is not entry:
-        listed.shadowed.append(f"{entry.full_name} is left out: {holder.full_name} has the address {address} already")
+        listed.shadowed.append(f"{entry.full_name} is left out: {holder.full_name} already has the address {address}")
         return
     listed.offer["resource_templates" if is_template else "resources"].append(own)
 

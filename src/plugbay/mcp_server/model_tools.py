@@ -92,7 +92,7 @@ class _ToolsBase:
     def definitions(self, shape: str) -> list[dict[str, Any]]:
         """Definitions of all tools in this shape; raises `NamesCollide` when two tools get the same name."""
         if shape not in SHAPES:
-            raise ValueError(f"there are the shapes {', '.join(SHAPES)}; {shape!r} is none of them")
+            raise ValueError(f"{shape!r} is not a shape; there are {', '.join(SHAPES)}")
         return [SHAPES[shape](listing.describe_tool(entry.export, name)) for name, entry in self._table().items()]
 
     def exports(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ class _ToolsBase:
         except Malformed as error:
             return _failed_answer(Failure(Code.INVALID_INPUT, f"the arguments are not JSON: {error}"))
         if not isinstance(given, Mapping):
-            return _failed_answer(Failure(Code.INVALID_INPUT, "the arguments have to be one JSON object"))
+            return _failed_answer(Failure(Code.INVALID_INPUT, "the arguments must be one JSON object"))
         return _Use(entry, given if listing.takes_object(entry.export) else given.get(listing.INPUT_ARGUMENT))
 
     def _decode(self, arguments: Arguments) -> Any:

@@ -1,11 +1,13 @@
 """Tool outputs as MCP results, and partial results as MCP progress.
 
-There are three shapes of outputs: MCP's own, vai's, and plain JSON. Failures are converted by
-`plugbay.contracts.mcp.errors`. Raw bytes are decoded only where needed.
+There are three shapes of outputs: MCP's own, vai's, and plain JSON; the output of a command line becomes plain JSON.
+`plain_value` is the way back, for contracts without content. Failures are converted by `plugbay.contracts.mcp.errors`.
+Raw bytes are decoded only where needed.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import msgspec
@@ -27,10 +29,10 @@ def tool_result(export: Export, output: Any) -> Any:
         return output
     if "execution_class" in export.facts:
         return _of_vai(msgspec.json.decode(output))
-    raw = bytes(memoryview(output)) if output is not None else b"null"
+    raw = _plain_json(export, output)
     is_object = raw[:1] == b"{"
     if promises_object(export) and not is_object:
-        text = f"{export.name} promises an object with its output schema, and answered with something else"
+        text = f"{export.name} declares an object in its output schema, but returned something else"
         return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN)
     if is_object:
         return {"content": [_text(raw.decode())], "structuredContent": msgspec.Raw(raw)}
@@ -38,6 +40,41 @@ def tool_result(export: Export, output: Any) -> Any:
     if value is None:
         return {"content": []}
     return {"content": [_text(value if isinstance(value, str) else raw.decode())]}
+
+
+def has_content(export: Export) -> bool:
+    """Whether the outputs of an export have content: its contract is MCP or vai."""
+    return MCP_FACT in export.facts or "execution_class" in export.facts
+
+
+def plain_value(export: Export, output: Any) -> Any:
+    """The output of a tool as one JSON value, as `msgspec.Raw` where it needs no look.
+
+    Of a result with content: its structured part if there is one, else its text, else the content.
+    """
+    if not has_content(export):
+        return msgspec.Raw(_plain_json(export, output))
+    result = tool_result(export, output)
+    if not isinstance(result, dict):
+        result = msgspec.json.decode(result)
+    if result.get("structuredContent") is not None:
+        return result["structuredContent"]
+    content = result.get("content") or []
+    texts = [item.get("text") for item in content if isinstance(item, dict) and item.get("type") == "text"]
+    return "\n".join(map(str, texts)) if len(texts) == len(content) else {"content": content}
+
+
+def _plain_json(export: Export, output: Any) -> bytes:
+    if output is None:
+        return b"null"
+    return _command_output(output) if export.kind == "cli_namespace" else bytes(memoryview(output))
+
+
+def _command_output(output: Any) -> bytes:
+    """The output of a command line, whose bytes are base64 on the wire, as text."""
+    said = msgspec.json.decode(output)
+    texts = {name: base64.b64decode(said[name]).decode("utf-8", "replace") for name in ("stdout", "stderr")}
+    return msgspec.json.encode({**texts, "exit_code": said["exit_code"]})
 
 
 def failed_result(export: Export, failure: Failure) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -141,7 +141,7 @@ class Subscriptions:
 ROOTS_SECONDS = 10.0
 """Seconds for a client to list its roots outside a call: a program answers, and may have no stream open to be asked."""
 
-WITHDRAWN = Failure(Code.CANCELLED, "the call that it belongs to is over")
+WITHDRAWN = Failure(Code.CANCELLED, "its call has ended")
 
 
 class QuestionRouter:
@@ -223,13 +223,15 @@ class McpServer:
         *,
         rule: listing.NamingRule = listing.qualified_name,
         only: Sequence[str] = (),
+        as_tools: Collection[str] = (),
         timeout: float | None = None,
         name: str = "plugbay",
         instructions: str = "",
         patience: float = STARTUP_SECONDS,
         strict: bool = True,
     ) -> None:
-        """`timeout`: seconds per call, instead of each plugin's own timeout.
+        """`timeout`: seconds per call, instead of each plugin's own timeout. `as_tools`: kinds of exports to serve as
+        tools, of `listing.AS_TOOLS`.
 
         If `strict` is False and two exports get the same name, the server starts and leaves out the second one.
         """
@@ -238,6 +240,7 @@ class McpServer:
         self._questions.count_running = self._count_running
         self._rule = rule
         self._only = tuple(only)
+        self._as_tools = frozenset(as_tools)
         self._timeout = timeout
         self._name = name
         self._instructions = instructions
@@ -377,7 +380,7 @@ class McpServer:
         def on_progress(item: Any) -> None:
             call.progress(steps.next(item))
 
-        request = CallRequest(entry.full_name, given, "tool", self._timeout, on_progress, context, remember)
+        request = CallRequest(entry.full_name, given, entry.export.kind, self._timeout, on_progress, context, remember)
         with self._questions.serving(entry.spec.id, call):
             result = await calls.run(request)
         answer = _without_stderr(result.failure) or tool_result(entry.export, result.output)
@@ -386,7 +389,7 @@ class McpServer:
         return errors.to_result(answer, failed_result(entry.export, answer))
 
     async def _read_resource(self, call: Call, op: ReadResource) -> Any:
-        missing: Any = Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")
+        missing: Any = Failure(Code.NOT_FOUND, f"there is no resource {op.uri!r}")
         for entry in self.listing.readers(op.uri):
             answer = await self._forward(call, entry, op)
             if not (isinstance(answer, Failure) and answer.code == Code.NOT_FOUND):
@@ -409,7 +412,7 @@ class McpServer:
         elif ref.get("type") == "ref/resource":
             entry = listed.templates.get(uri) or listed.resources.get(uri)
         if entry is None:
-            return Failure(Code.INVALID_INPUT, "ref names no prompt and no resource template of this server")
+            return Failure(Code.INVALID_INPUT, "ref is neither a prompt nor a resource template of this server")
         answer = await self._forward(call, entry, op)
         # The capability is announced for all plugins together; a plugin without it has no suggestions.
         cannot = isinstance(answer, Failure) and answer.code in (Code.NOT_FOUND, Code.CAPABILITY_NOT_DECLARED)
@@ -419,7 +422,7 @@ class McpServer:
         """Subscribe to a resource at the plugin that owns it, or unsubscribe."""
         readers = self.listing.readers(op.uri)
         if not readers:
-            return Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")
+            return Failure(Code.NOT_FOUND, f"there is no resource {op.uri!r}")
         supervisor = self._host.calls.supervisors.get(readers[0].spec.id)
         if not op.wanted and (supervisor is None or supervisor.pid is None):
             return None  # a plugin that is not running has no subscriptions, and is not started to remove one
@@ -527,7 +530,7 @@ class McpServer:
     # Helpers.
 
     def _build_listing(self) -> Listing:
-        return build_listing(self._admitted_entries(), self._rule, self._only)
+        return build_listing(self._admitted_entries(), self._rule, self._only, self._as_tools)
 
     def _admitted_entries(self) -> Iterable[Entry]:
         calls = self._host.calls

@@ -65,7 +65,7 @@ def parse_url(text: str) -> Url | str:
     if match is None:
         return "must begin with http:// or https://"
     if "@" in match[2]:
-        return "must hold no user and no password"
+        return "must not contain a user or a password"
     authority = _AUTHORITY.fullmatch(match[2])
     host = None if authority is None else clean_host(authority[1] or authority[2])
     if authority is None or host is None:
@@ -101,5 +101,5 @@ def _problem(op: FetchUrl) -> str | None:
 def header_problem(name: str, value: str) -> str | None:
     """Why a header cannot be sent, as the end of a sentence."""
     if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
-        return "has characters that no header has"
-    return "is written by the host alone" if name.lower() in REFUSED_HEADERS else None
+        return "has characters that are not allowed in a header"
+    return "is set by the host; leave it out" if name.lower() in REFUSED_HEADERS else None

@@ -121,7 +121,7 @@ def how_to_grant(spec: PluginSpec, names: Iterable[str]) -> str:
     lasting = (
         f"with grants = [...] in plugbay.toml; on a server: plugbay grant {shlex.quote(spec.id)} {' '.join(words)}"
     )
-    return f"grant it for this run with {flags}, or for good {lasting}"
+    return f"grant it for this run with {flags}, or permanently {lasting}"
 
 
 def covers_topic(access: Iterable[Access], topic: str) -> bool:
@@ -233,7 +233,7 @@ class Gate:
         refused.
         """
         capability = capability_for_path((*self._spec.access, *self._spec.gates), path, home)
-        return refuse_capability(capability, reason or f"{path} is outside of what is granted to {self._spec.id}")
+        return refuse_capability(capability, reason or f"{path} is outside the grants of {self._spec.id}")
 
     def read_roots(self) -> list[str]:
         """The readable folders and files, `~` not expanded."""
@@ -272,7 +272,7 @@ def refuse_subscription(topics: Collection[str]) -> Failure | None:
     """Why an instance may not be subscribed to all these topics."""
     if len(topics) <= MAX_SUBSCRIPTIONS:
         return None
-    return Failure(Code.OVERLOADED, f"it is subscribed to {MAX_SUBSCRIPTIONS} topics already")
+    return Failure(Code.OVERLOADED, f"it already subscribes to {MAX_SUBSCRIPTIONS} topics, the limit")
 
 
 def key_problem(key: str) -> str | None:
@@ -289,7 +289,7 @@ def _size_problem(what: str, text: str) -> str | None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        return f"{what} is no Unicode text: {error.reason}"
+        return f"{what} is not Unicode text: {error.reason}"
     return None if size <= MAX_KEY else f"{what} has {size} bytes; at most {MAX_KEY} are allowed"
 
 
@@ -314,7 +314,7 @@ def path_problem(path: str) -> str | None:
     try:
         size = len(os.fsencode(path))
     except UnicodeEncodeError:
-        return "read : the path is no Unicode text"
+        return "read : the path is not Unicode text"
     return None if size <= MAX_PATH else f"read {path[:40]}: the path has {size:,} bytes; at most {MAX_PATH:,}"
 
 
@@ -332,7 +332,7 @@ def refuse_network(access: Iterable[Access], host: str, port: int) -> Failure | 
 
 def refuse_answer(problem: str) -> Failure:
     """The refusal of a user's answer that does not fit the question of the plugin."""
-    return invalid(f"the answer does not fit the question: {problem}")
+    return invalid(f"the answer does not match the schema of the question:  {problem}")
 
 
 def invalid(message: str) -> Failure:

@@ -43,7 +43,7 @@ def subject_problem(subject: str) -> str | None:
     if not all(segments):
         return f"{subject!r} has an empty segment"
     if ANY in segments or REST in segments:
-        return f"{subject!r} has a wildcard; only patterns have those"
+        return f"{subject!r} has a wildcard, which is allowed in patterns only"
     if not subject.isprintable():
         return f"{subject!r} has a character that cannot be printed"
     return None

@@ -68,7 +68,7 @@ def pack(root: Path, out: Path | None = None, limits: Limits = DEFAULT_LIMITS) -
             _write(file, entries)
         digest, size, files = _read_back(temporary, limits)
         if files != package.files:
-            raise PackageRefused(Reason.TAMPERED, f"{root} was changed while it was packed", hint="try again")
+            raise PackageRefused(Reason.TAMPERED, f"{root} changed during packing", hint="try again")
         os.replace(temporary, path)
         signature = read_signature(root)
         if signature is not None:
@@ -85,12 +85,12 @@ def _check(entries: list[Entry], limits: Limits) -> None:
         names.add(entry.name)
     if len(names) > limits.files:
         text = f"{len(names):,} files and folders; a package has at most {limits.files:,}"
-        hint = f"name what is not needed in {IGNORE_FILE}"
+        hint = f"list unneeded files in {IGNORE_FILE}"
         raise PackageRefused(Reason.TOO_MANY_FILES, text, hint=hint, limit=limits.files)
     total = sum(entry.size for entry in entries)
     if total > limits.unpacked:
         text = f"{total:,} bytes; a package has at most {limits.unpacked:,}"
-        hint = f"name what is not needed in {IGNORE_FILE}"
+        hint = f"list unneeded files in {IGNORE_FILE}"
         raise PackageRefused(Reason.TOO_LARGE, text, hint=hint, limit=limits.unpacked)
 
 
@@ -111,7 +111,7 @@ def _contents(entry: Entry) -> bytes:
 
 def _header(entry: Entry, size: int) -> tarfile.TarInfo:
     if size != entry.size:
-        raise PackageRefused(Reason.TAMPERED, f"{entry.name!r} was changed while it was packed", hint="try again")
+        raise PackageRefused(Reason.TAMPERED, f"{entry.name!r} changed during packing", hint="try again")
     header = tarfile.TarInfo(entry.name)
     header.size, header.mtime = size, EPOCH
     header.mode = 0o755 if entry.executable else 0o644

@@ -54,13 +54,13 @@ class CheckedBackend(httpcore2.SyncBackend):
         raise problem
 
     def connect_unix_socket(self, *args: Any, **options: Any) -> httpcore2.NetworkStream:
-        raise httpcore2.ConnectError("no registry is asked over a socket of this machine")
+        raise httpcore2.ConnectError("registries are not reached through a Unix socket")
 
     def _checked_addresses(self, host: str, port: int, private: bool) -> list[str]:
         """All addresses of the host; raises when one of them is not allowed."""
         clean = addresses.clean_host(host)
         if clean is None:
-            raise httpcore2.ConnectError(f"{host!r} is no host name and no address in its usual form")
+            raise httpcore2.ConnectError(f"{host!r} is neither a host name nor an address in its usual form")
         try:
             found = [clean] if addresses.is_address(clean) else _resolve(clean, port)
         except OSError as error:
@@ -137,7 +137,7 @@ def _resolve(host: str, port: int) -> list[str]:
 
 
 def _closed(host: str, port: int, address: str, why: str) -> httpcore2.ConnectError:
-    opener = f'allow_private = ["{addresses.pair(address, port)}"] in [network] of plugbay.toml opens it'
+    opener = f'allow_private = ["{addresses.pair(address, port)}"] in [network] of plugbay.toml allows it'
     if why in addresses.PRIVATE:
         opener += f', and so does [registries."{addresses.pair(host, port)}"] with private = true'
     return httpcore2.ConnectError(f"{host} is at {address}, which is not a public address ({why}); {opener}")

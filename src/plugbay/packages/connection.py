@@ -162,8 +162,8 @@ class Connection:
         """
         named = reference.registry in registries.plain_http
         if plain_http and not (named or reference.is_local):
-            text = f"{reference.registry} is not on this machine, so it is asked over TLS only"
-            hint = f"leave out --plain-http; or allow it in plugbay.toml: {_plain_setting(reference.registry)}"
+            text = f"{reference.registry} is not on this machine, so TLS is required"
+            hint = f"leave out --plain-http, or allow it in plugbay.toml: {_plain_setting(reference.registry)}"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text, hint=hint)
         self._reference = reference
         self._registries = registries
@@ -248,7 +248,7 @@ class Connection:
             answer.close()
             self._authorization = self._authorize(parse_challenge(answer.headers.get("www-authenticate", "")))
             answer = self._send(method, url, headers, content)
-        with closing(answer), self._report_errors("breaks off"):
+        with closing(answer), self._report_errors("closed the connection too early"):
             if answer.status_code not in fine:
                 raise self._refused(answer)
             yield answer
@@ -295,7 +295,7 @@ class Connection:
         local = self._scheme == "http" and self._reference.is_local and is_loopback(url.host)
         named = is_named(self._registries.plain_http, url.host, url.port or 80)
         if url.scheme != "https" and not (local or named):
-            text = f"{self._reference.registry} sends us to {url.host} without TLS"
+            text = f"{self._reference.registry} redirects to {url.host} without TLS"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text)
         request.extensions["trace"] = self._watchdog.trace
 
@@ -318,7 +318,7 @@ class Connection:
         for piece in self._chunks(answer):
             data += piece
             if len(data) > limit:
-                text = f"{answer.url.host} sends more than {limit:,} bytes where a few hundred are expected"
+                text = f"{answer.url.host} sends more than {limit:,} bytes; a few hundred are expected"
                 raise PackageRefused(Reason.TOO_LARGE, text, limit=limit)
         return data
 
@@ -334,12 +334,14 @@ class Connection:
     def _refused(self, answer: httpx2.Response) -> PackageRefused:
         registry = self._reference.registry
         if not self._is_registry(answer.url):
-            return self._failed(f"sends us to {answer.url.host}, which answered {answer.status_code}")
+            return self._failed(f"redirects to {answer.url.host}, which answered {answer.status_code}")
         if answer.status_code in {401, 403}:
-            text = f"{registry} does not let us {self._actions.split(',')[-1]} {self._reference.repository}"
-            return PackageRefused(Reason.UNAUTHORIZED, text, hint=f"docker login {registry} tells it who you are")
+            text = f"{registry} does not allow you to {self._actions.split(',')[-1]} {self._reference.repository}"
+            return PackageRefused(Reason.UNAUTHORIZED, text, hint=f"log in with: docker login {registry}")
         if answer.status_code == 404:
-            return PackageRefused(Reason.NOT_FOUND, f"{registry} has no such thing in {self._reference.repository}")
+            return PackageRefused(
+                Reason.NOT_FOUND, f"{registry} has no such tag or digest in {self._reference.repository}"
+            )
         return self._failed(f"answered {answer.status_code}{self._complaint(answer)}")
 
     @contextmanager
@@ -354,18 +356,18 @@ class Connection:
                 raise self._out_of_time() from error
             words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
             raise self._failed(
-                f"{what}: {words or type(error).__name__}", "see that its name is right and it is up"
+                f"{what}: {words or type(error).__name__}", "check its name, and that it runs"
             ) from error
 
     def _out_of_time(self) -> PackageRefused:
         return self._failed(
-            f"takes more than {self._watchdog.minutes:.0f} minutes for one package, or the pull was ended"
+            f"takes more than {self._watchdog.minutes:.0f} minutes for one package, or the pull was cancelled"
         )
 
     def _failed(self, text: str, hint: str = "") -> PackageRefused:
         if self._reference.is_local and self._scheme == "https":
             setting = _plain_setting(self._reference.registry)
-            hint = f"a registry on this machine that has no certificate is asked with --plain-http, or with {setting}"
+            hint = f"for a registry on this machine without a certificate, use --plain-http or {setting}"
         return PackageRefused(Reason.REGISTRY_FAILED, f"{self._reference.registry} {text}", hint=hint)
 
 

@@ -201,7 +201,7 @@ class Rollback(NamedTuple):
 def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetime) -> Verified:
     """Verify the signature of a package with a trusted key; raises `PackageRefused` with the reason."""
     if data is None:
-        hint = "its publisher signs it with plugbay sign; plugbay install --allow-unsigned takes it without"
+        hint = "its publisher signs it with plugbay sign; plugbay install --allow-unsigned accepts it unsigned"
         raise PackageRefused(Reason.UNSIGNED, f"{package.id} {package.version} has no signature", hint=hint)
     signature = signatures.read(data)
     key = trust.judge(signature.key_id, package.id, now)
@@ -393,8 +393,8 @@ def _compare(before: Installed | None, package: Package) -> Difference | None:
 
 
 def _changed_meanwhile(plugin_id: str) -> PackageRefused:
-    text = f"another process changed {plugin_id} meanwhile"
-    return PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
+    text = f"another process changed {plugin_id} at the same time"
+    return PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="check the package again")
 
 
 def _require_unpinned(installed: Installed | None) -> None:
@@ -411,16 +411,16 @@ def _check_version(candidate: Candidate, state: State | None, allow_downgrade: b
     seen = {known.version: known.digest for known in state.releases} | {state.highest.version: state.highest.digest}
     expected = seen.get(package.version, digest)
     if expected != digest:
-        text = f"{package.id} {package.version} is known as {expected}; this is {digest}"
-        hint = "a version is released once; ask for a new one"
+        text = f"{package.id} {package.version} was installed before with the digest {expected}; this file has {digest}"
+        hint = "a version must not change; ask the publisher for a new version"
         raise PackageRefused(Reason.VERSION_CONFLICT, text, hint=hint, expected=expected, found=digest)
     before, highest = candidate.before, state.highest.version
     if allow_downgrade or not is_older(package.version, highest):
         return
-    hint = "--allow-downgrade installs it all the same"
+    hint = "--allow-downgrade installs it anyway"
     if before is not None and is_older(package.version, before.current.version):
         text = f"{package.id} {package.version} is older than the installed {before.current.version}"
-        raise PackageRefused(Reason.DOWNGRADE, text, hint=f"{hint}; plugbay rollback goes back to what was there")
+        raise PackageRefused(Reason.DOWNGRADE, text, hint=f"{hint}; plugbay rollback returns to the previous release")
     text = f"{package.id} {package.version} is older than {highest}, which was installed here before"
     raise PackageRefused(Reason.REPLAYED, text, hint=hint)
 

@@ -60,7 +60,7 @@ def make(private_path: Path, public_path: Path) -> bytes:
 
     for path in (private_path, public_path):
         if path.exists():
-            text = f"{path} exists; a key is never overwritten"
+            text = f"{path} exists; plugbay never overwrites a key"
             raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="choose another name")
     private = Ed25519PrivateKey.generate()
     _create(private_path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
@@ -82,11 +82,11 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None  # the cause may contain the key
     if not isinstance(key, Ed25519PrivateKey):
-        text = f"{path} is no Ed25519 private key in PEM, without a password"
+        text = f"{path} is not an Ed25519 private key in PEM without a password"
         raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="make one with: plugbay keygen NAME")
     if mode & 0o077:
-        text = f"others can read {path} (mode {stat.S_IMODE(mode):o})"
-        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint=f"close it with: chmod 600 {path}")
+        text = f"other users can read {path} (mode {stat.S_IMODE(mode):o})"
+        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint=f"run: chmod 600 {path}")
     return key
 
 
@@ -94,8 +94,8 @@ def load_public(path: Path) -> bytes:
     """Load a raw public key."""
     public = parse_public(_read(path)[0])
     if public is None:
-        text = f"{path} is no Ed25519 public key in PEM"
-        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="name the .pub file of the pair")
+        text = f"{path} is not an Ed25519 public key in PEM"
+        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="use the .pub file of the pair")
     return public
 
 

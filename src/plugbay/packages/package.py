@@ -114,11 +114,11 @@ def _raise(error: OSError) -> None:
 def _entry(name: str, path: Path) -> Entry:
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
-        hint = f"put the file itself in its place, or name it in {IGNORE_FILE}"
+        hint = f"replace it with the file itself, or list it in {IGNORE_FILE}"
         raise PackageRefused(Reason.LINK, f"{name!r} is a symbolic link", hint=hint, file=name)
     if not stat.S_ISREG(status.st_mode):
         text = f"{name!r} is a pipe, a socket or a device"
-        raise PackageRefused(Reason.SPECIAL_FILE, text, hint=f"name it in {IGNORE_FILE}", file=name)
+        raise PackageRefused(Reason.SPECIAL_FILE, text, hint=f"list it in {IGNORE_FILE}", file=name)
     return Entry(name, path, bool(status.st_mode & 0o111), status.st_size)
 
 
@@ -223,8 +223,8 @@ def _read_package(root: Path, files: Mapping[str, str]) -> Package:
     names = CONTRACTS[found.contract].manifest_files
     manifest = next((name for name in names if name in files), None)
     if manifest is None:
-        text = f"the manifest, {' or '.join(names)}, would not be in the package"
-        raise PackageRefused(Reason.MISSING_FILE, text, hint=f"take it out of {IGNORE_FILE}")
+        text = f"the manifest, {' or '.join(names)}, is excluded from the package"
+        raise PackageRefused(Reason.MISSING_FILE, text, hint=f"remove it from {IGNORE_FILE}")
     return Package(root, found.spec, manifest, {name: files[name] for name in files if name != SIGNATURE_NAME})
 
 

@@ -100,8 +100,8 @@ def parse(text: str) -> Reference:
     """Parse a reference; `oci://` may be omitted."""
     found = _REFERENCE.fullmatch(text.removeprefix(SCHEME))
     if found is None or len(found["repository"]) > MAX_REPOSITORY:
-        hint = "it looks like oci://registry.example/acme/devkit:1.0.0, the name in lower case"
-        raise PackageRefused(Reason.NOT_FOUND, f"{text!r} names nothing in a registry", hint=hint)
+        hint = "write it like oci://registry.example/acme/devkit:1.0.0, with a lower-case name"
+        raise PackageRefused(Reason.NOT_FOUND, f"{text!r} is not a reference to a package in a registry", hint=hint)
     return Reference(found["host"].lower() + (found["port"] or ""), found["repository"], found["tag"], found["digest"])
 
 

@@ -127,7 +127,7 @@ def _require_unused_tag(connection: Connection, reference: Reference, digest: st
     held = None if isinstance(found, list) else found.layer(ARCHIVE_TYPE)
     if held is None or held.digest != digest:
         text = f"{reference} is taken: it holds {held.digest if held else 'something else'}"
-        hint = "a version is released once; give this one a new number"
+        hint = "a version must not change; use a new version number"
         raise PackageRefused(Reason.VERSION_CONFLICT, text, hint=hint)
 
 
@@ -157,15 +157,15 @@ def pull(
     data = connection.manifest(reference, MANIFEST_TYPE, MAX_MANIFEST)
     if data is None:
         text = f"there is no {reference}"
-        raise PackageRefused(Reason.NOT_FOUND, text, hint="does the tag or the digest have a typo?")
+        raise PackageRefused(Reason.NOT_FOUND, text, hint="check the tag or the digest")
     digest = _digest(data)
     if reference.digest not in {None, digest}:
-        text = f"{reference.registry} sent a manifest with the digest {digest}, asked for was {reference.digest}"
+        text = f"{reference.registry} sent a manifest with the digest {digest}instead of {reference.digest}"
         raise PackageRefused(Reason.DIGEST_MISMATCH, text, expected=reference.digest, found=digest)
     manifest = _manifest(data, reference)
     archive, signature = manifest.layer(ARCHIVE_TYPE), manifest.layer(SIGNATURE_TYPE)
     if archive is None:
-        raise PackageRefused(Reason.BAD_ARCHIVE, f"{reference} holds no package of a plugin")
+        raise PackageRefused(Reason.BAD_ARCHIVE, f"{reference} is not a package of a plugin")
     path = out / _file_name(reference, digest) if out.is_dir() else out
     _download(connection, archive, path, limits.packed, progress)
     beside = signature_path(path)
@@ -192,14 +192,14 @@ def _file_name(reference: Reference, digest: str) -> str:
 def _download(connection: Connection, blob: Descriptor, path: Path, limit: int, progress: Progress) -> None:
     """Download a blob; it gets its name once its digest is verified."""
     if blob.size > limit:
-        text = f"{path.name} would have {blob.size:,} bytes; at most {limit:,} are taken"
+        text = f"{path.name} would have {blob.size:,} bytes; at most {limit:,} are allowed"
         raise PackageRefused(Reason.TOO_LARGE, text, limit=limit)
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "xb") as file, connection.blob(blob.digest) as pieces:
             found = _copy(pieces, file, blob.size, lambda done: progress(path.name, done, blob.size))
         if found != blob.digest:
-            text = f"what came for {path.name} has the digest {found}, asked for was {blob.digest}"
+            text = f"the download of {path.name} has the digest {found} instead of {blob.digest}"
             raise PackageRefused(Reason.DIGEST_MISMATCH, text, expected=blob.digest, found=found)
         os.replace(temporary, path)
     finally:

@@ -58,9 +58,9 @@ def name_problem(name: str) -> str | None:
     if not name or name.startswith("/"):
         return "is empty" if not name else "is an absolute path"
     if not _WINDOWS.isdisjoint(name):
-        return 'contains one of \\ : < > | " ? *, which mean something else elsewhere'
+        return 'contains one of \\ : < > | " ? *, which have a special meaning on some systems'
     if not name.isprintable() or not _INVISIBLE.isdisjoint(name):
-        return "contains characters that cannot be shown"
+        return "contains characters that cannot be printed"
     if len(name.encode()) > MAX_PATH:
         return f"has more than {MAX_PATH} bytes"
     parts = name.split("/")
@@ -122,7 +122,7 @@ class Names:
             self._refuse_duplicate(name, self._folders[key])
 
     def _refuse_duplicate(self, name: str, other: str) -> None:
-        text = f"{name!r} is there twice" if name == other else f"{other!r} and {name!r} are one name to some systems"
+        text = f"{name!r} appears twice" if name == other else f"{other!r} and {name!r} are one name on some systems"
         raise PackageRefused(Reason.DUPLICATE_NAME, text, file=name)
 
 

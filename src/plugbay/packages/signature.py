@@ -97,7 +97,7 @@ def check(signature: Signature, public: bytes, package: Package) -> None:
 def check_key(signature: Signature, public: bytes) -> None:
     """Verify that this key signed the document, without looking at files; raises `PackageRefused`."""
     if not keys.verify(public, _decode(signature.signature), signature.signed_bytes()):
-        text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
+        text = f"the signature was not made with key {signature.key_id}, or was changed"
         raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint=AGAIN)
 
 
@@ -105,18 +105,18 @@ def check_contents(signature: Signature, package: Package) -> None:
     """Verify that the files match the signature document, without checking the key; raises `PackageRefused`."""
     stated, found = f"{signature.package_id} {signature.version}", f"{package.id} {package.version}"
     if stated != found:
-        text = f"the signature is for {stated}, and the manifest says {found}"
+        text = f"the signature is for {stated}, but the manifest has {found}"
         raise PackageRefused(Reason.IDENTITY_MISMATCH, text, hint=AGAIN)
     _check_files(signature.files, package.files)
     whole = signature.manifest_sha256, signature.tree_sha256
     if whole != (package.files[package.manifest], tree_sha256(package.files)):
-        raise _unusable("its hashes of the manifest and of the whole are not those of its files")
+        raise _unusable("its hashes do not match the files of the package")
 
 
 def _check_files(stated: Mapping[str, str], found: Mapping[str, str]) -> None:
     odd = (
-        (Reason.MISSING_FILE, "is signed, but missing", [name for name in stated if name not in found]),
-        (Reason.EXTRA_FILE, "is no part of what was signed", [name for name in found if name not in stated]),
+        (Reason.MISSING_FILE, "is signed but missing", [name for name in stated if name not in found]),
+        (Reason.EXTRA_FILE, "is not covered by the signature", [name for name in found if name not in stated]),
         (Reason.TAMPERED, "was changed after it was signed", [n for n in stated if found.get(n) != stated[n]]),
     )
     for reason, text, names in odd:

@@ -148,7 +148,7 @@ class Store:
         if isinstance(found, list):
             raise ConfigInvalid(str(path), found)
         if path.stem != folder_name(found.id):
-            raise ConfigInvalid(str(path), [Problem("invalid_value", "id", f"{found.id!r} belongs into another file")])
+            raise ConfigInvalid(str(path), [Problem("invalid_value", "id", f"{found.id!r} belongs in another file")])
         return found
 
     def package_folder(self, digest: str, plugin_id: str) -> Path:
@@ -236,7 +236,7 @@ class Store:
         """Make a release current. This is the moment of installation."""
         release = self.package_folder(digest, plugin_id)
         if not release.is_dir():
-            text = f"the files of this release of {plugin_id} are gone from {release}"
+            text = f"the files of this release of {plugin_id} are missing from {release}"
             raise PackageRefused(Reason.MISSING_FILE, text, hint="install it from its package again")
         durable.point(self.plugins / release.name, os.path.relpath(release, self.plugins), self._tmp)
 

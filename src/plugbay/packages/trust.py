@@ -34,7 +34,7 @@ def _parse_time(value: object) -> datetime | None:
     """A time with a time zone."""
     found = datetime.fromisoformat(value) if isinstance(value, str) else None
     if value is not None and (found is None or found.tzinfo is None):
-        raise ValueError("must be a time with its zone, as 2027-12-31T23:59:00Z")
+        raise ValueError("must be a time with its zone, such as 2027-12-31T23:59:00Z")
     return found
 
 
@@ -70,10 +70,10 @@ class TrustedKey:
         """Raises ValueError for impossible names of publishers and plugins: such a key would never match."""
         for what, name in (("publisher", self.publisher), *(("package", name) for name in self.packages)):
             if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-                text = "is no name: it is empty, too long, or has characters that cannot be shown"
+                text = "is not a name: it is empty, too long, or has characters that cannot be printed"
                 raise ValueError(f"{what} {name!r} {text}")
         if "/" in self.publisher or self.publisher != self.publisher.strip("."):
-            text = "is no name: it is what an id begins with, as acme of acme/devkit and acme.notes"
+            text = "is not a publisher: use the first part of the id, such as acme in acme/devkit and acme.notes"
             raise ValueError(f"publisher {self.publisher!r} {text}")
 
     @property
@@ -125,7 +125,7 @@ class TrustStore:
             raise ConfigInvalid(str(self.path), found)
         known = {entry.key_id: self._key(entry) for entry in found.root}
         if len(known) < len(found.root):
-            raise self._invalid("it has a key twice, so it is unclear which of the two counts")
+            raise self._invalid("it contains a key twice")
         return list(known.values())
 
     def add(self, key: TrustedKey, other_keys: OtherKeys = "refuse") -> list[TrustedKey]:
@@ -134,7 +134,7 @@ class TrustStore:
         `other_keys` decides about other keys of this publisher, and about the same key for another publisher.
         """
         if keys.is_weak(key.public_key):
-            raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: anybody can sign with it")
+            raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: signatures for it can be forged")
         with self._editing() as known:
             same = known.get(key.key_id)
             if same is not None and same.revoked:
@@ -172,9 +172,9 @@ class TrustStore:
         if key.revoked:
             raise _refused(Reason.KEY_REVOKED, f"key {key_id} of {key.publisher} was revoked", expected)
         if not key.covers(package_id):
-            text = f"key {key_id} is {key.publisher}'s, who does not publish {package_id}"
+            text = f"key {key_id} is {key.publisher}'s; it may not sign {package_id}"
             also = f"plugbay trust add KEY.pub --publisher {key.publisher} --package {package_id}"
-            raise _refused(Reason.KEY_OF_OTHER_PUBLISHER, text, expected, f"if it is theirs all the same: {also}")
+            raise _refused(Reason.KEY_OF_OTHER_PUBLISHER, text, expected, f"if the publisher owns it: {also}")
         if not key.is_good(now):
             text = f"key {key_id} of {key.publisher} expired on {key.not_after:%Y-%m-%d}"
             raise _refused(Reason.KEY_EXPIRED, text, expected)
@@ -193,7 +193,7 @@ class TrustStore:
         with open(self.path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if mode & 0o022:
-                text = f"others can change it (mode {stat.S_IMODE(mode):o}); close it with: chmod go-w {self.path}"
+                text = f"other users can change it (mode {stat.S_IMODE(mode):o}); run: chmod go-w {self.path}"
                 raise self._invalid(text)
             return file.read(documents.MAX_BYTES + 1)
 
@@ -227,8 +227,8 @@ def _conflict(text: str, hint: str, others: list[TrustedKey]) -> PackageRefused:
 
 def _refused(reason: Reason, text: str, expected: list[TrustedKey], hint: str = "") -> PackageRefused:
     listed = ", ".join(f"{key.key_id} ({key.publisher})" for key in expected)
-    text += f"; expected was {listed}" if listed else "; no trusted key may sign it"
-    hint = hint or "ask its publisher for a package signed with a key that counts"
+    text += f"; expected: {listed}" if listed else "; no trusted key may sign it"
+    hint = hint or "ask its publisher for a package signed with a trusted key"
     if reason is Reason.KEY_UNKNOWN:
-        hint = "if the publisher has told you this key by another way: plugbay trust add KEY.pub --publisher NAME"
+        hint = "if you got this key from the publisher by a trusted way: plugbay trust add KEY.pub --publisher NAME"
     return PackageRefused(reason, text, hint=hint, expected=[key.key_id for key in expected])

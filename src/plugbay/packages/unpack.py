@@ -81,6 +81,7 @@ class Archive:
     def __iter__(self) -> Iterator[Member]:
         longer = ""
         while header := self._header():
+            _check_numbers(header)
             kind, size = header[156:157], _number(header[124:136])
             if kind in b"xgL":
                 found = self._extended(kind, size)
@@ -95,7 +96,7 @@ class Archive:
                 for _ in member.body:  # skip what the caller did not read
                     pass
         if longer:
-            _broken(f"a name, {longer!r}, without a file")
+            _broken(f"the name {longer!r}, without a file")
         self._stream.expect_only_zeros()
 
     def _header(self) -> bytes:
@@ -124,10 +125,10 @@ class Archive:
             what, reason = (_LINKS[kind], Reason.LINK) if kind in _LINKS else (_SPECIAL[kind], Reason.SPECIAL_FILE)
             raise PackageRefused(reason, f"{name!r} is {what}; a package has only files", file=name)
         if kind not in {b"0", b"\0", b"5"}:
-            _broken(f"{name!r} is of an unknown kind, {kind!r}")
+            _broken(f"{name!r} has the unknown type {kind!r}")
         is_folder = kind == b"5" or name.endswith("/")
         if is_folder and size:
-            _broken(f"the folder {name!r} has contents")
+            _broken(f"the folder entry {name!r} has data")
         # `tar` writes names below `.` with the prefix `./`.
         name = name.removeprefix("./").rstrip("/") if is_folder else name.removeprefix("./")
         if len(self._names) >= self._limits.files:
@@ -157,10 +158,10 @@ class Archive:
         records = list(_records(data))
         found = dict(records)
         if len(found) < len(records):
-            _broken("a header says something twice")
+            _broken("a header contains a key twice")
         odd = [key for key in found if key not in _ALLOWED_KEYS and not key.startswith(_ALLOWED_PREFIXES)]
         if odd or (kind == b"g" and "path" in found):
-            _broken(f"a header sets {', '.join(odd) or 'one path for all files'}, which a package has no use for")
+            _broken(f"a header sets {', '.join(odd) or 'one path for all files'}, which is not allowed in a package")
         return found.get("path", "")
 
 
@@ -180,7 +181,7 @@ class _Inflater:
         """Return exactly `size` bytes; raises when the archive ends before."""
         while len(self._ready) < size:
             if not self._more():
-                _broken("it ends in the middle")
+                _broken("it is truncated")
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
@@ -189,12 +190,12 @@ class _Inflater:
         """Read to the end of the file, so that the digest covers all of it."""
         while True:
             if self._ready.strip(b"\0"):
-                _broken("something follows its end")
+                _broken("it has data after its end")
             self._ready.clear()
             if not self._more():
                 break
         if self._inflater.unused_data or self._read():
-            _broken("something follows its end")
+            _broken("it has data after its end")
 
     def _more(self) -> bool:
         """Inflate one chunk; False at the end of the stream."""
@@ -204,10 +205,10 @@ class _Inflater:
         try:
             piece = self._inflater.decompress(data, CHUNK)
         except zlib.error as error:
-            text = "the archive is no gzip file, or is damaged"
+            text = "the archive is not a gzip file, or is damaged"
             raise PackageRefused(Reason.BAD_ARCHIVE, text, hint=AGAIN) from error
         if not data and not piece and not self._inflater.eof:
-            _broken("it ends in the middle")
+            _broken("it is truncated")
         self._inflated += len(piece)
         self._ready += piece
         self._check()
@@ -232,11 +233,24 @@ class _Inflater:
             raise PackageRefused(Reason.TOO_LARGE, text, limit=limits.unpacked)
 
 
+OTHER_NUMBERS = ((100, 108), (108, 116), (116, 124), (136, 148), (329, 337), (337, 345))
+"""Mode, user, group, time and device in a header. Nothing depends on them here, but other readers end at a bad one."""
+BINARY = (b"\x80", b"\xff")
+"""The first byte of a number in binary form."""
+
+
+def _check_numbers(header: bytes) -> None:
+    for start, end in OTHER_NUMBERS:
+        field = header[start:end].split(b"\0")[0]
+        if header[start : start + 1] not in BINARY:
+            _number(field)
+
+
 def _number(field: bytes) -> int:
     """An octal number of a tar header. The binary form is only for sizes beyond our limits."""
     digits = field.strip(b" \0") or b"0"
     if not all(0x30 <= digit <= 0x37 for digit in digits):
-        _broken(f"{field!r} is no number")
+        _broken(f"{field!r} is not a number")
     return int(digits, 8)
 
 

@@ -486,7 +486,7 @@ class Spawner:
             self.warden.start(loop)
         except OSError as error:
             message, hint = diagnose.launch_failure([sys.executable], "/", error)
-            text = f"the guard of the plugins cannot be started: {message}"
+            text = f"the helper process that guards plugins cannot be started: {message}"
             raise LaunchFailed(text, hint, _errno(error)) from error
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
@@ -504,7 +504,7 @@ class Spawner:
             self.warden.started()
             pending.cancel()  # the pool queued the start before it failed to make a thread for it
             hint, detail = "raise the limit (ulimit -u)", {"errno": "EAGAIN"}
-            raise LaunchFailed(f"no thread to start a process with: {error}", hint, detail) from error
+            raise LaunchFailed(f"no thread can be created to start the process: {error}", hint, detail) from error
         self._starting.add(pending)
         self._empty.clear()
         return pending
@@ -541,7 +541,7 @@ class Spawner:
         except Exception as error:  # from here on it is ours as any other child, and ends as any other
             child.kill()
             child.close()
-            return LaunchFailed(f"{launch.argv[0]} cannot be given its network: {error}", detail=_errno(error))
+            return LaunchFailed(f"{launch.argv[0]} cannot get its network: {error}", detail=_errno(error))
         return child
 
     def _decided(self, child: Child, decision: Decision) -> None:
@@ -570,7 +570,7 @@ def _expire(pending: asyncio.Future[Child], launch: Launch, timeout: float) -> N
     """Fail a start that takes too long: its process is killed when it appears."""
     if not pending.done():
         text = f"{launch.argv[0]} did not start within {timeout:g} s"
-        hint = "the machine is overloaded, or the program lies on a file system that does not answer"
+        hint = "the machine is overloaded, or the file system of the program does not respond"
         pending.set_exception(LaunchFailed(text, hint, {"command": list(launch.argv), "cwd": str(launch.cwd)}))
 
 
@@ -589,4 +589,4 @@ def _errno(error: Exception) -> dict[str, str]:
 
 
 def _closed() -> LaunchFailed:
-    return LaunchFailed("the host is stopping", "start nothing while it does")
+    return LaunchFailed("the host is stopping", "start no plugin during the stop")

@@ -47,7 +47,7 @@ def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, 
     the absolute directories of `search_path`. A shell is never involved.
     """
     if not command or not command[0]:
-        raise LaunchFailed("the command is empty", "name a program or a script")
+        raise LaunchFailed("the command is empty", "use a program or a script")
     for word in command:
         _check_text(word, f"the argument {word!r}")
     name = command[0]
@@ -86,7 +86,7 @@ def build_env(
 
 
 def _look_up(name: str, root: Path, search_path: str) -> str:
-    """The first program of that name, else the first file or link: the message then says why it is no program."""
+    """The first program of that name, else the first file or link: the message then says why it is not a program."""
     almost = ""
     for directory in search_path.split(os.pathsep):
         # A relative entry would mean the host's current directory: a user who can write there would choose the program.

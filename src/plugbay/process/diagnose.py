@@ -114,13 +114,13 @@ def launch_failure(
 def unusable(path: str, seen: Facts) -> Words | None:
     """Why this path can never be a program; None when it may be one."""
     if seen.target:
-        return f"{path} is a link to {seen.target}, which does not exist", "install the program that it leads to"
+        return f"{path} is a link to {seen.target}, which does not exist", "install the target of the link"
     if seen.kind is Kind.MISSING:
         return f"{path} does not exist", "check the command: a path in it is relative to the plugin's folder"
     if seen.kind is Kind.DIRECTORY:
-        return f"{path} is a directory, not a program", "name the file in it that is to be run"
+        return f"{path} is a directory, not a program", "use the program file in it"
     if seen.kind is Kind.OTHER:
-        return f"{path} is not a regular file", "name a program or a script"
+        return f"{path} is not a regular file", "use a program or a script"
     if not seen.executable:
         return f"{path} is not executable", f"run: chmod +x {path}"
     return None
@@ -130,7 +130,7 @@ def not_found(name: str, search_path: str, beside: bool) -> Words:
     """A bare name that is in no directory of the search path. `beside`: the plugin has such a file."""
     message = f"there is no program {name} in PATH ({search_path or 'which is empty'})"
     if beside:
-        return message, f"to run the file of that name in the plugin's folder, write ./{name}"
+        return message, f"to run the file with this name in the plugin's folder, write ./{name}"
     return message, f"install {name}, or write the command as a path"
 
 
@@ -146,7 +146,7 @@ SHORTAGES: dict[int | None, Words] = {
     ),
     errno.ENOMEM: (
         "the machine has too little free memory to start another process",
-        "stop something, or add memory",
+        "stop some processes, or add memory",
     ),
     errno.E2BIG: ("the arguments and the environment together are too long", "pass the data through a file"),
 }
@@ -178,17 +178,17 @@ def _wrong_interpreter(program: str, seen: Facts, look: Look) -> Words | None:
         return None
     interpreter = named[0]
     if not interpreter:
-        return f"{program} names no interpreter after #!", "write for example #!/usr/bin/env python3"
+        return f"{program} has no interpreter after #!", "write for example #!/usr/bin/env python3"
     if interpreter.endswith("\r"):
         return (
-            f"{program} has Windows line ends, so it asks for an interpreter named {interpreter[:-1]}\\r",
+            f"{program} has Windows line ends, so its interpreter is {interpreter[:-1]}\\r",
             f"run: sed -i 's/\\r$//' {program}",
         )
     words = unusable(interpreter, look(interpreter))
     if words is None:
         return None
     return (
-        f"{program} asks for the interpreter {interpreter}: {words[0]}",
+        f"{program} needs the interpreter {interpreter}: {words[0]}",
         f"install it, or correct the first line of {program}",
     )
 
@@ -238,7 +238,7 @@ def _wrong_format(program: str, seen: Facts, machine: str) -> Words | None:
         if head.startswith(magic):
             return f"{program} is {what}; this machine cannot run it", "get the version for Linux"
     if not head:
-        return f"{program} is empty, or may not be read", "check that it was copied completely"
+        return f"{program} is empty, or cannot be read", "check that it was copied completely"
     if head.startswith(b"\xef\xbb\xbf#!"):
         return f"{program} has a byte order mark before its #!", "save it as UTF-8 without a byte order mark"
     return (
@@ -270,7 +270,7 @@ def _refused(program: str, error: OSError) -> Words:
     if error.errno in {errno.EACCES, errno.EPERM}:
         return (
             f"running {program} is not permitted",
-            "the file system may be mounted noexec, or a directory above it may be closed to this user",
+            "the file system may be mounted noexec, or this user may have no access to a directory above it",
         )
     if error.errno == errno.ETXTBSY:
         return f"{program} is still open for writing", "wait until it is written, then try again"
@@ -280,16 +280,16 @@ def _refused(program: str, error: OSError) -> Words:
 # The command started and did not stay.
 
 _SIGNALS: dict[str, str] = {
-    "SIGKILL": "if nobody stopped it, the kernel may have: look for 'Out of memory' in the kernel log",
+    "SIGKILL": "if no user killed it, the kernel may have: look for 'Out of memory' in the kernel log",
     "SIGSEGV": "it crashed inside native code; a native extension may not fit its interpreter",
     "SIGBUS": "it crashed inside native code, or a file it had mapped was shortened",
-    "SIGABRT": "it gave up by itself; the last lines of its stderr should say why",
+    "SIGABRT": "it aborted; the last lines of its stderr should have the reason",
     "SIGILL": "it was built for a newer processor than this one",
     "SIGSYS": "it made a system call that its sandbox forbids",
     "SIGXCPU": "it used up its limit of CPU time",
     "SIGXFSZ": "it tried to write a file larger than its limit",
-    "SIGPIPE": "it wrote to a pipe that nobody reads any more",
-    "SIGTERM": "something asked it to stop",
+    "SIGPIPE": "it wrote to a pipe that is no longer read",
+    "SIGTERM": "another process asked it to stop",
 }
 
 _Q = "['\"`\u2018\u2019]"
@@ -390,7 +390,7 @@ def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: L
     if status.clean:
         return (
             "",
-            "a plugin must stay until its stdin is closed; does its source call plugin.run(), or the loop of its own?",
+            "a plugin must run until its stdin is closed; check that its source calls plugin.run(), or has a loop",
         )
     known = _known(argv, status, tail, look) or _traceback(tail)
     if known is not None:
@@ -398,9 +398,9 @@ def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: L
     if status.code == 127:
         return "a command in it was not found", "run it by hand to see which"
     if status.code == 126:
-        return "a command in it may not be run", "check the execute permission of what it runs"
+        return "a command in it may not be run", "check the execute permission of the programs that it runs"
     named = error_excerpt([line for line in tail if line.strip()], 1)
-    return (named[0].strip(), "") if named else ("", "it said nothing on stderr; run it by hand to see more")
+    return (named[0].strip(), "") if named else ("", "it wrote nothing to stderr; run it by hand to see more")
 
 
 def _known(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: Look) -> Words | None:

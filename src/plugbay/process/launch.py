@@ -90,7 +90,7 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
 
 def _prepare_jail(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Jail:
     if sandbox is None:
-        raise SandboxUnavailable(f"{launch.argv[0]} must be confined, and there is no sandbox", "", _detail(launch))
+        raise SandboxUnavailable(f"{launch.argv[0]} must be confined, but there is no sandbox", "", _detail(launch))
     program = Program(launch.argv, launch.cwd, launch.env, launch.label, launch.verify)
     return sandbox.prepare(program, policy, launch.limits, marks)
 

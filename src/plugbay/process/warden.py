@@ -83,6 +83,7 @@ class Warden:
         "_stopping",
         "_timer",
         "_told_of_starts",
+        "_until",
         "_untold",
         "_wanted",
         "mark",
@@ -103,6 +104,7 @@ class Warden:
         """Starts that are under way."""
         self._told_of_starts = False
         """Whether the helper knows that some are."""
+        self._until: float | None = None
         self._later: asyncio.TimerHandle | None = None
         self._calm = asyncio.Event()
         self._calm.set()
@@ -135,7 +137,18 @@ class Warden:
         self._untold, self._told_of_starts = list(self._wanted), self._starts > 0
         if self._told_of_starts:
             self._helper.send("start\n")
+        if self._until is not None:
+            self._helper.send(f"until {self._until!r}\n")
         self._tell()
+
+    def live_until(self, moment: float) -> None:
+        """Have the helper kill all children at this time of the boot clock, unless a later one is given before.
+
+        It does so also while this process stands still.
+        """
+        self._until = moment
+        if self._helper is not None:
+            self._helper.send(f"until {moment!r}\n")
 
     def starting(self) -> None:
         """A child may exist from now on without its mark: until `started`, our death means looking longer."""
@@ -389,7 +402,7 @@ def _interpreter() -> str:
         return sys.executable
     found = shutil.which("python3")
     if found is None:
-        raise FileNotFoundError("no python3 in PATH to guard the plugins with")
+        raise FileNotFoundError("there is no python3 in PATH to guard the plugins")
     return found
 
 

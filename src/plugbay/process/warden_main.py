@@ -6,6 +6,7 @@ Reads marks in environments and nothing else. `warden.py` runs this file by its 
 
 stdin:  `sweep <token>`  kill the processes with this child's token; answer `swept <token> <count>` on stdout
         `start`          starts are under way, of children whose marks may not be seen yet, until `started`
+        `until <time>`   from this time of the boot clock on, kill all with the host's mark, unless a later one comes
         `bye`            the host closes in good order: one last look is enough
         end of file      the host is dead: kill everything with its mark, look until nothing is left, leave
 
@@ -57,6 +58,10 @@ when the host died carries its mark only after exec."""
 STARTING_LOOKS = 150
 """The same when the host died in the middle of a start: exec may wait 15 seconds for a slow file system."""
 
+WATCH_MS = 100
+"""Between looks at the boot clock while the children may live for a limited time. No timer of `poll` counts while the
+machine is suspended."""
+
 LISTS = 4
 """Of all processes in one look, each after what is new in the one before was looked at. On a machine that starts
 processes all the time there always is something new."""
@@ -72,7 +77,7 @@ def main(arguments: list[str]) -> None:
         # A signal to all children of a host must not end the helper first; it ends last.
         signal.signal(number, signal.SIG_IGN)
     mark = os.fsencode(arguments[0])
-    sweeper = Sweeper(int(arguments[1]))
+    sweeper = Sweeper(int(arguments[1]), mark)
     if arguments[2:] == ["clean"]:
         # If an earlier host and its guard were killed together, this is the first chance to clean up after them.
         sweeper.search.kill(lambda host, _: host_is_gone(host), {os.getpid(), int(arguments[1])})
@@ -90,15 +95,20 @@ class Sweeper:
         "_doubts",
         "_host",
         "_looks",
+        "_mark",
         "_orderly",
         "_poll",
+        "_until",
         "_wanted",
         "search",
         "starting",
     )
 
-    def __init__(self, host: int) -> None:
+    def __init__(self, host: int, mark: bytes = b"") -> None:
         self._host = host
+        self._mark = mark
+        self._until: float | None = None
+        """Until when the children of the host may live, by the boot clock."""
         self._alive = True
         self._orderly = False
         self._buffer = b""
@@ -120,10 +130,20 @@ class Sweeper:
     def serve(self) -> bool:
         """Answer requests; True when the host said goodbye, False when it vanished."""
         while self._alive:
-            self._listen(0 if self._wanted else None)
+            limit = self._watch()
+            self._listen(0 if self._wanted else limit)
             if self._wanted and self._alive:
                 self._pause(AGAIN_MS if self._look() else PAUSE_MS)
         return self._orderly
+
+    def _watch(self) -> int | None:
+        """Kill the children when their time is over; returns the milliseconds until the next look, if there is one."""
+        if self._until is None:
+            return None
+        if boot_time() < self._until:
+            return WATCH_MS
+        found = self.search.kill(lambda host, _: host == self._mark, {os.getpid(), self._host})
+        return AGAIN_MS if found or self.search.blank else PAUSE_MS
 
     def _pause(self, milliseconds: int) -> None:
         """Collect requests for a while, however many come; the end of the host cuts it short."""
@@ -150,6 +170,8 @@ class Sweeper:
                 self._wanted.setdefault(token, set())
             elif verb in (b"start", b"started"):
                 self.starting = verb == b"start"
+            elif verb == b"until":
+                self._until = float(token)
             elif verb == b"bye":
                 self._alive, self._orderly = False, True
 
@@ -177,6 +199,11 @@ class Sweeper:
             os.write(1, line)
         except OSError:
             self._alive = False
+
+
+def boot_time() -> float:
+    """Seconds since the machine was started, its suspensions included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def kill_all(wanted: Wanted, calm_looks: int, search: Search) -> int:

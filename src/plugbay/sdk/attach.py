@@ -98,7 +98,7 @@ class Place:
         self.close()
 
     def close(self) -> None:
-        """Go without a word."""
+        """Go without a message."""
         self._line.close()
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Place:
         line, _, self._said = self._said.partition(b"\n")
         message = self._json.loads(line)
         if key not in message:
-            raise NotAttached(str(message.get("refused", f"plugbay dev did not say {key!r}")))
+            raise NotAttached(str(message.get("refused", f"the message of plugbay dev has no {key!r}")))
         return message[key]
 
 

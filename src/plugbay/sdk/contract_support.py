@@ -109,4 +109,4 @@ def unsupported_reason(plugin: Plugin, contract: str) -> str:
     enough = [
         kind for kind in SUFFICIENT[contract] if any(supports(contract, kind, it, plugin.id) for it in found[kind])
     ]
-    return "" if enough else f"it declares nothing that {contract} carries: {', '.join(SUFFICIENT[contract])}"
+    return "" if enough else f"it declares nothing that {contract} supports: {', '.join(SUFFICIENT[contract])}"

@@ -118,14 +118,13 @@ def refuse_unfit(what: str, function: Any) -> None:
     if code.co_flags & VARARGS:
         rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
         raise TypeError(
-            f"the {what} {inner.__name__} takes *{rest}, and would never get anything there: the keys of an input are "
-            f"its parameters, so name them, or take **{rest} for any; the wrapper of a decorator needs @functools.wraps"
+            f"the {what} {inner.__name__} takes *{rest}, which never gets a value: the keys of an input are its "
+            f"parameters, so name them, or take **{rest} for any; the wrapper of a decorator needs @functools.wraps"
         )
     if code.co_posonlyargcount:
         alone = ", ".join(code.co_varnames[: code.co_posonlyargcount])
         raise TypeError(
-            f"the {what} {inner.__name__} takes {alone} by position only, and the keys of an input are given by name: "
-            "leave the / out"
+            f"the {what} {inner.__name__} takes {alone} by position only, but inputs are passed by name: remove the /"
         )
     for name, default in defaults(inner).items():
         _refuse_misfit(what, inner, name, default)
@@ -157,7 +156,7 @@ def _refuse_misfit(what: str, function: Any, name: str, default: Any) -> None:
     if not any(type(default) in _TAKES[word] or whole in _TAKES[word] for word in words):
         raise TypeError(
             f"the {what} {function.__name__} declares {name}: {said} with the default {default!r:.60}, which does not "
-            "fit: change one of the two"
+            "match: change one of them"
         )
 
 

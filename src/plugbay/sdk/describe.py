@@ -124,11 +124,11 @@ def _defaults(plugin: Plugin, contract: str) -> list[str]:
     """Defaults of the manifest that the source does not set: the author may want other values."""
     unsaid = ", ".join(tool.name for tool in plugin.tools.values() if tool.effect == "unknown")
     found = {
-        RUNE: [f"approval_tier moderate for {unsaid}, because effect= is not said"] if unsaid else [],
+        RUNE: [f"approval_tier moderate for {unsaid}, because effect= is not set"] if unsaid else [],
         NEXO: ["min_nexo_version >=0.1.0, any host"],
-        MCP: [f"no hints about what {unsaid} may do, because effect= is not said"] if unsaid else [],
+        MCP: [f"no hints about what {unsaid} may do, because effect= is not set"] if unsaid else [],
         VAI: [
-            *([f"effect_class unknown for {unsaid}, because effect= is not said"] if unsaid else []),
+            *([f"effect_class unknown for {unsaid}, because effect= is not set"] if unsaid else []),
             *(["publisher local, because the id has none, such as acme/…"] if "/" not in plugin.id else []),
         ],
     }
@@ -148,7 +148,7 @@ def _not_asked_for(plugin: Plugin, contract: str) -> list[str]:
     """Every contract has its own names of capabilities; those of one mean nothing to another."""
     asks = _ASKS.get(contract)
     unsaid = [] if asks is None else [name for name in plugin.capabilities if not asks(name)]
-    return [f"not asked for: {', '.join(unsaid)}, of which {contract} has no word"] if unsaid else []
+    return [f"left out: {', '.join(unsaid)}, which {contract} does not have"] if unsaid else []
 
 
 def main(source: str) -> None:

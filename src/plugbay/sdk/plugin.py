@@ -486,6 +486,6 @@ _HINT = """\
 Tools: {tools}
 
   plugbay call . TOOL '{{"key": "value"}}'     call one of them
-  plugbay inspect .                           what this plugin is
-  plugbay conform .                           does it keep its contract
+  plugbay inspect .                           show its exports and capabilities
+  plugbay conform .                           check it against its contract
 """

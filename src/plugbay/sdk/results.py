@@ -30,7 +30,7 @@ TOKEN_CHARS = 4
 """Characters per token, roughly; a host counts tokens itself."""
 
 RESULT = "result"
-"""The key of a value that is no object, in structured output."""
+"""The key of a value that is not an object, in structured output."""
 
 KINDS = {"system": "system", "user": "input", "assistant": "response", "tool": "tool_result"}
 """The kind of block for the role of a message."""
@@ -347,7 +347,7 @@ def _file(projection: Mapping[str, Any], scratch: str | None) -> dict[str, Any]:
     except Malformed as error:
         raise ArtifactInvalid(f"the conversation cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise ArtifactInvalid("the conversation cannot be read: it is no object")
+        raise ArtifactInvalid("the conversation cannot be read: it is not an object")
     return content
 
 
@@ -405,7 +405,7 @@ def read_artifact(scratch: str | None, ref: Mapping[str, Any]) -> bytes:
     """The bytes of a reference; raises `ArtifactInvalid` if size or hash differ."""
     path, size = ref.get("path"), ref.get("size_bytes")
     if scratch is None or not isinstance(path, str):
-        raise ArtifactInvalid("there is a reference, but no file that it could be of")
+        raise ArtifactInvalid("the reference does not name a file of this call")
     with _opened(scratch, path) as file:
         if os.fstat(file.fileno()).st_size != size:
             raise ArtifactInvalid(f"{path} does not have the {size} bytes that its reference says")
@@ -433,14 +433,14 @@ def _opened(scratch: str, path: str) -> Any:
     root = os.path.realpath(scratch)
     whole = os.path.join(root, path)
     if os.path.isabs(path) or os.path.realpath(whole) != whole:
-        raise ArtifactInvalid(f"{path} leads out of the scratch folder, or is written in a roundabout way")
+        raise ArtifactInvalid(f"{path} leads out of the scratch folder, or is not in its simplest form")
     try:
         descriptor = os.open(whole, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ArtifactInvalid(f"{path} cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ArtifactInvalid(f"{path} is no plain file")
+        raise ArtifactInvalid(f"{path} is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

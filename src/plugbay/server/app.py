@@ -30,6 +30,7 @@ from plugbay.server.api.routes import (
     invocations,
     keys,
     marketplace,
+    nodes,
     orgs,
     packages,
     runs,
@@ -66,6 +67,7 @@ ROUTERS: tuple[Router, ...] = (
     host.router,
     host.memory_router,
     host.records_router,
+    nodes.router,
     screens.router,
     login.router,
 )
@@ -96,7 +98,8 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
     )
     app.state.gateway = gateway
     app.state.closing = asyncio.Event()  # set when the server stops
-    app.state.rates = RateLimits(gateway.clock, gateway.settings.requests_per_second, gateway.settings.request_burst)
+    rate, burst = gateway.settings.requests_per_second, gateway.settings.request_burst
+    app.state.rates = RateLimits(gateway.clock, rate, burst, gateway.count_gateways)
     app.state.dashboard = Dashboard(gateway)
     # Not `include_router`: it copies every route, which takes a third of a second.
     app.router.routes.extend(route for router in ROUTERS for route in router.routes)

@@ -21,7 +21,7 @@ _ENCODER = json.JSONEncoder(default=repr)
 """Encodes any value."""
 
 _FAST_ENCODER = msgspec.json.Encoder(enc_hook=repr)
-"""Ten times as fast; refuses lone surrogates and keys that are no text, and does not escape other than ASCII."""
+"""Ten times as fast; refuses lone surrogates and keys that are not text, and does not escape other than ASCII."""
 
 
 def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:

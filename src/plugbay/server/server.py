@@ -2,7 +2,8 @@
 
 Start order: lock the data directory, bind the port, migrate tables, start plugins, start the gateway, accept requests.
 Stop in reverse: refuse connections, drain requests and streams, stop background work, plugins, database. A second
-signal exits at once.
+signal exits at once. A gateway of a cluster takes a lease on the database instead of the whole of it, and migrates
+nothing: gateways of the version before may still run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
 import os
 import signal
@@ -19,25 +19,33 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from plugbay.host.garbage import collect_rarely
 from plugbay.host.host import Host
 from plugbay.host.ports import CallLog
 from plugbay.mcp_server.http_server import BoundedHttp
 from plugbay.model.errors import PlugbayError
 from plugbay.server.api.middleware import LOOPBACK, HttpSettings
 from plugbay.server.app import create_app
-from plugbay.server.domain.credentials import TOKEN_FILE, operator_token
+from plugbay.server.domain.agreement import check_key, check_token
+from plugbay.server.domain.clock import SharedClock
+from plugbay.server.domain.credentials import operator_token, token_file
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.membership import Membership
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_plugins import CallHistory
+from plugbay.server.domain.secrets import load_keyring
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.mcp import mount_mcp
 from plugbay.server.occupancy import RunningServer, announce, lock_data_dir
+from plugbay.server.service_manager import READY, STOPPING, notify
 from plugbay.store.database import Database
+from plugbay.store.failures import StoreRefused
 from plugbay.store.ownership import owned
 
 LOG = logging.getLogger("plugbay.server")
@@ -50,10 +58,6 @@ DRAIN_SECONDS = 20
 """Seconds to finish requests at stop."""
 
 BACKLOG = 1024
-
-GC_THRESHOLD = 10_000
-"""New objects until the collector looks for cycles. With its 700, it runs several times for each request in flight and
-takes a twelfth of the time; requests leave no cycles that grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class ServeSettings:
     database_url: str | None = None
     runtime: Path | None = None
     """The folder for the file that commands find the server by."""
+    lease_seconds: float | None = None
+    """The length of a gateway's lease, if several gateways share the database; None: this server owns it."""
+    worker: bool = False
+    """One of several processes that share data folder and port; the process that started it holds the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +112,36 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
     """Serve until a signal arrives; returns its number. Calls `started` once requests are accepted."""
     stop = _Signals()
     async with AsyncExitStack() as stack:
-        stack.enter_context(lock_data_dir(settings.gateway.data))
-        listener = stack.enter_context(contextlib.closing(bind_socket(settings.host, settings.port)))
+        if not settings.worker:
+            stack.enter_context(lock_data_dir(settings.gateway.data))
+        listener = bind_socket(settings.host, settings.port, shared=settings.worker)
+        stack.enter_context(contextlib.closing(listener))
         url = _url(settings.host, listener.getsockname()[1])
         database = await Database.open(settings.database_url or settings.gateway.database_url, migrate=False)
         stack.push_async_callback(database.close)
-        await stack.enter_async_context(owned(database, stop.on_database_lost))
-        await database.migrate()
-        gateway = await _open_gateway(stack, replace(settings.gateway, base_url=url), database, make_host)
-        names = (*LOOPBACK, settings.host, *settings.names)
+        membership = await _enter_database(stack, settings, database, stop)
+        public = settings.gateway.public_url or url
+        gateway = await _open_gateway(
+            stack, replace(settings.gateway, base_url=public), database, make_host, membership
+        )
+        balancer = urlsplit(public).hostname
+        names = (*LOOPBACK, settings.host, *settings.names, *filter(None, [balancer]))
         app = create_app(gateway, settings=HttpSettings(hosts=names))
         token = operator_token(settings.gateway.data)[0]
         server = _Uvicorn(_uvicorn_config(await stack.enter_async_context(mount_mcp(app, gateway.host, token, names))))
-        stop.listen(app, server, gateway)
+        stop.listen(app, server, gateway, worker=settings.worker)
         stack.callback(stop.forget)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _until_started(server, serving)
-            gc.freeze()  # objects that exist now are permanent: not scanning them saves a sixth of the time
-            gc.enable()
-            gc.set_threshold(GC_THRESHOLD)
+            collect_rarely()
             data = settings.gateway.data.absolute()
-            found = RunningServer(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
+            found = RunningServer(url, os.getpid(), str(token_file(data)), str(data), os.getcwd())
             if settings.runtime is not None:
                 stack.enter_context(announce(settings.runtime, found))
-            link = app.state.dashboard.link(url, token)
-            started(Started(url, gateway, link))
+            started(Started(url, gateway, await app.state.dashboard.link(public, token)))
+            if not settings.worker:
+                notify(READY)
             await serving
         finally:
             app.state.closing.set()
@@ -139,12 +151,37 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
     return stop.number
 
 
+async def _enter_database(
+    stack: AsyncExitStack, settings: ServeSettings, database: Database, stop: _Signals
+) -> Membership | None:
+    """Own the database and migrate it; or join the gateways that share it."""
+    if settings.lease_seconds is None:
+        await stack.enter_async_context(owned(database, stop.on_database_lost))
+        await database.migrate()
+        return None
+    if database.dialect != "postgresql":
+        raise StoreRefused("several gateways share a PostgreSQL database; SQLite is for one server")
+    await database.require_current()
+    membership = Membership(database, SharedClock(), settings.lease_seconds)
+    await stack.enter_async_context(membership.joined(stop.on_lease_lost))
+    others = [lease for lease in await membership.list() if lease.holder != membership.id]
+    await check_token(database, operator_token(settings.gateway.data)[0], alone=not others)
+    await check_key(database, load_keyring(settings.gateway.data, os.environ))
+    return membership
+
+
 async def _open_gateway(
-    stack: AsyncExitStack, settings: GatewaySettings, database: Database, make_host: MakeHost
+    stack: AsyncExitStack,
+    settings: GatewaySettings,
+    database: Database,
+    make_host: MakeHost,
+    membership: Membership | None,
 ) -> Gateway:
     calls = CallHistory(database, Meters(), settings.calls_kept)
-    host = await stack.enter_async_context(make_host(calls))
-    gateway = Gateway(database, host, settings, calls=calls)
+    host = make_host(calls)
+    clock = None if membership is None else membership.clock
+    gateway = Gateway(database, host, settings, clock, calls, membership)
+    await stack.enter_async_context(host)
     stack.push_async_callback(gateway.stop)
     await gateway.start()
     return gateway
@@ -159,13 +196,17 @@ class _Signals:
         self._end: Callable[[], None] = lambda: None
         self._reloading: set[asyncio.Task[None]] = set()
 
-    def listen(self, app: FastAPI, server: uvicorn.Server, gateway: Gateway) -> None:
+    def listen(self, app: FastAPI, server: uvicorn.Server, gateway: Gateway, *, worker: bool) -> None:
         loop = asyncio.get_running_loop()
+        if worker:
+            loop.add_reader(0, self._on_parent_gone)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup, gateway)
 
         def end() -> None:
+            if not worker:
+                notify(STOPPING)
             app.state.closing.set()
             server.should_exit = True
 
@@ -182,6 +223,18 @@ class _Signals:
         """Another gateway owns the database: two would close each other's work."""
         LOG.error("the database is in use by another plugbay server", extra={"holder": holder})
         self._database_lost = True
+        self._end()
+
+    def on_lease_lost(self, id: str) -> None:
+        """Another gateway has taken over our work: a new start begins with nothing."""
+        LOG.error("this gateway was silent for too long; others have taken over its work", extra={"gateway": id})
+        self._database_lost = True
+        self._end()
+
+    def _on_parent_gone(self) -> None:
+        """The stdin of one of several gateways has ended."""
+        asyncio.get_running_loop().remove_reader(0)
+        self.number = self.number or signal.SIGTERM
         self._end()
 
     def _on_stop(self, number: int) -> None:
@@ -233,11 +286,14 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket at this address; `shared` with other processes of the same user."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Inherited by connections. asyncio does not set it, and a response in two packets would wait 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))

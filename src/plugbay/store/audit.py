@@ -261,23 +261,23 @@ class _Walk:
     def _check(self, entry: Entry) -> Broken | None:
         expected = self._last.position + 1
         if entry.hash != entry.compute_hash():
-            text = f"{entry.id} was changed: its hash is not that of its fields"
+            text = f"{entry.id} was changed: its hash does not match its fields"
             return Broken("changed", entry.position, entry.id, text)
         if entry.position > expected:
             text = f"{_name_entries(expected, entry.position - 1)} removed; {entry.id} follows"
             return Broken("removed", expected, None, text)
         if entry.position < expected:
-            return Broken("inserted", entry.position, entry.id, f"{entry.id} was inserted: its place was taken")
+            return Broken("inserted", entry.position, entry.id, f"{entry.id} was inserted: its position is used twice")
         if entry.previous_hash != self._last.hash:
             position, id = (expected, entry.id) if self._last_id is None else (self._last.position, self._last_id)
-            return Broken("changed", position, id, f"{id} was changed: the entry after it has another hash of it")
+            return Broken("changed", position, id, f"{id} was changed: the next entry has a different hash for it")
         return self._check_known(entry.position, entry.hash, entry.id)
 
     def _check_known(self, position: int, hash: str, id: str | None) -> Broken | None:
         """Compare an entry with the heads that the operator has kept."""
         if self._known.get(position, {hash}) == {hash}:
             return None
-        text = f"the entry {position} is not that of the head that you kept: it or an entry before it was changed"
+        text = f"the entry {position} does not match the head that you kept: it or an earlier entry was changed"
         return Broken("changed", position, id, text)
 
     def finish(self) -> Report:
@@ -299,7 +299,7 @@ class _Walk:
             text = f"{self._last_id} was inserted: the chain ends at {head['position']}"
             return Broken("inserted", last.position, self._last_id, text)
         if head["hash"] != last.hash:
-            text = f"{self._last_id} was changed: the head of the chain has another hash of it"
+            text = f"{self._last_id} was changed: the head of the chain has a different hash for it"
             return Broken("changed", last.position, self._last_id, text)
         return None
 

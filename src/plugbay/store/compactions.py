@@ -44,6 +44,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     started_at: float | None
     completed_at: float | None
+    owner: str | None = None
+    """The gateway that works on it, if several share the database."""
 
 
 async def insert(tx: AsyncConnection, compaction: Compaction) -> bool:
@@ -55,27 +57,35 @@ async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Compactio
     return await rows.find(tx, COMPACTIONS, Compaction, id, lock=lock)
 
 
-async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
-    """Mark it as running; False when it has ended."""
+async def begin(tx: AsyncConnection, id: str, owner: str | None, at: float) -> bool:
+    """Mark it as running; False when it has ended, or belongs to another gateway by now."""
     return await rows.change(
         tx,
         COMPACTIONS,
         id,
         COMPACTIONS.c.status.in_(UNFINISHED),
+        rows.of_owner(COMPACTIONS.c.owner, owner),
         status="running",
         started_at=at,
         attempts=COMPACTIONS.c.attempts + 1,
     )
 
 
-async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Finish it; False when it has ended already."""
-    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNFINISHED), **values)
+async def end(tx: AsyncConnection, id: str, owner: str | None, **values: Any) -> bool:
+    """Finish it; False when it has ended already, or belongs to another gateway by now."""
+    ours = (COMPACTIONS.c.status.in_(UNFINISHED), rows.of_owner(COMPACTIONS.c.owner, owner))
+    return await rows.change(tx, COMPACTIONS, id, *ours, **values)
 
 
-async def unfinished(tx: AsyncConnection) -> list[Compaction]:
-    """All unfinished compactions, oldest first."""
-    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNFINISHED))
+async def take_over(tx: AsyncConnection, id: str, owner: str | None, new_owner: str | None) -> bool:
+    """Continue the work of another gateway; False when it has ended or is taken over already."""
+    left = (COMPACTIONS.c.status.in_(UNFINISHED), rows.of_owner(COMPACTIONS.c.owner, owner))
+    return await rows.change(tx, COMPACTIONS, id, *left, owner=new_owner)
+
+
+async def unfinished(tx: AsyncConnection, owner: str | None = rows.ANY_OWNER) -> list[Compaction]:
+    """All unfinished compactions of a gateway, oldest first."""
+    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNFINISHED), rows.of_owner(COMPACTIONS.c.owner, owner))
     return await rows.find_all(tx, query.order_by(COMPACTIONS.c.created_at), Compaction)
 
 

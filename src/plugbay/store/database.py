@@ -14,7 +14,8 @@ transaction; `after_commit` callbacks run once it is committed. On SQLite, concu
 `RowCache` holds rows of settled tables (keys, bindings, packages, org policies), which every request needs and which
 rarely change. It must never return a value older than a confirmed change: while a settled table is being changed,
 nothing is read from or written to the cache, and afterwards it is empty (`Database.edition`). This is safe because a
-server owns its database exclusively (`ownership`).
+server owns its database exclusively (`ownership`), or because each request reads the edition of a shared database
+(`share`, `editions`).
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ from sqlalchemy.sql.dml import UpdateBase
 from plugbay.host.disk.sqlite import make_private
 from plugbay.host.disk.sqlite_files import IN_MEMORY
 from plugbay.store.connections import EVERY_ORG, ORG, SingleCommit, connect, enter_org
+from plugbay.store.editions import SharedEdition, count_change
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damage_error, transient_error
+from plugbay.store.leases import Fence, check
 from plugbay.store.metadata import is_settled
-from plugbay.store.migrations import upgrade
+from plugbay.store.migrations import require_current, upgrade
+from plugbay.store.postgresql import SILENT_SECONDS, connection_class, move_hosts, with_ports
 from plugbay.store.statements import Outcome, Write
 
 if TYPE_CHECKING:
@@ -61,8 +65,12 @@ PATIENCE = 5.0
 STATEMENT_TIMEOUT = 30.0
 """Seconds for one statement on PostgreSQL, enforced by the server."""
 
-SILENCE = 60.0
-"""Seconds without any response from PostgreSQL before the connection is dropped."""
+SILENCE = STATEMENT_TIMEOUT + SILENT_SECONDS
+"""Seconds without a response to a statement before the connection is dropped. The kernel drops it earlier if the
+machine of PostgreSQL is gone (`postgresql`)."""
+
+CHECKED_SECONDS = 1.0
+"""Seconds for which the work of one request relies on the edition that it has read. Long work reads it again."""
 
 MAX_CHECKED = 256 << 20
 """Bytes of a SQLite file that is checked for damage at every start; `plugbay doctor` checks larger ones."""
@@ -79,6 +87,9 @@ _PRAGMAS = (
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_CHECKED: ContextVar[tuple[int, float]] = ContextVar("plugbay_checked", default=(-1, 0.0))
+"""When this task, or the one that started it, last read the edition of a shared database; and the generation then."""
 
 
 class _Transaction:
@@ -109,6 +120,11 @@ class Database:
         """Number of the current state of settled tables; None while they are being changed."""
         self._editions = 0
         self._unsettling = 0
+        self.fence: Fence | None = None
+        """The lease of this gateway, if several gateways share the database."""
+        self._shared: SharedEdition | None = None
+        self._generation = 0
+        """Changes of settled tables by this process."""
         event.listen(engine.sync_engine, "before_execute", self._before_execute)
 
     @classmethod
@@ -133,13 +149,29 @@ class Database:
             return
         damage = await self.find_damage(quick=True)
         if damage is not None:
-            hint = "put a copy of a good one in its place, or save what can be read with `sqlite3 FILE .recover`"
+            hint = "restore a backup, or save the readable records with `sqlite3 FILE .recover`"
             raise StoreRefused(f"{self.file} is damaged ({damage}); {hint}")
 
     async def migrate(self) -> None:
         """Migrate the tables; raises `StoreRefused` or `StoreUnavailable`."""
         async with self.transaction() as tx:
             await tx.run_sync(upgrade)
+
+    async def require_current(self) -> None:
+        """Raises `StoreRefused` unless the tables are of this version; changes nothing."""
+        async with self.reading() as tx:
+            await tx.run_sync(require_current)
+
+    def share(self, fence: Fence) -> None:
+        """From now on, other gateways use this database too; this lease says that we are one of them."""
+        self.fence = fence
+        if self._shared is None:
+            self._shared = SharedEdition(self.dedicated)
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of work that is begun here; None if this server owns the whole database."""
+        return None if self.fence is None else self.fence.holder
 
     @property
     def dialect(self) -> str:
@@ -157,10 +189,15 @@ class Database:
         return self.path if self.path is not None and _is_file(self._engine.url.database or IN_MEMORY) else None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        """Commit everything inside, or nothing. Joins an open transaction of the same task."""
+    async def transaction(self, *, fenced: bool = False) -> AsyncIterator[Tx]:
+        """Commit everything inside, or nothing. Joins an open transaction of the same task.
+
+        `fenced`: raises `LeaseLost` if this gateway is no longer one of those that share the database. Nothing inside
+        can happen after another gateway has taken over the work of this one.
+        """
         around = self._current()
         if around is not None:
+            await self._check_fence(around.connection, fenced)
             yield around.connection
             return
         unit = _Transaction()
@@ -169,6 +206,7 @@ class Database:
                 unit.connection = connection
                 token = self._unit.set(unit)
                 try:
+                    await self._check_fence(connection, fenced)
                     yield connection
                     await self._write_last(unit)
                 finally:
@@ -229,6 +267,12 @@ class Database:
             async with self.every_org():  # a request of an org may also change records that all orgs share
                 for write, items in unit.last.items():
                     await write(unit.connection, items)
+        if unit.unsettles and self._shared is not None:
+            await count_change(unit.connection)
+
+    async def _check_fence(self, connection: Tx, fenced: bool) -> None:
+        if fenced and self.fence is not None:
+            await check(connection, self.fence)
 
     def after_commit(self, act: Callable[[], object]) -> None:
         """Run a callback after the commit of the current transaction; at once if there is none."""
@@ -255,7 +299,7 @@ class Database:
                 if self.dialect == "postgresql" and await tx.scalar(text("SHOW transaction_read_only")) == "on":
                     raise StoreUnavailable("it is read-only")
         except TimeoutError:
-            raise StoreUnavailable(f"it was not free to write for {seconds:g} s") from None
+            raise StoreUnavailable(f"it was locked for writing for {seconds:g} s") from None
 
     async def find_damage(self, *, quick: bool) -> str | None:
         """The first damage of a SQLite file; None when there is none. A quick check does not compare indexes."""
@@ -288,8 +332,34 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._shared is not None:
+            await self._shared.close()
         await self._writer.close()
         await self._engine.dispose()
+
+    async def current_edition(self) -> int | None:
+        """The edition for a cache: of a shared database, one that was read after the work of this task began.
+
+        None inside a transaction that changes settled tables, and while this server changes those that it owns.
+        """
+        if self._shared is None:
+            return self.edition
+        around = self._current()
+        if around is not None and around.unsettles:
+            return None
+        generation, at = _CHECKED.get()
+        now = asyncio.get_running_loop().time()
+        if generation != self._generation or now - at > CHECKED_SECONDS:
+            checked = self._generation, now
+            await self.read_edition()
+            _CHECKED.set(checked)
+        return self.edition
+
+    async def read_edition(self) -> int | None:
+        """Read the edition of a shared database now. It is never set back: reads may end in another order."""
+        if self._shared is not None:
+            self.edition = max(self.edition or 0, await self._shared.get())
+        return self.edition
 
     def _current(self) -> _Transaction | None:
         """The transaction of this task. A child task has a copy of the context, but no share in the transaction."""
@@ -321,6 +391,9 @@ class Database:
 
     def _count_edition(self, unsettling: int) -> None:
         """Settled tables are in another state now, or `unsettling` more transactions are changing them."""
+        if self._shared is not None:
+            self._generation += 1
+            return
         self._unsettling += unsettling
         self._editions += unsettling <= 0
         self.edition = None if self._unsettling else self._editions
@@ -360,13 +433,14 @@ class _TranslateErrors:
 
 def _parse_url(url: str) -> URL:
     try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise StoreRefused(f"{url!r} is no URL of a database; try sqlite+aiosqlite:///plugbay.db") from None
+        parsed = make_url(move_hosts(url))
+    except (ArgumentError, ValueError):
+        raise StoreRefused(f"{url!r} is not the URL of a database; try sqlite+aiosqlite:///plugbay.db") from None
     kind = parsed.get_backend_name()
     if kind not in DRIVERS:
         raise StoreRefused(f"plugbay keeps its records in SQLite or PostgreSQL, not in {kind}")
-    return parsed.set(drivername=f"{kind}+{DRIVERS[kind]}")
+    parsed = parsed.set(drivername=f"{kind}+{DRIVERS[kind]}")
+    return with_ports(parsed) if kind == "postgresql" else parsed
 
 
 def _engine(url: URL) -> AsyncEngine:
@@ -379,7 +453,10 @@ def _engine(url: URL) -> AsyncEngine:
             "lock_timeout": f"{round(PATIENCE * 1000)}",
             "statement_timeout": f"{round(STATEMENT_TIMEOUT * 1000)}",
         }
-        options["connect_args"] = {"timeout": PATIENCE, "command_timeout": SILENCE, "server_settings": settings}
+        arguments = {"timeout": PATIENCE, "command_timeout": SILENCE, "server_settings": settings}
+        with suppress(ImportError):  # reported below
+            arguments["connection_class"] = connection_class()
+        options["connect_args"] = arguments
         options["pool_pre_ping"] = True
     elif url.database and _is_file(url.database):
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
@@ -447,7 +524,7 @@ class RowCache(Generic[K, V]):
 
     async def get(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
         """The value of a key; calls `read` when it is not cached."""
-        edition = self._database.edition
+        edition = await self._database.current_edition()
         if edition is None:
             return await read()
         if edition != self._edition:

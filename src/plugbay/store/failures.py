@@ -23,6 +23,9 @@ _TRANSIENT_SQLITE = (
     "SQLITE_READONLY",
 )
 
+_NOT_WRITABLE = "TargetServerAttributeNotMatched"
+"""The driver's error when none of several servers is of the wanted kind: during a failover, for example."""
+
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
@@ -53,7 +56,7 @@ def damage_error(error: SQLAlchemyError) -> StoreRefused | None:
     name = _driver_attribute("sqlite_errorname", error.orig) if isinstance(error, DBAPIError) else ""
     if not name.startswith(_DAMAGED):
         return None
-    return StoreRefused(f"its file is no database, or is damaged ({name}); put a copy of a good one in its place")
+    return StoreRefused(f"its file is not a database, or is damaged ({name}); restore a backup")
 
 
 def _transient_dbapi(error: DBAPIError) -> StoreUnavailable | None:
@@ -64,6 +67,8 @@ def _transient_dbapi(error: DBAPIError) -> StoreUnavailable | None:
     name = _driver_attribute("sqlite_errorname", origin)
     if name:
         return StoreUnavailable(name) if name.startswith(_TRANSIENT_SQLITE) else None
+    if _NOT_WRITABLE in (type(origin).__name__, type(getattr(origin, "__cause__", None)).__name__):
+        return StoreUnavailable("none of the servers in its URL takes writes")
     if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError):
         return StoreUnavailable("the connection to it was lost")
     return None

@@ -40,6 +40,8 @@ class HarnessExecution(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     started_at: float | None
     completed_at: float | None
+    owner: str | None = None
+    """The gateway that works on it, if several share the database."""
 
 
 async def insert(tx: AsyncConnection, execution: HarnessExecution) -> None:
@@ -60,14 +62,23 @@ async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
     return await rows.change(tx, HARNESS_EXECUTIONS, id, *wanted, status="running", started_at=at)
 
 
-async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Finish it; False when it has ended already."""
-    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNFINISHED), **values)
+async def end(tx: AsyncConnection, id: str, owner: str | None, **values: Any) -> bool:
+    """Finish it; False when it has ended already, or belongs to another gateway by now."""
+    ours = (HARNESS_EXECUTIONS.c.status.in_(UNFINISHED), rows.of_owner(HARNESS_EXECUTIONS.c.owner, owner))
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, *ours, **values)
 
 
-async def unfinished(tx: AsyncConnection) -> list[HarnessExecution]:
-    """All unfinished executions, oldest first."""
-    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNFINISHED))
+async def to_cancel(tx: AsyncConnection, owner: str | None) -> list[str]:
+    """Unfinished executions of a gateway whose cancellation was requested."""
+    columns = HARNESS_EXECUTIONS.c
+    wanted = (columns.status.in_(UNFINISHED), columns.cancel_requested.is_(True), rows.of_owner(columns.owner, owner))
+    return list((await tx.execute(select(columns.id).where(*wanted))).scalars())
+
+
+async def unfinished(tx: AsyncConnection, owner: str | None = rows.ANY_OWNER) -> list[HarnessExecution]:
+    """All unfinished executions of a gateway, oldest first."""
+    ours = rows.of_owner(HARNESS_EXECUTIONS.c.owner, owner)
+    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNFINISHED), ours)
     return await rows.find_all(tx, query.order_by(HARNESS_EXECUTIONS.c.created_at), HarnessExecution)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
+from plugbay.store.leases import Fence
 from plugbay.store.pages import Page, Part, matching, select_page
+from plugbay.store.rows import ANY_OWNER, of_owner
 from plugbay.store.statements import Prepared, Write
-from plugbay.store.tables import INVOCATIONS
+from plugbay.store.tables import INVOCATIONS, LEASES
 
 EXACT = tuple(
     "export_kind export_id binding_id package_id package_version project_id session_id chain_id run_id trace_id "
@@ -31,9 +34,34 @@ _RECORD = tuple(INVOCATIONS.c[name] for name in ("id", *InvocationRecord.__struc
 
 _RUNNING = (INVOCATIONS.c.id == bindparam("invocation"), INVOCATIONS.c.status.is_(None))
 _INSERT = Prepared(insert(INVOCATIONS), sets=[column.name for column in _RECORD])
+_OWN = (*_RECORD, INVOCATIONS.c.owner)
+_INSERT_FENCED = Prepared(
+    insert(INVOCATIONS).from_select(
+        [column.name for column in _OWN],
+        select(*(bindparam(f"new_{column.name}", type_=column.type) for column in _OWN))
+        .select_from(LEASES)
+        .where(
+            LEASES.c.name == bindparam("fence_name"),
+            LEASES.c.holder == bindparam("fence_holder"),
+            LEASES.c.epoch == bindparam("fence_epoch"),
+        )
+        .with_for_update(read=True, key_share=True),
+    )
+)
+"""Inserts nothing if the fence does not hold (`leases.check`), in one statement."""
 _CLOSE = Prepared(
     update(INVOCATIONS).where(*_RUNNING),
-    sets=("status", "status_reason", "error_code", "event_count", "ended_at", "result", "result_bytes", "failure"),
+    sets=(
+        "status",
+        "status_reason",
+        "error_code",
+        "event_count",
+        "ended_at",
+        "result",
+        "result_bytes",
+        "failure",
+        "node",
+    ),
 )
 _LOCK = Prepared(select(INVOCATIONS.c.id).where(*_RUNNING).with_for_update())
 
@@ -64,12 +92,15 @@ class Wanted:
     """Part of one of `SEARCHED`."""
 
 
-def opening(record: InvocationRecord) -> Write:
-    """Insert a running invocation."""
+def opening(record: InvocationRecord, fence: Fence | None = None) -> Write:
+    """Insert a running invocation; with a fence that does not hold, nothing."""
     values = msgspec.structs.asdict(record)
     values["id"] = values.pop("invocation_id")
     values["started_at"] = _seconds(record.started_at)
-    return _INSERT, values
+    if fence is None:
+        return _INSERT, values
+    owned = {f"new_{name}": value for name, value in values.items()} | {"new_owner": fence.holder}
+    return _INSERT_FENCED, owned | {f"fence_{name}": value for name, value in fence._asdict().items()}
 
 
 def closing(record: InvocationRecord, outcome: Outcome = NO_OUTCOME) -> Write:
@@ -84,13 +115,20 @@ def closing(record: InvocationRecord, outcome: Outcome = NO_OUTCOME) -> Write:
         "result": outcome.result,
         "result_bytes": outcome.result_bytes,
         "failure": outcome.failure,
+        "node": record.node,
     }
 
 
 async def close_all(
-    tx: AsyncConnection, at: float, status: str, reason: str, error_code: str, failure: dict[str, Any] | None = None
+    tx: AsyncConnection,
+    at: float,
+    status: str,
+    reason: str,
+    error_code: str,
+    failure: dict[str, Any] | None = None,
+    owner: str | None = ANY_OWNER,
 ) -> list[str]:
-    """Close all open invocations and return them."""
+    """Close all open invocations of a gateway and return them."""
     changes = {
         "status": status,
         "status_reason": reason,
@@ -98,8 +136,45 @@ async def close_all(
         "ended_at": at,
         "failure": failure,
     }
-    statement = update(INVOCATIONS).where(INVOCATIONS.c.status.is_(None)).values(**changes)
+    left = (INVOCATIONS.c.status.is_(None), of_owner(INVOCATIONS.c.owner, owner))
+    statement = update(INVOCATIONS).where(*left).values(**changes)
     return list((await tx.execute(statement.returning(INVOCATIONS.c.id))).scalars())
+
+
+async def request_cancel(tx: AsyncConnection, id: str, reason: str) -> None:
+    """Ask the gateway that runs it to cancel it."""
+    wanted = (INVOCATIONS.c.id == id, INVOCATIONS.c.status.is_(None), INVOCATIONS.c.cancel_reason.is_(None))
+    await tx.execute(update(INVOCATIONS).where(*wanted).values(cancel_reason=reason))
+
+
+async def of_others(tx: AsyncConnection, owner: str | None, since: float) -> dict[str, bool]:
+    """Invocations of other gateways that are open or began since then, and whether each is open."""
+    theirs = (INVOCATIONS.c.owner.is_not(None), INVOCATIONS.c.owner != owner)
+    columns = (INVOCATIONS.c.id, INVOCATIONS.c.status.is_(None).label("open"))
+    looks = (INVOCATIONS.c.status.is_(None), INVOCATIONS.c.started_at >= since)  # an index each
+    found = await tx.execute(union_all(*(select(*columns).where(*theirs, look) for look in looks)))
+    return {row.id: row.open for row in found.all()}
+
+
+async def with_outcomes(tx: AsyncConnection, ids: Sequence[str]) -> list[tuple[InvocationRecord, Outcome]]:
+    """These invocations, and the outcome of each."""
+    kept = (INVOCATIONS.c.result, INVOCATIONS.c.result_bytes, INVOCATIONS.c.failure)
+    found = await tx.execute(
+        select(*_RECORD, *kept).where(INVOCATIONS.c.id.in_(ids)).order_by(INVOCATIONS.c.started_at)
+    )
+    pairs = []
+    for row in found.all():
+        values = dict(row._mapping)
+        outcome = Outcome(*(values.pop(column.name) for column in kept))
+        pairs.append((_to_record(values), outcome))
+    return pairs
+
+
+async def to_cancel(tx: AsyncConnection, owner: str | None) -> list[tuple[str, str]]:
+    """Open invocations of a gateway that it was asked to cancel, with the reasons."""
+    left = (INVOCATIONS.c.status.is_(None), INVOCATIONS.c.cancel_reason.is_not(None))
+    query = select(INVOCATIONS.c.id, INVOCATIONS.c.cancel_reason).where(*left, of_owner(INVOCATIONS.c.owner, owner))
+    return [(row.id, row.cancel_reason) for row in (await tx.execute(query)).all()]
 
 
 async def is_open(tx: AsyncConnection, id: str) -> bool:
@@ -170,7 +245,10 @@ def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
 
 
 def _record(row: Row[Any]) -> InvocationRecord:
-    values = dict(row._mapping)
+    return _to_record(dict(row._mapping))
+
+
+def _to_record(values: dict[str, Any]) -> InvocationRecord:
     values["invocation_id"] = values.pop("id")
     return InvocationRecord(**{**values, **{name: _text(values[name]) for name in _TIMES}})
 

@@ -37,12 +37,23 @@ RETRY_SECONDS = 0.2
 MAX_NAME = 63
 """Bytes that PostgreSQL keeps of an application name."""
 
+_GATEWAYS = text(
+    "SELECT count(*) FROM leases WHERE name LIKE 'gateway/%' "
+    "AND until > CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+)
+"""Gateways that share the database (`leases`)."""
+
 _HOLDER = text(
     "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid "
     "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "AND (l.classid::bigint << 32 | l.objid::bigint) = :lock"
 )
+
+
+async def has_owner(tx: AsyncConnection) -> bool:
+    """Whether a server owns this PostgreSQL database; if not, none can own it before the transaction ends."""
+    return not await tx.scalar(text("SELECT pg_try_advisory_xact_lock_shared(:lock)"), {"lock": LOCK})
 
 
 @asynccontextmanager
@@ -121,11 +132,15 @@ class Claim:
         ours = False
         try:
             await connection.execute(text("SELECT set_config('application_name', :name, false)"), {"name": self._name})
-            ours = bool(await connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": LOCK}))
-            if ours:
-                self._connection = connection
-                return None
-            return str(await connection.scalar(_HOLDER, {"lock": LOCK}) or "unknown")
+            if not await connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": LOCK}):
+                return str(await connection.scalar(_HOLDER, {"lock": LOCK}) or "unknown")
+            if await connection.scalar(text("SELECT to_regclass('leases') IS NOT NULL")):
+                # A gateway holds this lock only while it takes its lease.
+                number = await connection.scalar(_GATEWAYS)
+                if number:
+                    return f"{number} gateways with [cluster]"
+            ours, self._connection = True, connection
+            return None
         except (SQLAlchemyError, OSError) as error:
             raise StoreUnavailable("no connection to it") from error
         finally:

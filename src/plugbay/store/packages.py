@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.statements import insert_new
-from plugbay.store.tables import PACKAGES
+from plugbay.store.tables import PACKAGE_FILES, PACKAGES
 
 NO_OWNER = ""
 
@@ -145,3 +145,23 @@ def _visible(query: Select[Any], org_id: str | None) -> Select[Any]:
 def _row(row: Row[Any]) -> PackageRow:
     values = dict(row._mapping)
     return PackageRow(**{**values, "org_id": values["org_id"] or None})
+
+
+# Archives, if several gateways share the database.
+
+
+async def keep_archive(tx: AsyncConnection, digest: str, archive: bytes, signature: bytes | None) -> None:
+    """Keep the archive of a release for other gateways; a later signature replaces the first."""
+    values = {"digest": digest, "archive": archive, "signature": signature}
+    if not await insert_new(tx, PACKAGE_FILES, values) and signature is not None:
+        await tx.execute(update(PACKAGE_FILES).where(PACKAGE_FILES.c.digest == digest).values(signature=signature))
+
+
+async def read_archive(tx: AsyncConnection, digest: str) -> tuple[bytes, bytes | None] | None:
+    """The archive of a release, and its detached signature."""
+    found = (await tx.execute(select(PACKAGE_FILES).where(PACKAGE_FILES.c.digest == digest))).first()
+    return None if found is None else (found.archive, found.signature)
+
+
+async def remove_archive(tx: AsyncConnection, digest: str) -> None:
+    await tx.execute(PACKAGE_FILES.delete().where(PACKAGE_FILES.c.digest == digest))

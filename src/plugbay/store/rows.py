@@ -6,12 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, Select, Table, or_, select
+from sqlalchemy import ColumnElement, Row, Select, Table, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, matching, select_page
 
 R = TypeVar("R", bound=msgspec.Struct)
+
+
+ANY_OWNER = "*"
+"""All work, whichever gateway began it."""
+
+
+def of_owner(column: ColumnElement[Any], owner: str | None) -> ColumnElement[bool]:
+    """The work of this gateway; None: of a server that owned the whole database."""
+    return true() if owner == ANY_OWNER else column.is_not_distinct_from(owner)
 
 
 class Tenant(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -47,6 +48,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     started_at: float | None
     completed_at: float | None
+    owner: str | None = None
+    """The gateway that works on it, if several share the database."""
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,14 +112,28 @@ async def add_usage(tx: AsyncConnection, id: str, input: int, output: int, *, tu
     await rows.change(tx, RUNS, id, **used)
 
 
-async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
-    """Finish a run; False when it has ended already."""
-    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNFINISHED), **values)
+async def end(tx: AsyncConnection, id: str, owner: str | None, **values: Any) -> bool:
+    """Finish a run; False when it has ended already, or belongs to another gateway by now."""
+    ours = (RUNS.c.status.in_(UNFINISHED), rows.of_owner(RUNS.c.owner, owner))
+    return await rows.change(tx, RUNS, id, *ours, **values)
 
 
-async def unfinished(tx: AsyncConnection) -> list[Run]:
-    """All unfinished runs."""
-    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNFINISHED)).order_by(RUNS.c.created_at), Run)
+async def unfinished(tx: AsyncConnection, owner: str | None = rows.ANY_OWNER) -> list[Run]:
+    """All unfinished runs of a gateway, oldest first."""
+    query = select(RUNS).where(RUNS.c.status.in_(UNFINISHED), rows.of_owner(RUNS.c.owner, owner))
+    return await rows.find_all(tx, query.order_by(RUNS.c.created_at), Run)
+
+
+async def of_others(tx: AsyncConnection, ids: Collection[str], owner: str | None) -> list[Run]:
+    """Those of these runs that belong to other gateways."""
+    theirs = (RUNS.c.id.in_(ids), RUNS.c.owner.is_not(None), RUNS.c.owner != owner)
+    return await rows.find_all(tx, select(RUNS).where(*theirs), Run)
+
+
+async def to_cancel(tx: AsyncConnection, owner: str | None) -> list[str]:
+    """Unfinished runs of a gateway whose cancellation was requested."""
+    wanted = (RUNS.c.status.in_(UNFINISHED), RUNS.c.cancel_requested.is_(True), rows.of_owner(RUNS.c.owner, owner))
+    return list((await tx.execute(select(RUNS.c.id).where(*wanted))).scalars())
 
 
 SEARCHED = ("id", "chain_id", "session_id", "model")

@@ -355,7 +355,7 @@ class _Turns:
         now = loop.time()
         for turn, end in self._waiting:
             if end <= now and not turn.done():
-                turn.set_exception(StoreUnavailable("too many wait to write to it"))
+                turn.set_exception(StoreUnavailable("too many writes are waiting for it"))
         ends = [end for turn, end in self._waiting if not turn.done() and end < math.inf]
         self._expiry = loop.call_at(min(ends), self._expire) if ends else None
 
@@ -571,7 +571,7 @@ class GroupCommit:
         group, self._group = self._group, None
         await self._discard_connection()
         for member in group or ():
-            member.end(StoreUnavailable("it has given up what it had begun"))
+            member.end(StoreUnavailable("it was rolled back"))
 
     async def _discard_connection(self) -> None:
         connection, self._connection = self._connection, None

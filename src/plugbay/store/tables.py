@@ -1,4 +1,4 @@
-"""All tables: tenancy, plugins, conversations, and event deliveries. Importing this module makes `METADATA` complete.
+"""All tables: tenancy, plugins, conversations, event deliveries, gateways. Importing it makes `METADATA` complete.
 
 Invariants held by the database: a chain has at most one unfinished run, a compaction makes at most one chain, and a
 binding has one delivery per event. Accepted packages and blocks are immutable; an invocation is opened and closed
@@ -120,6 +120,7 @@ IDEMPOTENCY = Table(
     Column("body", LargeBinary),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
+    Column("owner", String(64)),
     Index(None, "expires_at"),
 )
 """`key` is the SHA-256 of caller and Idempotency-Key, `digest` that of the request."""
@@ -246,6 +247,9 @@ INVOCATIONS = Table(
     Column("result", LargeBinary),
     Column("result_bytes", Integer),
     Column("failure", Json),
+    Column("owner", String(64)),
+    Column("cancel_reason", String(64)),
+    Column("node", String(64)),
     Index(None, "org_id", "started_at", "id"),
     Index(None, "started_at", "id"),
     Index(None, "binding_id", "started_at"),
@@ -407,6 +411,7 @@ RUNS = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("completed_at", Instant),
+    Column("owner", String(64)),
     CheckConstraint("status IN ('queued', 'running', 'completed', 'cancelled', 'failed', 'timed_out')", name="status"),
     Index(None, "org_id", "created_at", "id"),
     Index(None, "chain_id", "created_at"),
@@ -475,6 +480,7 @@ COMPACTIONS = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("completed_at", Instant),
+    Column("owner", String(64)),
     CheckConstraint(
         "status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled', 'retryable_failure')",
         name="status",
@@ -509,6 +515,7 @@ HARNESS_EXECUTIONS = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("completed_at", Instant),
+    Column("owner", String(64)),
     CheckConstraint(
         "status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled', 'retryable_failure')",
         name="status",
@@ -588,3 +595,106 @@ DELIVERY_ATTEMPTS = Table(
     Index("ix_delivery_attempts_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
 )
 """An attempt without an outcome is running, or its server was killed and the next server has not cleaned up yet."""
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("name", String(200), primary_key=True),
+    Column("holder", String(64), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("until", Instant, nullable=False),
+    Column("facts", Json, nullable=False),
+)
+"""`until` is by the clock of the database; `epoch` grows with each holder."""
+
+EDITIONS = Table(
+    "settled",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("edition", BigInteger, nullable=False),
+)
+"""One row: the number of changes of settled tables, if several gateways share the database."""
+
+CLUSTER_SETTINGS = Table(
+    "cluster_settings",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+"""Facts on which all gateways of a database must agree."""
+
+LOGINS = Table(
+    "logins",
+    METADATA,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("ends_at", Instant, nullable=False),
+    Index(None, "ends_at"),
+)
+"""Links to the dashboard and its sessions, if several gateways share the database. `digest` is that of the secret."""
+
+PACKAGE_FILES = Table(
+    "package_files",
+    METADATA,
+    Column("digest", String(80), primary_key=True),
+    Column("archive", LargeBinary, nullable=False),
+    Column("signature", LargeBinary),
+)
+"""Archives of packages, if several gateways share the database; each keeps an unpacked copy."""
+
+PLUGIN_STORAGE = Table(
+    "plugin_storage",
+    METADATA,
+    Column("plugin_id", String(200), primary_key=True),
+    Column("key", LargeBinary(512), primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+)
+"""What plugins on nodes store. Keys are bytes: their order is the same everywhere, and a prefix is a range."""
+
+AGENT_MEMORIES = Table(
+    "agent_memories",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("agent_id", String(200), nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("content", Json, nullable=False),
+    Column("tags", Json, nullable=False),
+    Column("concept_tags", Json, nullable=False),
+    Column("created_at", String(40), nullable=False),
+    Column("memory_type", String(200)),
+    Index(None, "agent_id", "number"),
+)
+"""The memory of agents, if plugins run on nodes. `number` grows with time."""
+
+AGENT_MEMORY_TERMS = Table(
+    "agent_memory_terms",
+    METADATA,
+    Column("agent_id", String(200), primary_key=True),
+    Column("term", String(64), primary_key=True),
+    Column("memory_id", String(64), primary_key=True),
+    Column("weight", Float, nullable=False),
+    Index(None, "memory_id"),
+)
+"""The words of each entry."""
+
+VECTOR_COLLECTIONS = Table(
+    "vector_collections",
+    METADATA,
+    Column("name", String(512), primary_key=True),
+    Column("dimension", Integer, nullable=False),
+)
+
+VECTOR_RECORDS = Table(
+    "vector_records",
+    METADATA,
+    Column("collection", String(512), primary_key=True),
+    Column("id", String(512), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("content", Json, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    Index(None, "collection", "number"),
+)
+"""Vectors of unit length, if plugins run on nodes. `number` grows with time."""

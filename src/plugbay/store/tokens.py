@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,11 @@ async def revoke_of_binding(tx: AsyncConnection, binding_id: str, at: float) -> 
 async def revoke_all(tx: AsyncConnection, at: float) -> int:
     """Revoke all tokens; returns how many were valid."""
     return await _revoke(tx, TOKENS.c.digest.is_not(None), at)
+
+
+async def revoke_of_invocations(tx: AsyncConnection, ids: Sequence[str], at: float) -> int:
+    """Revoke all tokens of these invocations; returns how many were valid."""
+    return await _revoke(tx, TOKENS.c.invocation_id.in_(ids), at) if ids else 0
 
 
 async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) -> int:

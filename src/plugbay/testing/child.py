@@ -23,7 +23,7 @@ from plugbay.wire.strict_json import stdlib_codec
 HUGE = 17 << 20
 """Bytes; beyond the limit of 16 MiB of every contract."""
 
-DEATH_MESSAGE = "out of memory: this plugin was told to die"
+DEATH_MESSAGE = "out of memory: this plugin fails on purpose"
 
 HEADER = b"Content-Length:"
 """The start of a frame; any other output is a line."""
@@ -121,7 +121,7 @@ class FaultyWire(Wire):
         yield self._encode(message) * 2
 
 
-CONFINED = "this fake plugin is confined and cannot write down what it is asked: host it with unconfined=True"
+CONFINED = "this fake plugin is confined and cannot record its calls: host it with unconfined=True"
 
 
 class Record:
@@ -160,7 +160,7 @@ def make_plugin(script: Script, record: Record, wire: FaultyWire) -> Plugin:
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name, steps in script.tools.items():
         act = _tool(name, steps, record, wire)
-        plugin.tool(name, description="Does what a test says.", input_schema={"type": "object"})(act)
+        plugin.tool(name, description="Answers as a test says.", input_schema={"type": "object"})(act)
     return plugin
 
 

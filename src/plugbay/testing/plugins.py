@@ -94,7 +94,7 @@ def declare(script: Script) -> Plugin:
     """The plugin of a script, for its manifest; its tools do nothing."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name in script.tools:
-        plugin.tool(name, description="Does what a test says.", input_schema={"type": "object"})(_nothing)
+        plugin.tool(name, description="Answers as a test says.", input_schema={"type": "object"})(_nothing)
     return plugin
 
 
@@ -151,7 +151,7 @@ def bad_plugin(name: str, folder: Path) -> BadPlugin:
     """Create the bad plugin `contract/name` in a new folder below `folder`."""
     contract, _, called = name.partition("/")
     if contract not in SETUPS:
-        raise ValueError(f"{name!r} is no bad plugin: write contract/name, with one of {', '.join(SETUPS)}")
+        raise ValueError(f"{name!r} is not a bad plugin: write contract/name, with one of {', '.join(SETUPS)}")
     entries = {entry.name: entry for entry in load_catalog(contract)}
     if called not in entries:
         near = difflib.get_close_matches(called, entries, n=3) or list(entries)[:12]

@@ -49,14 +49,14 @@ def fails(message: str, *, code: str = "plugin_error", after: float = 0.0) -> St
 def in_turn(*steps: Any) -> Turns:
     """One step per call; the last step is repeated."""
     if not steps:
-        raise ValueError("in_turn needs something to do")
+        raise ValueError("in_turn needs at least one answer")
     return Turns(tuple(map(to_step, steps)))
 
 
 def to_step(value: Any) -> Step:
     """The step for a value in a script."""
     if isinstance(value, Turns):
-        raise TypeError("in_turn cannot be one of the things that are done in turn")
+        raise TypeError("in_turn cannot contain in_turn")
     if not isinstance(value, Fault):
         return value if isinstance(value, Step) else Step(value)
     if value.moment != CALL:

@@ -449,7 +449,7 @@ def _failure_of(facts: Mapping[str, Any]) -> Failure:
     """The failure that a lifecycle event of an ended process describes."""
     ended = f"exit code {facts['exit_code']}" if facts["exit_code"] >= 0 else "killed by a signal"
     detail = {"exit": ended, "stderr_tail": facts["stderr_tail"]}
-    return Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN, detail=detail)
+    return Failure(Code.CRASHED, "the plugin has exited", origin=Origin.PLUGIN, detail=detail)
 
 
 def _summary(rows: list[Row], backend: Backend) -> Text:

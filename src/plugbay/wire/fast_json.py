@@ -122,7 +122,7 @@ def _make_decoder(fields: tuple[str, ...], raw: tuple[str, ...]) -> Callable[...
 
 
 def _malformed(error: Exception) -> Malformed:
-    """The library begins with `JSON is malformed: ` where it is no JSON at all; that is said already."""
+    """The library begins with `JSON is malformed: ` where it is not JSON at all; that is said already."""
     return Malformed(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}")
 
 

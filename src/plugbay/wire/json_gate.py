@@ -113,7 +113,7 @@ def plain_text(chunk: bytes) -> bool:
 def plainly_flat(frame: bytes) -> bool:
     """Whether a frame is short and has so few brackets that nothing in it nests too deeply.
 
-    A NUL is no JSON wherever it stands: the parser refuses it.
+    A NUL is not JSON wherever it stands: the parser refuses it.
     """
     size = len(frame)
     if size > _FLAT_BYTES:
@@ -154,7 +154,7 @@ def refuse_wide_numbers(frame: bytes) -> None:
 
 
 def _is_wide(token: bytes) -> bool:
-    """Whether a number token cannot be held; what is no number at all is left to the parser."""
+    """Whether a number token cannot be held; what is not a number at all is left to the parser."""
     try:
         if not token.lstrip(b"-").isdigit():
             return float(token) in (float("inf"), float("-inf"))

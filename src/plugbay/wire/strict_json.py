@@ -282,7 +282,7 @@ _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
 def refuse_odd_keys(value: Any) -> None:
-    """Raise for a key that is no string: the encoder would silently convert it.
+    """Raise for a key that is not a string: the encoder would silently convert it.
 
     Only for values that were encoded before, hence do not contain themselves.
     """

@@ -384,7 +384,7 @@ def test_a_saved_declaration_updates_the_generated_manifest_and_reloads_once(run
     assert stream.next("result")["output"] == "blue"
     assert "days" in (source.parent / "rterm-plugin.json").read_text()
     source.write_text(WEATHER.replace("def look()", "def look(days: int = 1)").replace("blue", "grey"))
-    assert stream.next("changed")["paths"] == ["plugin.py"], "the manifest that dev wrote is no save of the author"
+    assert stream.next("changed")["paths"] == ["plugin.py"], "the manifest that dev wrote is not a save of the author"
     assert stream.next("result")["output"] == "grey"
 
 

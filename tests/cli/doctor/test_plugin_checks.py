@@ -180,7 +180,7 @@ def test_what_cannot_be_shown_to_a_plugin_is_found_before_it_is_started(cwd: Pat
     write_nexo_plugin(cwd, tools=["echo"], more=SANDBOX)
     (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/etc"]\n')
     check = by_id(cwd / "p")["confinement"]
-    assert check.status == ERROR and "must not be shown" in check.detail and check.fix
+    assert check.status == ERROR and "must not be visible to a plugin" in check.detail and check.fix
     (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/no/such/folder"]\n')
     check = by_id(cwd / "p")["confinement"]
     assert (check.status, "/no/such/folder" in check.detail) == (WARNING, True)

@@ -82,18 +82,18 @@ def test_a_server_checks_its_own_log(run: Run, tmp_path: Path) -> None:
         assert run("audit", "verify", "--head", chain["head"], **named).code == Exit.OK
         assert run("audit", "verify", "--head", f"acme:9:{HASH}", **named).code == Exit.FINDINGS
         wrong = run("audit", "verify", "--head", "acme", **named)
-        assert wrong.code == Exit.USAGE and "is no head" in words(wrong.err)
+        assert wrong.code == Exit.USAGE and "is not a head" in words(wrong.err)
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
         (("--data", "nowhere"), Exit.NOT_FOUND, "there is no file"),
-        (("--data", ".", "--server", "http://127.0.0.1:1"), Exit.USAGE, "ask no server"),
-        (("--data", ".", "--head", "x"), Exit.USAGE, "is no head"),
+        (("--data", ".", "--server", "http://127.0.0.1:1"), Exit.USAGE, "work without a server"),
+        (("--data", ".", "--head", "x"), Exit.USAGE, "is not a head"),
         (("--database", "mysql://x"), Exit.FAILURE, "cannot be used"),
     ],
-    ids=["no file", "two places", "no head", "no database"],
+    ids=["no file", "two places", "not a head", "not a database"],
 )
 def test_a_wrong_place_is_refused(arguments: tuple[str, ...], status: int, text: str, run: Run) -> None:
     done = run("audit", "verify", *arguments)
@@ -103,4 +103,4 @@ def test_a_wrong_place_is_refused(arguments: tuple[str, ...], status: int, text:
 def test_tables_of_an_earlier_version_are_refused(run: Run, tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "plugbay.db").close()
     done = run("audit", "verify", "--data", str(tmp_path))
-    assert done.code == Exit.FAILURE and "of an earlier plugbay" in words(done.err)
+    assert done.code == Exit.FAILURE and "from an earlier plugbay" in words(done.err)

@@ -435,7 +435,7 @@ def test_a_missing_or_broken_source_is_reported(weather: Path) -> None:
 def test_a_source_with_nothing_left_to_say_is_reported(weather: Path) -> None:
     change(weather, '@plugin.tool(effect="read_only")\n', "")
     assert (
-        "the source has no manifest for this contract any more: it declares nothing that rune carries"
+        "the source has no manifest for this contract any more: it declares nothing that rune supports"
         in verdict(weather)[1]
     )
 

@@ -128,7 +128,7 @@ def test_a_withdrawn_token_is_refreshed_and_a_withdrawn_login_names_the_command(
     visit(url.replace("/mcp", "/forget"), "POST")
     failure = call(run)["failure"]
     assert failure["code"] == "capability_not_allowed"
-    assert "has expired or was withdrawn" in failure["message"] and "plugbay mcp login far" in failure["message"]
+    assert "has expired or was revoked" in failure["message"] and "plugbay mcp login far" in failure["message"]
     assert log_in(cwd)[0] == 0
     assert call(run)["output"]["structuredContent"] == {"result": 3}
 
@@ -180,7 +180,7 @@ def test_a_login_is_not_used_for_another_url(run: Run, cwd: Path, url: str) -> N
     assert log_in(cwd)[0] == 0
     with sdk_server(program=WITH_OAUTH) as other:
         declare(cwd, other)
-        assert "wants a login" in call(run)["failure"]["message"]
+        assert "requires a login" in call(run)["failure"]["message"]
 
 
 @exhaustive
@@ -290,4 +290,4 @@ def test_what_cannot_be_logged_in_to_says_why(run: Run, cwd: Path) -> None:
     assert unreachable.code != 0 and "cannot be reached" in unreachable.err
     with sdk_server("json") as open_url:
         declare(cwd, open_url)
-        assert "wants no login" in run("mcp", "login", "far", "--no-browser").err
+        assert "needs no login" in run("mcp", "login", "far", "--no-browser").err

@@ -58,7 +58,7 @@ def test_tools_are_listed_and_called_and_messages_go_to_stderr(run: Run, make_pl
         (["nowhere"], 4, "nowhere"),
         (["plugins", "nowhere"], 4, "there is no folder nowhere"),
         (["plugins", "--names", "pretty"], 2, "'pretty' is not full or short"),
-        (["plugins", "--http", "8765"], 2, "is no HOST:PORT"),
+        (["plugins", "--http", "8765"], 2, "is not a HOST:PORT"),
         (["plugins", "--http", "0.0.0.0:8765"], 2, "--allow-host"),
         (["plugins", "--http", "127.0.0.1:0", "--token-file", "empty"], 2, "empty is empty"),
         (["plugins", "--config", "wrong.toml"], 3, "wrong.toml"),

@@ -60,6 +60,6 @@ def test_an_unusable_file_is_reported_with_a_hint(capfdbinary: pytest.CaptureFix
     with pytest.raises(typer.Exit) as caught, report_refusals(as_json=False):
         raise ConfigInvalid("trust.json", [problem])
     said = capfdbinary.readouterr().err
-    assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"or remove it" in said) == (3, True, True)
+    assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"or delete it" in said) == (3, True, True)
     with pytest.raises(ManifestInvalid), report_refusals(as_json=False):  # said as in every other command
         raise ManifestInvalid("x.tgz", [problem])

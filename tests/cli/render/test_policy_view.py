@@ -30,7 +30,9 @@ def shown(confinement: Confinement, capsys: pytest.CaptureFixture[str]) -> list[
 
 
 def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Confinement(OPEN, notes=("it may read /x, and there is no such path",), has_scratch=True), capsys) == [
+    assert shown(
+        Confinement(OPEN, notes=("it may read /x, but that path does not exist",), has_scratch=True), capsys
+    ) == [
         "sandbox confined",
         "reads /a",
         "/b",
@@ -41,7 +43,7 @@ def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[st
         "scratch a folder for each invocation",
         "network a.example:443",
         "limits 1 GiB memory · 2.5 cores · 256 processes · 4,096 open files · 1,000 bytes a file · 64 MiB in /tmp",
-        "missing it may read /x, and there is no such path",
+        "missing it may read /x, but that path does not exist",
     ]
 
 

@@ -181,7 +181,7 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
             {"tour": [{"id": 1, "result": 1}], "within": 10},
             {"tour": [{"id": 1, "error": 1}], "within": 10, "as_before": True},
         ],
-        "it had a result for that before",
+        "the same request had a result before",
     ),
     "never_settles": (
         ECHO,
@@ -194,14 +194,14 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
         "$.a[4]: expected 1, got 0; and 2 more",
     ),
     "last_differs": (ECHO, [{"send": {"a": 1}}, {"expect": {}, "within": 10}, {"last": {"a": 2}}], "$.a: expected 2"),
-    "last_of_nothing": (ECHO, [{"last": {}}], "it has said nothing yet"),
+    "last_of_nothing": (ECHO, [{"last": {}}], "it has sent nothing yet"),
     "stderr_silent": (ECHO, [{"expect_stderr": {"contains": "max", "within": 0.05}}], "'max' did not come on stderr"),
     "stderr_with": (
         "echo a secret >&2; exec cat",
         [{"expect_stderr": {"contains": "secret", "within": 10}}, {"expect_stderr_without": "secret"}],
         "it wrote a forbidden text on stderr",
     ),
-    "noise": ("echo hi", [{"expect_silence": 10}], "it wrote something although nothing was asked"),
+    "noise": ("echo hi", [{"expect_silence": 10}], "it wrote output without a request"),
     "gone": ("exit 0", [{"expect_running": 10}], "it exited on its own (exit code 0)"),
     "too_many": (
         ECHO,

@@ -128,7 +128,7 @@ def test_a_capability_the_fixture_lacks_skips_its_scenarios_and_fails_them_when_
         ("", "it exited without an answer when asked with --print-capabilities"),
         ("print('{}')", "--print-capabilities must print one JSON array of strings on one line"),
         ("print('[1]')", "--print-capabilities must print one JSON array of strings on one line"),
-        ("print('[]'); raise SystemExit(3)", "it must leave with exit code 0 after --print-capabilities"),
+        ("print('[]'); raise SystemExit(3)", "it must exit with 0 after --print-capabilities"),
     ],
 )
 def test_a_program_that_is_no_fixture_is_told_so_and_nothing_else_is_tried(
@@ -140,7 +140,7 @@ def test_a_program_that_is_no_fixture_is_told_so_and_nothing_else_is_tried(
     assert (axis.id, axis.status) == ("nexo.fixture.capabilities", Status.FAILED)
     assert axis.detail.splitlines() == [
         problem,
-        "rule: --print-capabilities prints one JSON array of strings and leaves with 0",
+        "rule: --print-capabilities prints one JSON array of strings and exits with 0",
         "clause: nexo Plugin Contract 1.10.0, 11.1 Conformance kit",
     ]
 

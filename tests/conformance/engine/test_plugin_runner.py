@@ -365,7 +365,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     "rune.handshake.once": (
         "asked = line()",
         'say({"type": "log"})\nasked = line()',
-        "although nothing was asked",
+        "without a request",
     ),
     "rune.handshake.extra_fields": (
         "json.loads(hello)",
@@ -521,7 +521,7 @@ def test_an_axis_that_needs_a_surface_the_plugin_lacks_is_skipped_with_a_reason(
         only=["rune.handshake.declares_capabilities", "rune.input.unicode_raw"],
     )
     assert report.axis("rune.handshake.declares_capabilities").detail == "the manifest requests no capabilities"
-    assert report.axis("rune.input.unicode_raw").detail == "no tool takes a text of any kind"
+    assert report.axis("rune.input.unicode_raw").detail == "no tool has a text parameter"
     assert report.skipped == 2
 
 
@@ -693,7 +693,7 @@ def test_a_nexo_plugin_that_offers_nothing_is_held_to_the_rules_for_all_and_told
         "nexo.hook.answers": "the manifest declares no hook",
         "nexo.vector.search": "the manifest declares no memory backend",
         "nexo.event.survives": "the manifest registers no channel, so no event reaches the plugin",
-        "nexo.recall.asks": "there is nothing the plugin can be asked",
+        "nexo.recall.asks": "the plugin has no export that can be called",
     }
     assert {axis_id: report.axis(axis_id).detail for axis_id in reasons} == reasons
 

@@ -330,7 +330,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     [
         ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file too"),
         ({"id": "nexo.some.rule"}, "must begin with 'rune.'"),
-        ({"after": ["rune.later.rule"]}, "'rune.later.rule' is no axis of an earlier file"),
+        ({"after": ["rune.later.rule"]}, "'rune.later.rule' is not an axis of an earlier file"),
     ],
 )
 def test_the_files_of_a_contract_must_fit_together(change: dict[str, Any], problem: str, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_line_that_is_too_much_breaks_the_rule_only_where_the_rule_is_about_th
     assert (verdict.status, verdict.detail) == (Status.PASSED, "")
     once = [*CALL, {"expect_silence": 0.1}]
     verdict = tried(noted(notes, twice), opening=OPENING, steps=once, for_each="tool")
-    assert [found.what for found in verdict.findings] == ["two: it wrote something although nothing was asked"]
+    assert [found.what for found in verdict.findings] == ["two: it wrote output without a request"]
 
 
 def test_a_target_that_broke_the_rule_in_one_case_has_no_other(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_the_same_is_the_same(value: Any) -> None:
     [
         ({"a": 1}, {"a": 2}, ["/a: 2, not 1"]),
         ({"a": 1, "b": 2}, {"b": 2}, ["/a: missing; it was 1"]),
-        ({}, {"a": [1]}, ["/a: [1], which was not there"]),
+        ({}, {"a": [1]}, ["/a: [1], which was not recorded"]),
         ([1, 2], [1], ["/1: missing; it was 2"]),
-        ([1], [1, 2], ["/1: 2, which was not there"]),
+        ([1], [1, 2], ["/1: 2, which was not recorded"]),
         (1, "1", ['the whole of it: "1", not 1']),
         (True, 1, ["the whole of it: 1, not true"]),
         ({"a/b": {"~": 1}}, {"a/b": {"~": 2}}, ["/a~1b/~0: 2, not 1"]),

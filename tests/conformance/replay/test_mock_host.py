@@ -191,5 +191,5 @@ def test_a_conversation_without_its_beginning_is_not_played(run: Run, tmp_path: 
 
 
 def test_a_recording_of_nothing_is_not_played(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(UnusableFrame, match="nothing was said"):
+    with pytest.raises(UnusableFrame, match="the recording has no messages"):
         played(run, write_kaged_plugin(tmp_path), recording("kaged"))

@@ -117,7 +117,7 @@ def test_a_greeting_that_was_otherwise_ends_a_contract_without_a_word_for_that()
 def test_bytes_that_are_no_message_are_told() -> None:
     live = Live(recording("kaged"))
     live.mock.feed(b"hello\n", 0.0)
-    assert live.stderr[0].startswith("replay: the host sent something that is no message")
+    assert live.stderr[0].startswith("replay: the host sent something that is not a message")
 
 
 # What the plugin asks and tells.
@@ -136,7 +136,7 @@ def test_a_plugin_that_asks_waits_for_its_answer() -> None:
     assert live.says(call(8, "p.t")) == [call(2, "kaged.storage.get", key="k")]
     assert live.says(result(2, {"found": False})) == [result(8, "done")]
     assert live.stderr == [
-        "replay: the host answers kaged.storage.get otherwise than in line 4: /result/found: false, not true"
+        "replay: the host answers kaged.storage.get differently than in line 4: /result/found: false, not true"
     ]
 
 

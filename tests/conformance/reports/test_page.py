@@ -195,7 +195,7 @@ def test_a_message_of_many_lines_is_bounded() -> None:
 
 def test_a_verdict_counts_what_was_tried() -> None:
     assert verdict(Report("rune", (REPORT.axes[0],))) == "conforms to rune"
-    assert verdict(Report("rune", ())) == "was not held to rune"
+    assert verdict(Report("rune", ())) == "was not tested against rune"
 
 
 def test_several_targets_that_broke_one_rule_have_a_card_each() -> None:

@@ -312,7 +312,7 @@ HOST_FRAMES: list[tuple[str, Any, Any]] = [
     ("a log without params", notification("host/log"), "params must be an object"),
     ("a log with null params", notification("host/log", None), "params must be an object"),
     ("a log of an unknown level", notification("host/log", {"level": "fatal", "message": ""}), "level must be"),
-    ("a publish that is no base64", notification("host/snapshot/publish", {"topic": "t", "payload": "a"}), "payload"),
+    ("a publish that is not base64", notification("host/snapshot/publish", {"topic": "t", "payload": "a"}), "payload"),
     ("an empty body", b"", "malformed"),
     ("a log line", b"starting up", "malformed"),
     ("half an object", b'{"jsonrpc":"2.0"', "malformed"),

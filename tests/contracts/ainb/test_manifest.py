@@ -375,7 +375,7 @@ def test_every_semantic_version_will_do(version: str) -> None:
 def test_another_abi_than_2_is_an_error_that_says_what_to_do(abi: str, words: str) -> None:
     (found,) = reported(manifest(abi_version=abi))
     assert (found.severity, found.code, found.path, found.line) == ("error", "abi_unsupported", "plugin.abi_version", 4)
-    assert f"ABI {abi} and this host ABI 2" in found.message
+    assert f"ABI {abi}, this host has ABI 2" in found.message
     assert words in found.message
 
 

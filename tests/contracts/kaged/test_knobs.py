@@ -121,7 +121,7 @@ def test_a_knob_cannot_turn_a_secret() -> None:
 
 def test_a_mistyped_field_comes_with_a_suggestion() -> None:
     (found,) = reported(with_knob("type: boolean\nbinds_to: config.lod"))
-    assert found.message == "'lod' is no field of config_schema; did you mean 'loud'?"
+    assert found.message == "'lod' is not a field of config_schema; did you mean 'loud'?"
 
 
 def test_knobs_without_a_config_schema_turn_nothing() -> None:

@@ -186,18 +186,18 @@ HOST_FRAMES: list[tuple[str, Any, Any]] = [
     ("a line of blanks", b" \t\r\n", None),
     ("an answer", {"id": 2, "result": 5}, CallFinished(1, 5)),
     ("an answer with an empty method", {"id": 2, "method": "", "result": 5}, CallFinished(1, 5)),
-    ("an answer with a method that is no name", {"id": 2, "method": 7, "result": 5}, CallFinished(1, 5)),
+    ("an answer with a method that is not a name", {"id": 2, "method": 7, "result": 5}, CallFinished(1, 5)),
     ("a late answer", {"id": 1, "result": 5}, CallFinished(0)),
     ("an answer to nothing", {"id": 77, "result": 5}, "unknown call"),
     ("an answer to zero", {"id": 0, "result": 5}, "unknown call"),
     ("an error to zero", {"id": 0, "error": {"code": -32700, "message": "parse"}}, "unknown call"),
-    ("an error to null", {"id": None, "error": {"code": -32700, "message": "parse"}}, "an answer to no call"),
+    ("an error to null", {"id": None, "error": {"code": -32700, "message": "parse"}}, "an answer to an unknown call"),
     ("an answer to a negative id", {"id": -1, "result": 5}, "unknown call"),
-    ("an answer to a string", {"id": "2", "result": 5}, "an answer to no call"),
-    ("an answer to a float", {"id": 2.0, "result": 5}, "an answer to no call"),
-    ("an answer to true", {"id": True, "result": 5}, "an answer to no call"),
-    ("an answer to an array", {"id": [2], "result": 5}, "an answer to no call"),
-    ("an empty object", {}, "an answer to no call"),
+    ("an answer to a string", {"id": "2", "result": 5}, "an answer to an unknown call"),
+    ("an answer to a float", {"id": 2.0, "result": 5}, "an answer to an unknown call"),
+    ("an answer to true", {"id": True, "result": 5}, "an answer to an unknown call"),
+    ("an answer to an array", {"id": [2], "result": 5}, "an answer to an unknown call"),
+    ("an empty object", {}, "an answer to an unknown call"),
     ("a request with an array as id", {"id": [1], **GET}, "id is neither"),
     ("a request with true as id", {"id": True, **GET}, "id is neither"),
     ("storage without an id", GET, "does not declare"),
@@ -483,7 +483,7 @@ PLUGIN_ANSWERS: list[tuple[str, Any, Any]] = [
     ("another jsonrpc", {"jsonrpc": "1.0", "id": 1, "method": "ping"}, (0, -32600)),
     ("an empty method", request(1, ""), (0, -32600)),
     ("no method", {"jsonrpc": "2.0", "id": 1}, (0, -32600)),
-    ("a method that is no name", {"jsonrpc": "2.0", "id": 1, "method": 5}, (0, -32600)),
+    ("a method that is not a name", {"jsonrpc": "2.0", "id": 1, "method": 5}, (0, -32600)),
     ("an empty object", {}, (0, -32600)),
     ("a string id", request("abc", "ping"), ("abc", None)),
     ("a null id", request(None, "ping"), (0, None)),
@@ -520,7 +520,7 @@ PLUGIN_FRAMES: list[tuple[str, Any, Any]] = [
     ("a tool without params", request(8, "p.t"), InvokeTool("t", {})),
     ("a method", request(8, "p.report.daily", {"day": 1}), CallMethod("p.report.daily", {"day": 1})),
     ("a hook", request(8, "kaged.hook.post_compact", {"trigger": "x"}), RunHook("post_compact", {"trigger": "x"})),
-    ("an answer to a string", {"id": "1", "result": {}}, "an answer to no call"),
+    ("an answer to a string", {"id": "1", "result": {}}, "an answer to an unknown call"),
     ("an answer to nothing", {"id": 5, "result": {}}, "unknown call"),
     ("initialized", {"jsonrpc": "2.0", "method": "initialized", "params": {}}, None),
     ("an unknown notification", {"jsonrpc": "2.0", "method": "no.such"}, "unknown notification"),
@@ -610,7 +610,7 @@ def test_a_plugin_does_not_tell_what_it_did_not_declare_nor_before_it_is_greeted
     machine = plugin()
     for name in ("ticked", "rang"):
         refusal = machine.notify(Publish(name, {"payload": 1}))
-        assert refusal is not None and "has not said hello" in refusal.message
+        assert refusal is not None and "the handshake is not complete" in refusal.message
     machine.receive(line(request(1, "initialize")))
     machine.outgoing()
     refusal = machine.notify(Publish("rang", {"payload": 1}))

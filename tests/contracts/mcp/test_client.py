@@ -740,7 +740,7 @@ def test_a_greeting_answered_after_we_gave_up_is_nothing() -> None:
 
 
 def test_an_era_that_is_none_is_our_own_bug() -> None:
-    with pytest.raises(Misuse, match="no era"):
+    with pytest.raises(Misuse, match="not an era"):
         ClientMachine(MsgspecCodec(), era="stone")
 
 

@@ -104,7 +104,7 @@ def test_a_server_on_the_network_is_a_plugin_with_a_url(kind: dict[str, Any]) ->
         ({"type": "http", "command": "x"}, "missing_field", "required"),
         ({"url": "http://example.com/mcp"}, "invalid_value", "https://"),
         ({"url": "https://${HOST_THAT_IS_NOT_SET}/mcp"}, "unset_variable", "HOST_THAT_IS_NOT_SET"),
-        ({"url": "https://example.com/", "headers": {"Host": "x"}}, "invalid_value", "written by the host"),
+        ({"url": "https://example.com/", "headers": {"Host": "x"}}, "invalid_value", "set by the host"),
         ({"url": "https://example.com/", "headers": {"X": 1}}, "invalid_type", "object of strings"),
     ],
 )

@@ -33,7 +33,7 @@ def test_https_and_local_addresses_can_be_used(text: str) -> None:
         ("http://mcp.example.com/mcp", "must begin with https://"),
         ("http://8.8.8.8/mcp", "must begin with https://"),
         ("http://169.254.169.254/", "must begin with https://"),
-        ("https://me:hunter2@mcp.example.com/", "no user and no password"),
+        ("https://me:hunter2@mcp.example.com/", "not contain a user or a password"),
         ("ftp://x/", "http:// or https://"),
     ],
 )

@@ -317,7 +317,7 @@ def test_any_json_value_travels_from_a_plugin_to_its_host_unchanged(value: Any) 
     try:
         (event,) = conversation(value)
     except UnicodeEncodeError:
-        pytest.fail("text that is no Unicode must be refused, not raised")
+        pytest.fail("text that is not Unicode must be refused, not raised")
     assert isinstance(event, CallFinished)
     got = MsgspecCodec().load(event.value)
     assert got == value

@@ -81,9 +81,9 @@ def test_two_codes_of_failed_work_are_ours_too(code: str, status: str, kept: boo
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (None, "the plugin ended with failed without a word"),
-        ("text", "the plugin ended with failed without a word"),
-        ({"message": "\n"}, "the plugin ended with failed without a word"),
+        (None, "the plugin ended with failed without a message"),
+        ("text", "the plugin ended with failed without a message"),
+        ({"message": "\n"}, "the plugin ended with failed without a message"),
         ({"code": "a.b"}, "the plugin ended with failed and the code a.b"),
     ],
 )

@@ -250,7 +250,7 @@ def test_a_host_that_has_given_up_no_longer_cares_for_a_hello() -> None:
     machine = greeting()
     machine.close("done")
     assert machine.outgoing() == b""
-    assert noise(machine.receive(frame(hello()))).why == "a hello while leaving"
+    assert noise(machine.receive(frame(hello()))).why == "a hello during the shutdown"
     assert machine.receive_eof() == [Closed()]
 
 
@@ -332,7 +332,7 @@ def test_every_end_but_success_is_a_failure_of_that_request_alone(
 def test_what_belongs_to_no_open_request_is_dropped_and_counted(codec: Codec, message: Any) -> None:
     machine = asking(codec, SEARCH, SEARCH)
     machine.receive(frame(response("req_1")))
-    assert "is not awaited" in noise(machine.receive(frame(message))).why
+    assert "is not expected" in noise(machine.receive(frame(message))).why
     assert machine.state == READY
     assert finished(machine.receive(frame(response("req_2")))).id == 2
 
@@ -341,9 +341,9 @@ def test_what_belongs_to_no_open_request_is_dropped_and_counted(codec: Codec, me
 @pytest.mark.parametrize("said", [None, [], "working", {}, {"type": 5}, {"message": "m"}], ids=str)
 def test_an_event_that_says_nothing_is_dropped(codec: Codec, said: Any) -> None:
     machine = asking(codec)
-    assert "no object with a type" in noise(machine.receive(frame(event(event=said)))).why
+    assert "not an object with a type" in noise(machine.receive(frame(event(event=said)))).why
     message = says("event", request_id="req_1")
-    assert "no object with a type" in noise(machine.receive(frame(message))).why
+    assert "not an object with a type" in noise(machine.receive(frame(message))).why
     assert finished(machine.receive(frame(response()))).failure is None
 
 
@@ -444,7 +444,7 @@ def test_a_request_over_eight_mebibytes_is_refused_here(codec: Codec) -> None:
     assert (refusal.code, refusal.detail["limit"]) == (Code.FRAME_TOO_LARGE, 8 * 1024 * 1024)
     assert SECRET not in repr(refusal)
     assert machine.outgoing() == b""
-    assert "is not awaited" in noise(machine.receive(frame(response()))).why
+    assert "is not expected" in noise(machine.receive(frame(response()))).why
 
 
 @pytest.mark.parametrize("op", [Compact("c", [1]), InvokeTool("t", {"a": object()})], ids=["no object", "no json"])
@@ -496,7 +496,7 @@ def test_what_this_contract_cannot_carry_is_our_own_bug() -> None:
         (request("r", "tool.nothing"), "unknown_op", "unknown op 'tool.nothing'"),
         (request("r", body={"export_id": "nothing"}), "unknown_export", "no tool 'nothing'"),
         (request("r", "hook.handle"), "unknown_export", "no hook 'jira_search'"),
-        (request("req_1"), "duplicate_id", "req_1 is being worked on already"),
+        (request("req_1"), "duplicate_id", "req_1 is already in progress"),
         (request("r", body={"export_id": "jira_search"}), "invalid_frame", "no input"),
         (request("r") | {"protocol": "vai.rpc.v2"}, "unsupported_version", "vai.rpc.v2"),
         (says("nonsense", id="r"), "invalid_frame", "which no host sends"),

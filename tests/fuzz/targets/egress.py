@@ -51,7 +51,7 @@ def _chunks(stream: bytes, size: int) -> None:
     assert not (whole.done and whole.problem)
     if whole.done:
         again, third = _read_chunks([sent])
-        assert again.done and third == sent, "the body that goes on is no body of one reading"
+        assert again.done and third == sent, "the body that goes on is not a body of one reading"
 
 
 def _read_chunks(chunks: list[bytes]) -> tuple[Chunks, bytes]:

@@ -44,4 +44,4 @@ def _check_spec(spec: PluginSpec) -> None:
     name = folder_name(spec.id)
     assert name not in ("", ".", "..") and "/" not in name and "\0" not in name
     names = [(export.kind, export.name) for export in spec.exports]
-    assert len(set(names)) == len(names), "an export is there twice"
+    assert len(set(names)) == len(names), "an export appears twice"

@@ -287,7 +287,7 @@ def test_what_was_seen_is_approved_and_answers_at_once(tmp_path: Path, run: Run)
             assert [(part, each["name"]) for part, each in seen.definitions] == [("tools", "echo")]
             assert not seen.approved_before and seen.to_json()["definitions"]["tools"][0]["name"] == "echo"
             assert host.refusal("srv") is not None, "a look approves nothing"
-            assert (await operating.inspect(host, "srv")).digest == seen.digest, "the time is no part of it"
+            assert (await operating.inspect(host, "srv")).digest == seen.digest, "the time is not part of it"
             await operating.approve(host, seen)
             await host.reload("srv")
             assert host.refusal("srv") is None

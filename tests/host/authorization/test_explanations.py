@@ -23,11 +23,11 @@ def spec(*access: Access) -> PluginSpec:
         (Access("own_path", "~/x", capability="c"), "keep files in a folder of its own", LOW),
         (Access("scratch", capability="c"), "use a temporary folder for each invocation", LOW),
         (Access("run", "/usr/bin/git", capability="c"), "start /usr/bin/git", HIGH),
-        (Access("run", capability="c"), "have programs started", HIGH),
+        (Access("run", capability="c"), "start programs", HIGH),
         (Access("network", capability="c"), "reach any address on the network", HIGH),
         (Access("network", "a.example", 443, capability="c"), "reach a.example, port 443", MEDIUM),
         (Access("network", "a.example", capability="c"), "reach a.example, any port", MEDIUM),
-        (Access("no_network", capability="c"), "nothing: it renounces the network, and needs no grant for that", LOW),
+        (Access("no_network", capability="c"), "nothing: it gives up the network, and needs no grant for that", LOW),
         (Access("storage_read", capability="c"), "read its own storage in the host", LOW),
         (Access("storage_write", capability="c"), "change its own storage in the host", LOW),
         (Access("topic", "usage.*", capability="c"), "read and publish snapshots of usage.*", LOW),
@@ -57,7 +57,7 @@ def test_several_kinds_of_one_capability_have_the_worst_risk() -> None:
         ("scope=runs:write", "use runs:write of the control plane's API", HIGH),
         ("scope=runs:read", "use runs:read of the control plane's API", MEDIUM),
         ("secret=search_key", "get the secret search_key", MEDIUM),
-        ("tool.execute", "nothing in the host by itself", MEDIUM),
+        ("tool.execute", "the host does nothing with it", MEDIUM),
     ],
 )
 def test_names_of_the_host_and_of_plugins_are_told_apart(capability: str, words: str, risk: str) -> None:

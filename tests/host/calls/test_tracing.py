@@ -335,7 +335,7 @@ def test_a_tracer_without_the_extra_is_told_how_to_install_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("wrong", [True, "app"])
 def test_what_is_no_tracer_is_an_error_of_the_caller(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"tracer is what opentelemetry\.trace\.get_tracer\(\.\.\.\) gives, not "):
+    with pytest.raises(TypeError, match=r"tracer must come from opentelemetry\.trace\.get_tracer\(\.\.\.\), not "):
         Host([], tracer=wrong)
 
 

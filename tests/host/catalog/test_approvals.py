@@ -90,7 +90,7 @@ def test_an_approval_that_others_can_change_counts_for_nothing(tmp_path: Path) -
     approvals = Approvals(tmp_path)
     approvals.save("srv", Approval(OFFER))
     approvals.path("srv").chmod(0o666)
-    with pytest.raises(ConfigInvalid, match="others can change"):
+    with pytest.raises(ConfigInvalid, match="other users can change"):
         approvals.load("srv")
     approvals.path("srv").chmod(0o600)
     assert approvals.load("srv") is not None

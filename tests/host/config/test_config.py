@@ -57,9 +57,9 @@ def test_a_plugin_without_a_section_is_undecided() -> None:
         ("[plugins.a.b]\npool = 1", 1, 'quote it: [plugins."a.b"]'),
         ('[host]\nlog_level = "loud"', 2, "'trace', 'debug', 'info', 'warn' or 'error'"),
         ('[plugins.p]\nlog_level = "Info"', 2, "'trace', 'debug', 'info', 'warn' or 'error'"),
-        ('[registries."http://r.test"]\nprivate = true', 1, "is no registry; write it like registry.internal"),
+        ('[registries."http://r.test"]\nprivate = true', 1, "is not a registry; write it like registry.internal"),
         ('[registries."R.test:5000"]\nprivate = true', 1, "must be written r.test:5000"),
-        ('[registries."r.test:0"]\nprivate = true', 1, "is no registry"),
+        ('[registries."r.test:0"]\nprivate = true', 1, "is not a registry"),
         ('[network]\nallow_private = ["localhost:80"]', 2, "an address and a port, like 127.0.0.1:8080"),
         ('[network]\nallow_private = ["10.0.0.0/8:80"]', 2, "an address and a port"),
         ('[network]\nallow_private = ["127.0.0.1:*"]', 2, "an address and a port"),
@@ -94,7 +94,7 @@ def test_a_log_folder_is_relative_to_its_config_and_may_be_in_the_home_folder(
 def test_the_home_of_an_unknown_user_is_an_error_and_a_program_without_a_slash_is_a_name(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     file.write_text('[plugins.p.sandbox]\nread = ["~no-such-user/x"]\n')
-    with pytest.raises(ConfigInvalid, match="home of a user"):
+    with pytest.raises(ConfigInvalid, match="home of an unknown user"):
         load(file)
     file.write_text('[plugins.p.sandbox]\nrun = ["git", "bin/git"]\n')
     assert load(file).plugin("p").sandbox.run == ["git", str(tmp_path / "bin" / "git")]

@@ -100,7 +100,7 @@ def test_all_problems_come_at_once() -> None:
 
 
 def test_a_plugin_without_settings_is_given_none() -> None:
-    text = "the plugin has no settings, so it would never see it"
+    text = "the plugin has no settings, so it would not get it"
     assert check_config(NOTHING, {"a": 1}) == [Problem("not_asked_for", "a", text)]
     assert [problem.code for problem in check_secrets(NOTHING, {"key": "x"})] == ["not_asked_for"]
 

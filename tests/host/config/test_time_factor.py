@@ -22,5 +22,5 @@ def test_without_the_variable_the_factor_is_one(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("text", ["", "fast", "0.5", "101", "nan"])
 def test_an_invalid_factor_is_reported(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(TIME_FACTOR, text)
-    with pytest.raises(PlugbayError, match="is no number from 1 to 100"):
+    with pytest.raises(PlugbayError, match="is not a number from 1 to 100"):
         time_factor()

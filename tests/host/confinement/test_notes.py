@@ -130,7 +130,7 @@ def test_a_granted_path_that_does_not_exist_is_noted(run: Run, tmp_path: Path) -
     async def main() -> None:
         async with loaded(root) as host:
             await host.call("echo", {})
-            assert notes(host, "sandbox_not_shown") == [f"it may read {tmp_path}/gone, and there is no such path"]
+            assert notes(host, "sandbox_not_shown") == [f"it may read {tmp_path}/gone, but that path does not exist"]
 
     run(main)
 
@@ -165,7 +165,8 @@ def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "who"), [(ExitStatus(signal=9), "it was killed"), (ExitStatus(code=1), "a process of it was killed")]
+    ("status", "who"),
+    [(ExitStatus(signal=9), "it was killed"), (ExitStatus(code=1), "one of its processes was killed")],
 )
 def test_an_out_of_memory_kill_names_the_limit(status: ExitStatus, who: str) -> None:
     said, advice = describe_oom(status, OutOfMemory.OWN_LIMIT, 256 << 20, 1 << 30)
@@ -195,4 +196,4 @@ def test_an_out_of_memory_kill_around_a_plugin_does_not_blame_its_own_limit(
 def test_a_kill_for_too_much_state_names_the_folder_and_a_remedy() -> None:
     said, advice = describe_state_excess("/var/p", "it has more than 5 bytes")
     assert said == "it was killed because its own folder /var/p is too full: it has more than 5 bytes"
-    assert "remove" in advice and "limits = { state" in advice
+    assert "delete" in advice and "limits = { state" in advice

@@ -147,7 +147,7 @@ def test_the_operator_shows_more_to_one_and_to_all(tmp_path: Path) -> None:
     assert found.policy is not None
     assert found.policy.read == (Path("/usr/lib"), Path("/usr/share"))
     assert (found.policy.write, found.policy.run) == ((tmp_path,), (Path("/opt"),))
-    assert found.notes == (f"it may read {tmp_path}/gone, and there is no such path",)
+    assert found.notes == (f"it may read {tmp_path}/gone, but that path does not exist",)
     assert found.to_json()["notes"] == list(found.notes)
 
 
@@ -158,7 +158,7 @@ def test_a_grant_on_the_deny_list_is_a_refusal(kind: str) -> None:
     assert found.refusal is not None and found.policy is None
     assert (found.refusal.code, found.refusal.origin) == (Code.SANDBOX_UNAVAILABLE, Origin.POLICY)
     assert found.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
-    assert str(found).startswith("refused: it cannot be confined as asked: /etc must not be shown")
+    assert str(found).startswith("refused: it cannot be confined as requested: /etc must not be visible to a plugin")
 
 
 @requirement("nexo:manifest-sandbox-denylist")
@@ -280,7 +280,7 @@ def test_a_private_address_that_the_operator_names_is_open(
 
 def test_a_host_that_is_none_is_left_out_and_named() -> None:
     assert confine(spec(), [Access("network", "0x7f.1")], operator(), Places()).notes == (
-        "it may reach 0x7f.1, which is no name and no address of a host",
+        "it may reach 0x7f.1, which is neither a host name nor an address",
     )
 
 
@@ -502,7 +502,7 @@ def test_nothing_that_the_host_keeps_is_granted_and_around_it_it_is_hidden(kind:
         refused = confine(spec(), [Access(kind, str(tmp_path / name))], operator(), kept)
         assert refused.refusal is not None and refused.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
         assert (
-            "the host's state folder" in refused.refusal.message and "no grant opens" in refused.refusal.detail["hint"]
+            "the host's state folder" in refused.refusal.message and "no grant allows" in refused.refusal.detail["hint"]
         )
         assert confine(spec(), [Access(kind, str(tmp_path / name))], operator(), Places()).refusal is None
     around = policy_of(spec(), (Access(kind, str(tmp_path)),), places=kept)
@@ -548,7 +548,7 @@ def test_a_plugin_does_not_write_its_own_program(tmp_path: Path) -> None:
     plugin = replace(spec(), root=package)
     told = confine(plugin, [Access("own_path", "~/.agents/p")], operator(), Places(home=tmp_path))
     assert told.policy is not None and (told.policy.write, told.own) == ((), ())
-    assert "is its program" in told.notes[0]
+    assert "because its program is there" in told.notes[0]
     assert confine(plugin, [Access("write_path", str(package))], operator(), Places()).refusal is not None
     assert policy_of(spec(), (Access("write_path", str(package)),)).write == (package,)
 
@@ -580,7 +580,7 @@ def test_a_missing_path_is_left_out_with_a_note(home: Path) -> None:
     paths = Paths(home)
     paths.add_read(["~/gone", "~/notes"])
     assert list(paths.read) == [home / "notes"]
-    assert paths.notes == [f"it may read {home}/gone, and there is no such path"]
+    assert paths.notes == [f"it may read {home}/gone, but that path does not exist"]
 
 
 @needs_root
@@ -603,7 +603,7 @@ def test_a_path_that_the_plugins_own_user_cannot_read_is_left_out_with_a_note(
     paths = Paths(home, user=2_000_000_007)
     paths.add_read(["~/notes"])
     assert list(paths.read) == ([folder] if is_shown else [])
-    said = f"it may read {folder}, and its user 2000000007 cannot: chmod o+rX it, or setfacl"
+    said = f"it may read {folder}, but its user 2000000007 cannot: use chmod o+rX, or setfacl"
     assert paths.notes == ([] if is_shown else [said])
     plain = Paths(home)
     plain.add_read(["~/notes"])
@@ -627,14 +627,14 @@ def test_a_path_that_the_plugins_own_user_cannot_read_is_left_out_with_a_note(
     ],
 )
 def test_nothing_that_gives_the_machine_or_its_user_away_may_be_written(home: Path, named: str) -> None:
-    with pytest.raises(PathRefused, match="must not be shown to a plugin") as caught:
+    with pytest.raises(PathRefused, match="must not be visible to a plugin") as caught:
         Paths(home).add_write([named])
     assert caught.value.rule == HITS_DENYLIST
 
 
 @pytest.mark.parametrize("named", ["~", "~/.ssh", "/", "/etc", "/proc", "/sys/kernel"])
 def test_nor_read(home: Path, named: str) -> None:
-    with pytest.raises(PathRefused, match="must not be shown to a plugin"):
+    with pytest.raises(PathRefused, match="must not be visible to a plugin"):
         Paths(home).add_read([named])
 
 
@@ -657,7 +657,7 @@ def test_a_contract_may_extend_the_deny_list(home: Path, tmp_path: Path) -> None
     (tmp_path / "way").symlink_to(secret / "a")
     Paths(home).add_read([str(secret / "a")])
     for named in (secret, secret / "a", tmp_path / "way", tmp_path / "bank"):
-        with pytest.raises(PathRefused, match=f"lies within {secret}"):
+        with pytest.raises(PathRefused, match=f"is inside {secret}"):
             Paths(home, (str(secret),)).add_read([str(named)])
 
 
@@ -696,7 +696,7 @@ def test_a_folder_with_a_database_in_it_is_read_and_not_written(home: Path, land
     memory = Entry(str(land / "a" / "memory.db"), "the memory of all agents", DATABASE)
     paths = Paths(home, protected=Protected((memory,)))
     paths.add_read([str(land)])
-    with pytest.raises(PathRefused, match="writing beside a database can change it"):
+    with pytest.raises(PathRefused, match="a writer beside a database can change it"):
         paths.add_write([str(land)])
     covered = Paths(home, protected=Protected((memory, Entry(str(land / "a"), "data"))))
     covered.add_write([str(land)])
@@ -704,7 +704,7 @@ def test_a_folder_with_a_database_in_it_is_read_and_not_written(home: Path, land
 
 
 def test_where_there_is_nothing_nothing_can_be_written(home: Path) -> None:
-    with pytest.raises(PathRefused, match=r"may write .*/gone, and there is no such path") as caught:
+    with pytest.raises(PathRefused, match=r"may write .*/gone, but that path does not exist") as caught:
         Paths(home).add_write(["~/notes", "~/gone"])
     assert (caught.value.rule, "create it" in caught.value.hint) == (RESOLUTION_FAILED, True)
     control = Paths(home)
@@ -721,8 +721,8 @@ def test_programs_are_shown_unless_every_sandbox_has_them(home: Path, tmp_path: 
     paths.add_run(["tool", "/usr/bin/env", "", "no-such-tool", "/opt/no/such"], f"{tool.parent}:/usr/bin")
     assert list(paths.run) == [tool]
     assert paths.notes == [
-        "it may run no-such-tool, and there is no such program",
-        "it may run /opt/no/such, and there is no such path",
+        "it may run no-such-tool, but there is no such program",
+        "it may run /opt/no/such, but that path does not exist",
     ]
 
 
@@ -731,7 +731,7 @@ def test_an_optional_path_that_must_not_be_shown_is_left_out(home: Path) -> None
     paths.add_optional_read(home)
     paths.add_optional_read(home / "notes")
     assert list(paths.read) == [home / "notes"]
-    assert "must not be shown" in paths.notes[0]
+    assert "must not be visible to a plugin" in paths.notes[0]
 
 
 def test_a_folder_of_its_own_is_written_and_made(home: Path) -> None:

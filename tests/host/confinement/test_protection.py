@@ -65,7 +65,7 @@ def test_the_same_project_shows_all_of_it_to_a_plugin_of_a_host_that_protects_no
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
-        ("reads", "ROOT/data/plugbay.db must not be shown to a plugin: it lies in ROOT/data, the server's data folder"),
+        ("reads", "ROOT/data/plugbay.db must not be visible to a plugin: it is in ROOT/data, the server's data folder"),
         ("writes", "ROOT/plugins must not be written by a plugin: the host looks for plugins in ROOT/plugins"),
     ],
 )
@@ -100,8 +100,8 @@ def test_the_host_opens_none_of_it_for_a_plugin_either(identity: str) -> None:
     assert [said[f"asks {name}"] for name in ("plugbay.toml", "data/operator.token")] == [
         "capability denied: read_paths"
     ] * 2
-    assert "ReadFile: ROOT/plugbay.toml is plugbay.toml, which no grant opens" in said["notes"]
-    assert "ReadFile: ROOT/data/operator.token lies in the server's data folder, which no grant opens" in said["notes"]
+    assert "ReadFile: ROOT/plugbay.toml is plugbay.toml, which no grant allows" in said["notes"]
+    assert "ReadFile: ROOT/data/operator.token lies in the server's data folder, which no grant allows" in said["notes"]
     assert said["asks note"] == "canary of note\n"
     assert report(identity)["open"]["asks data/operator.token"] == "canary of data/operator.token\n"
 
@@ -110,7 +110,7 @@ def test_the_host_opens_none_of_it_for_a_plugin_either(identity: str) -> None:
 def test_a_file_that_an_editor_replaces_is_out_of_sight_again_soon(identity: str) -> None:
     said = report(identity)["protected"]
     assert said["replaced"][-1] == "Permission denied"
-    assert any("ROOT/plugbay.toml came into its sight" in text for text in said["spy's notes"])
+    assert any("ROOT/plugbay.toml became visible to it" in text for text in said["spy's notes"])
     assert report(identity)["open"]["replaced"] == ["canary of what was saved"]
 
 

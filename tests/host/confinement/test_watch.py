@@ -159,7 +159,7 @@ def test_a_plugin_that_keeps_too_much_is_not_started_before_there_is_room(run: R
             with pytest.raises(CallFailed) as caught:
                 await host.call("echo", {"how": "little"})
             assert "is too full: it has more than 2,097,152 bytes" in str(caught.value)
-            assert "remove from it what is not needed" in caught.value.failure.detail["hint"]
+            assert "delete unneeded files from it" in caught.value.failure.detail["hint"]
         kept.unlink()
         async with loaded(root) as host:
             assert await host.call("echo", {"how": "little"}) == "kept"

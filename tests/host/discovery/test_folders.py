@@ -309,7 +309,7 @@ def test_a_vai_manifest_in_a_subfolder_only_is_not_found(tmp_path: Path) -> None
             "exports[0].config_schema",
         ),
     ],
-    ids=["no program", "a program that is none", "no schema", "a schema elsewhere"],
+    ids=["no program", "a program that is none", "not a schema", "a schema elsewhere"],
 )
 def test_a_vai_package_without_a_file_that_it_names_is_broken(
     tmp_path: Path, change: Callable[[Path], object], code: str, path: str

@@ -95,7 +95,7 @@ def test_a_changed_file_is_found_also_after_a_check(
 
 def test_a_missing_and_an_added_file_are_found(root: Path) -> None:
     (root / "lib/json.py").write_text("")
-    assert "'lib/json.py' is no part of the package" in str(problem(root))
+    assert "'lib/json.py' is not part of the installed package" in str(problem(root))
     (root / "lib/json.py").unlink()
     assert problem(root) is None
     (root / "lib/util.py").unlink()
@@ -105,7 +105,7 @@ def test_a_missing_and_an_added_file_are_found(root: Path) -> None:
 def test_a_folder_that_is_a_link_is_no_folder_of_the_release(root: Path) -> None:
     (root / "lib").rename(root.parent / "lib")
     (root / "lib").symlink_to(root.parent / "lib")
-    assert "'lib' is no part of the package" in str(problem(root))
+    assert "'lib' is not part of the installed package" in str(problem(root))
 
 
 def test_contents_are_those_of_the_list_or_not(root: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_file_of_another_kind_is_refused(run: Run, tmp_path: Path) -> None:
         file = Database(tmp_path / "things.db", SCHEMA)
         await file.open()
         await file.close()
-        assert "something else" in await refusal(tmp_path / "things.db", Schema("other", 78, (FIRST,)))
+        assert "not a database of this kind" in await refusal(tmp_path / "things.db", Schema("other", 78, (FIRST,)))
 
     run(main)
 
@@ -149,7 +149,7 @@ def test_a_closed_file_is_unavailable_and_may_be_opened_again(run: Run) -> None:
         file = Database(IN_MEMORY, SCHEMA)
         assert (await failure_of(file, add)).code == Code.UNAVAILABLE
         await file.open()
-        with pytest.raises(PlugbayError, match="open already"):
+        with pytest.raises(PlugbayError, match="already open"):
             await file.open()
         await file.write(add)
         await file.close()

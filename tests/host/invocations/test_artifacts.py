@@ -52,13 +52,13 @@ def test_an_artifact_is_kept_under_its_hash_and_outlives_the_room(room: Path, ke
         (ref("/etc/hostname"), "does not stay inside"),
         (ref("link"), "cannot be read"),
         (ref("folder/secret"), "cannot be read"),
-        (ref("out"), "is no file"),
-        (ref("pipe", b""), "is no file"),
+        (ref("out"), "is not a file"),
+        (ref("pipe", b""), "is not a file"),
         (ref("never"), "cannot be read"),
         (ref(size_bytes=6), "has 7 bytes, not 6"),
         (ref(size_bytes=-1), "must have its size_bytes"),
         (ref(size_bytes=True), "must have its size_bytes"),
-        (ref(sha256="0" * 64), "is not what its sha256 says"),
+        (ref(sha256="0" * 64), "does not match its sha256"),
         (ref(sha256="xyz"), "must have its sha256"),
         (ref(""), "must have a path"),
         (ref("a\0b"), "must have a path"),
@@ -100,7 +100,7 @@ def test_a_file_that_is_mostly_holes_does_not_fill_the_disk(room: Path, kept: Ar
 
 @pytest.mark.parametrize("asset_id", ["../secret", "/etc/passwd", "", "asset_", "asset_../secret", "asset_" + "A" * 64])
 def test_only_an_asset_id_names_an_asset(kept: Artifacts, asset_id: str) -> None:
-    with pytest.raises(BadArtifact, match="is no asset_id"):
+    with pytest.raises(BadArtifact, match="is not an asset_id"):
         kept.path(asset_id)
 
 

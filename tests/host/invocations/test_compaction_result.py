@@ -36,7 +36,7 @@ def test_a_seed_of_legal_blocks_is_accepted(blocks: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("blocks", "why"),
     [
-        ([], "one block at least"),
+        ([], "at least one block"),
         (["text"], "must be an object"),
         ([block("poem")], "the kind 'poem'"),
         ([block(["input"])], "the kind ['input']"),  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def test_a_seed_of_legal_blocks_is_accepted(blocks: list[Any]) -> None:
         ([ANSWER], "has no call before it"),
         ([ANSWER, CALL], "has no call before it"),
         ([CALL, ANSWER, ANSWER], "has no call before it"),
-        ([CALL, ANSWER, CALL, ANSWER], "is there twice"),
+        ([CALL, ANSWER, CALL, ANSWER], "appears twice"),
         ([{"kind": "tool_call", "name": "search"}], "must have a tool_call_id"),
         ([{"kind": "tool_call", "tool_call_id": "c1"}], "must have a name"),
     ],

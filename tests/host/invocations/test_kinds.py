@@ -32,7 +32,7 @@ from tests.support.vai import export, write_vai_plugin
         ("output({'n': 'one'})", "structured_output/n"),
         ("output({})", "structured_output"),
         ("output(None)", "structured_output"),
-        ("'text'", "no object"),
+        ("'text'", "not an object"),
         ("{'content': 'text'}", "content must be a list"),
         ("output({'n': 1}, is_error='no')", "is_error and retryable"),
     ],

@@ -84,7 +84,7 @@ def test_a_plugin_that_is_not_here_is_noted_and_left_out(
             assert (await host.fire("before_message", {})).event == {"order": "a"}
 
     run(main)
-    assert "the agent primary names nobody" in caplog.text
+    assert "the agent primary uses nobody" in caplog.text
 
 
 @pytest.mark.parametrize(

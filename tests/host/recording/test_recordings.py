@@ -124,7 +124,7 @@ def test_an_older_recording_gives_way_and_nothing_else_does(tmp_path: Path, spec
             other.symlink_to(file)
         else:
             other.write_text("dear diary\n")
-        with pytest.raises(PlugbayError, match="exists and is no recording"):
+        with pytest.raises(PlugbayError, match="exists and is not a recording"):
             record_file(other, spec, 0.0)
     assert (tmp_path / "notes.txt").read_text() == "dear diary\n"
 

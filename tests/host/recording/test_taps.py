@@ -121,7 +121,7 @@ def test_a_plugin_that_is_not_there_cannot_be_tapped(run: Run, tmp_path: Path) -
 
     async def main() -> None:
         async with Host.load(tmp_path) as host:
-            with pytest.raises(CallFailed, match="no plugin is called 'q'") as caught:
+            with pytest.raises(CallFailed, match="there is no plugin 'q'") as caught:
                 host.tap("q")
             assert caught.value.failure.code == Code.NOT_FOUND
 

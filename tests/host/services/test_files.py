@@ -295,7 +295,7 @@ def test_a_path_that_never_holds_still_is_given_up(tree: Path, monkeypatch: pyte
     assert len(tried) == MAX_TRIES
 
 
-# What is no file.
+# What is not a file.
 
 
 @requirement("ainb:host-files-os-reason")

@@ -305,7 +305,7 @@ def test_the_public_shape_has_every_part() -> None:
 )
 def test_a_block_of_the_past_is_reported_with_its_reason(response: dict[str, Any], field: str, reason: str) -> None:
     ((plugin_id, failure),) = after_one(response, AFTER).skipped
-    text = f"after_message cannot be blocked, it is about the past: {field} is ignored{reason}"
+    text = f"after_message reports a past event and cannot be blocked: {field} is ignored{reason}"
     assert (plugin_id, failure.code, failure.message) == ("p", Code.MALFORMED_RESPONSE, text)
     assert (failure.detail, failure.origin) == ({"fields": [field]}, Origin.PLUGIN)
 

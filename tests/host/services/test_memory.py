@@ -500,7 +500,7 @@ def test_an_entry_without_a_common_word_is_found_by_similarity(run: Run, tmp_pat
             await memory.open()
             await memory.remember("a", "photosynthesising leaves")
             await memory.remember("b", "photosynthesis of another agent")
-            by_words = AgentMemory(memory._text)
+            by_words = AgentMemory(memory.text)
             assert await by_words.recall("a", "photosynthetic") == []
             assert [entry.content for entry in await memory.recall("a", "photosynthetic")] == [
                 "photosynthesising leaves"

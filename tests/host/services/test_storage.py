@@ -215,7 +215,7 @@ def test_another_kind_of_file_is_refused(run: Run, tmp_path: Path) -> None:
     other.close()
 
     async def main() -> None:
-        with pytest.raises(PlugbayError, match="holds something else"):
+        with pytest.raises(PlugbayError, match="not a database of this kind"):
             await PluginStorage(path).open()
 
     run(main)

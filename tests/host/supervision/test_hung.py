@@ -25,7 +25,7 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
         (
             UNPROBED,
             Facts(110, 99, stopped=True),
-            "its process is stopped (state T); not one byte came from it for 11 s",
+            "its process is stopped (state T); it sent nothing for 11 s",
         ),
         (PROBED, Facts(110, 99, stopped=True, working_since=105, owed=1), "its process is stopped"),
         (
@@ -38,24 +38,24 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
             Facts(115, 99, timed_out=(FIRST, SECOND), working_since=106),
             "InvokeTool b was not answered within 10 s",
         ),
-        (SLOW, Facts(130, 99, timed_out=(FIRST, SECOND)), "not one byte came from it for 31 s"),
+        (SLOW, Facts(130, 99, timed_out=(FIRST, SECOND)), "it sent nothing for 31 s"),
         (
             PROBED,
             Facts(140, 99, timed_out=(FIRST,), probes=(110,)),
-            "InvokeTool a was not answered within 10 s, and a probe",
+            "InvokeTool a was not answered within 10 s, and neither was a later probe",
         ),
         (
             PROBED,
             Facts(140, 99, timed_out=(FIRST,), probes=(110,), working_since=111),
-            "a probe after that not within 30 s",
+            "neither was a later probe within 30 s",
         ),
-        (PROBED, Facts(140, 105, timed_out=(FIRST,), probes=(110,)), "a probe after that not within 30 s"),
-        (ASKED_LATE, Facts(140, 99, timed_out=(FIRST,), probes=(110,)), "not one byte came from it for 41 s"),
-        (PROBED, Facts(45, 9, probes=(20, 40)), "2 probes in a row were not answered, the first in 25 s"),
+        (PROBED, Facts(140, 105, timed_out=(FIRST,), probes=(110,)), "neither was a later probe within 30 s"),
+        (ASKED_LATE, Facts(140, 99, timed_out=(FIRST,), probes=(110,)), "it sent nothing for 41 s"),
+        (PROBED, Facts(45, 9, probes=(20, 40)), "2 probes in a row were not answered, the first for 25 s"),
         (PROBED, Facts(45, 9, probes=(20, 40), working_since=41), "2 probes in a row"),
-        (UNPROBED, Facts(20, 19, unread_since=10, owed=32), "read none of the answers to its own requests for 10 s"),
-        (PROBED, Facts(45, 20, probes=(20, 40)), "2 probes in a row were not answered, the first in 25 s"),
-        (PROBED, Facts(140, 110, timed_out=(FIRST,), probes=(110,)), "a probe after that not within 30 s"),
+        (UNPROBED, Facts(20, 19, unread_since=10, owed=32), "not read the answers to its own requests for 10 s"),
+        (PROBED, Facts(45, 20, probes=(20, 40)), "2 probes in a row were not answered, the first for 25 s"),
+        (PROBED, Facts(140, 110, timed_out=(FIRST,), probes=(110,)), "neither was a later probe within 30 s"),
     ],
     ids=[
         "stopped",
@@ -70,8 +70,8 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
         "idle, and two probes",
         "newer calls than the probes change nothing",
         "it asks and reads no answers",
-        "a byte in the moment of the first probe is no answer to it",
-        "a byte in the moment of the timeout is no answer to the call",
+        "a byte in the moment of the first probe is not an answer to it",
+        "a byte in the moment of the timeout is not an answer to the call",
     ],
 )
 def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:

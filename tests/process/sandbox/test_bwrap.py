@@ -153,11 +153,11 @@ ARGV = ("/plugin/run", "--now")
         ("bwrap: No permissions to create new namespace, likely because …", "user namespaces", NAMESPACES),
         ("bwrap: setting up uid map: Permission denied", "user namespaces", NAMESPACES),
         ("bwrap: Creating new namespace failed: Operation not permitted", "user namespaces", NAMESPACES),
-        ("bwrap: Can't chdir to /x y: No such file or directory", "/x y is not to be seen inside (No such", ""),
+        ("bwrap: Can't chdir to /x y: No such file or directory", "/x y is not visible inside (No such", ""),
         ("bwrap: seccomp: Invalid data, must be multiple of 8", "filter cannot be loaded", ""),
-        ("bwrap: Race condition binding dirfd", "exchanged at that moment", ""),
+        ("bwrap: Race condition binding dirfd", "replaced during the start", ""),
         ("bwrap: Can't mkdir /x: Read-only file system", "Can't mkdir /x: Read-only", "run plugbay doctor"),
-        ("", "said nothing", "run plugbay doctor"),
+        ("", "without a message", "run plugbay doctor"),
     ],
 )
 def test_a_setup_that_failed_is_the_sandboxs_failure(said: str, message: str, hint: str) -> None:

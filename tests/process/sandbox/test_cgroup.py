@@ -848,13 +848,13 @@ def test_in_a_leaf_groups_are_made_beside_it(tmp_path: Path) -> None:
 def test_groups_beside_ours_would_escape_its_memory_limit_and_are_not_made(machine: Machine) -> None:
     machine.kernel.put(STRANGER, machine.own)
     (machine.own / "memory.max").write_text("1073741824\n")
-    assert "escape its memory limit" in machine.reason()
+    assert "bypass its memory limit" in machine.reason()
 
 
 def test_the_group_above_is_not_changed_for_us(machine: Machine) -> None:
     machine.kernel.put(STRANGER, machine.own)
     (machine.own.parent / "cgroup.subtree_control").write_text("pids")
-    assert "does not give" in machine.reason()
+    assert "does not delegate" in machine.reason()
     assert machine.kernel.log == []
 
 
@@ -864,7 +864,7 @@ def test_at_the_top_of_the_visible_hierarchy_no_group_is_made_beside_ours(tmp_pa
     (tmp_path / "proc/self/mountinfo").write_text(f"1 1 0:1 /{OWN} {machine.own} rw - cgroup2 cgroup2 rw\n")
     found = cgroup.find_v2(machine.kernel, Places(tmp_path / "cg", tmp_path / "proc"), "h")
     assert isinstance(found, str)
-    assert "no group above" in found
+    assert "no parent group" in found
     assert machine.kernel.log == []
 
 
@@ -896,7 +896,7 @@ def test_if_our_group_stays_busy_we_move_back(machine: Machine) -> None:
 def test_a_machine_on_which_our_group_is_not_in_sight_is_a_reason(tmp_path: Path) -> None:
     found = cgroup.find_v2(Files(), places(tmp_path, "0::/../x\n", "/ cg cgroup2 rw"), "h")
     assert isinstance(found, str)
-    assert "not in sight" in found
+    assert "not visible" in found
 
 
 def test_the_limits_are_these_files() -> None:

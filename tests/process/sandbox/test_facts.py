@@ -43,7 +43,7 @@ def test_a_bubblewrap_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho --disable-userns\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert "does not know --bind-fd" in asked(Sandbox())["bubblewrap"].text
+    assert "lacks --bind-fd" in asked(Sandbox())["bubblewrap"].text
 
 
 @needs_root

@@ -66,7 +66,7 @@ def test_the_same_attacks_without_covers_succeed(identity: str) -> None:
 def test_what_is_hidden_is_never_shown_itself(identity: str, case: str) -> None:
     failure = report(identity, "covers")[f"hidden {case}"]
     assert failure["kind"] == "SandboxUnavailable"
-    words = "a link by which the host finds" if case == "turned link" else "the host's own or another plugin's"
+    words = "a link that the host follows" if case == "turned link" else "the host or to another plugin"
     assert words in failure["message"] and failure["hint"]
 
 

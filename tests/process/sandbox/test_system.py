@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -319,3 +320,18 @@ def test_a_dropped_user_is_called_nobody() -> None:
     files = system.files("/state", 65534, own_network=True)
     assert files["/etc/passwd"] == b"nobody:x:65534:65534::/state:/bin/sh\n"
     assert files["/etc/group"] == b"nogroup:x:65534:\n"
+
+
+@pytest.mark.parametrize(("home", "shown"), [("/usr/bin", True), ("/opt/other/bin", False)])
+def test_a_copy_of_the_hosts_python_finds_the_modules_of_the_original(
+    home: str, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix"):
+        monkeypatch.setattr(sys, name, "/usr")
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {home}\n")
+    (tmp_path / "bin").mkdir()
+    copy = shutil.copy("/usr/bin/env", tmp_path / "bin" / "python")
+    binds = fence([[str(copy)]], {}, own_network=True).binds
+    modules = {str(path) for path in Path("/usr/lib").glob("python3*")}
+    assert modules, "Debian's own Python is installed"
+    assert modules.issubset({bind.path for bind in binds}) is shown

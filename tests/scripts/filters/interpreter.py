@@ -32,7 +32,7 @@ def instructions(code: bytes) -> list[tuple[int, int, int, int]]:
             assert place + 1 + farthest < len(program), f"the jump at {place} leads out of the program"
         if operation == 0x20:
             assert value % 4 == 0 and value < DATA.size, f"the load at {place} is not of the data"
-    assert program[-1][0] == 0x06, "the last instruction is no answer"
+    assert program[-1][0] == 0x06, "the last instruction is not an answer"
     return program
 
 
@@ -44,7 +44,7 @@ def ask(code: bytes, number: int, arguments: Sequence[int] = (), *, machine: int
         return ALLOW
     if answer == 0x8000_0000:
         return KILL
-    assert answer >> 16 == 0x0005, f"{answer:#x} is no answer of ours"
+    assert answer >> 16 == 0x0005, f"{answer:#x} is not an answer of ours"
     return answer & 0xFFFF
 
 

@@ -192,7 +192,7 @@ def test_where_there_is_too_little_room_the_plugin_says_so(everything: Framed, w
 @requirement("ainb:sdk-bounded")
 def test_a_screen_larger_than_any_is_refused_before_there_is_a_canvas(everything: Framed) -> None:
     answer = everything.ask("plugin/render", viewport={"width": 65535, "height": 65535}, screen_id="main")
-    assert (answer["code"], "is more than a plugin draws" in answer["message"]) == (-32602, True)
+    assert (answer["code"], "is too large for a plugin" in answer["message"]) == (-32602, True)
     assert everything.ask("plugin/render", viewport={"width": 1024, "height": 1024}, screen_id="main")["buffer"]
 
 
@@ -295,7 +295,7 @@ def ready(argv): return "yes"
         ]
         plugin.send(id=asked[0]["id"], error={"code": -32001, "message": "capability denied: event_bus"})
         plugin.send(id=asked[1]["id"], result={})
-        assert plugin.stderr_line() == "nothing is heard of a: capability denied: event_bus\n"
+        assert plugin.stderr_line() == "no snapshots of a arrive: capability denied: event_bus\n"
         assert plugin.run("ready")[0] == b"yes"
 
 
@@ -732,7 +732,7 @@ def test_a_frame_may_come_byte_by_byte_and_a_body_that_is_no_json_is_skipped(tmp
 def test_listening_to_a_screen_that_is_none_is_a_mistake_that_is_told() -> None:
     plugin = Plugin("p")
     plugin.on_key("main")(print)
-    with pytest.raises(ValueError, match="'main' are listened to, but it is no screen"):
+    with pytest.raises(ValueError, match="'main', which is not a screen"):
         AinbDispatcher(plugin)
     plugin.screen("main")(print)
     assert AinbDispatcher(plugin).serves()
@@ -860,9 +860,9 @@ def test_a_result_is_json_on_stdout(argv: list[str], stdout: str) -> None:
     ("argv", "stderr", "status"),
     [
         (["qoute"], "tool_not_exposed: there is no tool 'qoute'; there is quote, later, lines\n", MISUSED),
-        (["quote", "{"], "invalid_input: the input of quote is no JSON: ", MISUSED),
-        (["quote", "\udc80"], "invalid_input: the input of quote is no JSON: ", MISUSED),
-        (["quote", "{}", "{}"], "invalid_input: quote takes its input as one JSON value, not as 2 words\n", MISUSED),
+        (["quote", "{"], "invalid_input: the input of quote is not JSON: ", MISUSED),
+        (["quote", "\udc80"], "invalid_input: the input of quote is not JSON: ", MISUSED),
+        (["quote", "{}", "{}"], "invalid_input: quote needs its input as one JSON value, not as 2 words\n", MISUSED),
         (["quote"], "invalid_input: city: is required\n", MISUSED),
         (["quote", '{"city": "Nowhere"}'], "not_found: there is no such place: Nowhere\\udc80\n", FAILED),
         (["quote", '{"city": "", "days": 0}'], "plugin_error: the result cannot be sent: at /sum: nan", FAILED),

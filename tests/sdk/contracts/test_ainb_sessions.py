@@ -31,7 +31,7 @@ def test_another_version_is_a_value_to_show_and_no_exception() -> None:
     assert isinstance(other, Mismatch)
     assert str(other) == "the publisher writes version 5, and this plugin reads version 3"
     for payload in (to_msgpack([1]), to_msgpack({"version": 3}), b"{}"):
-        with pytest.raises(ValueError, match="no UsageDataEvent"):
+        with pytest.raises(ValueError, match="not a UsageDataEvent"):
             UsageDataEvent.decode(payload)
 
 

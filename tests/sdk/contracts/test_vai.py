@@ -597,7 +597,7 @@ def test_a_harness_that_fails_leaves_its_last_checkpoint(everything: Vai) -> Non
     assert (answer["status"], answer["result"]) == ("retryable_failure", {"checkpoint": KEPT})
     answer = everything.answer(run(everything, "large"))
     assert (answer["status"], "result" in answer) == ("failed", False)
-    assert "more than the 262,144 that hosts keep" in answer["error"]["message"]
+    assert "exceeds the limit of 262,144" in answer["error"]["message"]
 
 
 # Cancelling.
@@ -796,7 +796,7 @@ def test_one_call_more_than_an_export_takes_is_refused_and_others_go_on(tmp_path
         plugin.greet()
         id = begun(plugin, "once")
         refused = tool(plugin, "once")
-        assert refused == {"code": "protocol.overloaded", "message": "once runs as often as it may at once"}
+        assert refused == {"code": "protocol.overloaded", "message": "once already runs its maximum number of calls"}
         assert tool(plugin, "echo")["status"] == "succeeded"
         open_gate(hold)
         assert plugin.answer(id)["status"] == "succeeded"

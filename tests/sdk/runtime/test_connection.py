@@ -145,9 +145,9 @@ def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -
 @requirement("nexo:sdk-abandon")
 def test_when_the_host_leaves_waiting_and_later_requests_fail_at_once(host: Host) -> None:
     stream = BlockingClient(host.connection).stream(STREAM, dict, 60)
-    host.connection.abandon(Failure("unavailable", "the host asked us to leave"))
+    host.connection.abandon(Failure("unavailable", "the host asked this plugin to shut down"))
     for ask in (lambda: next(stream), lambda: BlockingClient(host.connection).ask(RECALL, list, 60)):
-        with pytest.raises(ServiceError, match="the host asked us to leave") as caught:
+        with pytest.raises(ServiceError, match="the host asked this plugin to shut down") as caught:
             ask()
         assert (caught.value.code, caught.value.rpc_code) == (Code.UNAVAILABLE, None)
 

@@ -299,7 +299,7 @@ def test_what_waits_for_the_host_fails_at_once_when_it_says_good_bye(tmp_path: P
         goodbye = shutdown(plugin)
         answer = plugin.read()
         assert (answer["id"], answer["error"]["code"]) == (call, -33404)
-        assert "the host asked us to leave" in answer["error"]["message"]
+        assert "the host asked this plugin to shut down" in answer["error"]["message"]
         assert plugin.read()["id"] == goodbye
         assert plugin.status() == 0
 

@@ -43,7 +43,7 @@ def test_what_the_plugin_raises_outside_of_handlers_is_raised() -> None:
     plugin = Plugin("p")
     plugin.screen("here")(lambda canvas: None)
     plugin.on_key("elsewhere", "a")(lambda key: None)
-    with pytest.raises(ValueError, match="'elsewhere' are listened to"), testing.host(plugin, "ainb"):
+    with pytest.raises(ValueError, match="'elsewhere', which is not a screen"), testing.host(plugin, "ainb"):
         raise AssertionError("it was served")
 
 

@@ -31,7 +31,7 @@ def test_settings_that_break_their_schema_are_refused_and_no_secret_is_shown() -
     plugin, _ = everything()
     with pytest.raises(ConfigInvalid, match="low: 0 is less than the minimum of 1"):
         testing.host(plugin, "kaged", config={"low": 0})
-    with pytest.raises(ConfigInvalid, match="what is set for local/pantry"):
+    with pytest.raises(ConfigInvalid, match="the settings of local/pantry"):
         testing.host(plugin, "vai", config={"low": 0})
     with pytest.raises(ConfigInvalid) as caught:
         testing.host(plugin, "kaged", secrets={"shop_token": "xy"})

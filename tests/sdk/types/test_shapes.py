@@ -93,7 +93,7 @@ def test_a_value_that_fits_becomes_what_it_should_be(shape: Shape, value: Any, m
             [1, None, "a"],
             "x[1]: must be a whole number, not null; x[2]: must be a whole number, not a string",
         ),
-        (Array(Integer(), set), [1, 1.0], "x: must not hold anything twice"),
+        (Array(Integer(), set), [1, 1.0], "x: must not contain an item twice"),
         (Array(ANYTHING, set), [[]], "x: cannot be a set: unhashable type: 'list'"),
         (Fixed([Integer()]), [1, 2], "x: must have 1 items, not 2"),
         (Fixed([Integer()]), ["a"], "x[0]: must be a whole number, not a string"),

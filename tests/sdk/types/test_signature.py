@@ -173,7 +173,7 @@ def test_what_cannot_be_understood_is_noted_with_its_parameter() -> None:
     def tool(a: Nowhere, b: int) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     signature = Signature(tool)
-    assert signature.notes == ["a: 'Nowhere' says nothing here: name 'Nowhere' is not defined"]
+    assert signature.notes == ["a: 'Nowhere' is ignored here: name 'Nowhere' is not defined"]
     assert signature.input_schema()["properties"] == {"a": {}, "b": {"type": "integer"}}
     assert read(tool, {"a": object, "b": 1}) == {"a": object, "b": 1}
 
@@ -395,17 +395,16 @@ def test_an_enum_is_made_of_its_value_and_written_as_it() -> None:
 @pytest.mark.parametrize(
     ("annotation", "why"),
     [
-        ("Nowhere", "'Nowhere' says nothing here: name 'Nowhere' is not defined"),
-        ("1 +", "'1 +' says nothing here: invalid syntax"),
+        ("Nowhere", "'Nowhere' is ignored here: name 'Nowhere' is not defined"),
+        ("1 +", "'1 +' is ignored here: invalid syntax"),
         (
             AnnotationReader,
-            "AnnotationReader says nothing here: AnnotationReader is no type that JSON has a form for; "
-            "a dataclass would be",
+            "AnnotationReader is ignored here: AnnotationReader is a type without a JSON form; a dataclass has one",
         ),
-        (dict[int, str], "dict says nothing here: the keys of an object are texts"),
-        (Literal[b"x"], "Literal says nothing here: a literal is a text"),
-        (3, "3 says nothing here: this kind of annotation has no shape"),
-        (list["Nowhere"], "list says nothing here: name 'Nowhere' is not defined"),  # type: ignore[name-defined]  # noqa: F821
+        (dict[int, str], "dict is ignored here: the keys of an object are texts"),
+        (Literal[b"x"], "Literal is ignored here: a literal is a text"),
+        (3, "3 is ignored here: this kind of annotation has no shape"),
+        (list["Nowhere"], "list is ignored here: name 'Nowhere' is not defined"),  # type: ignore[name-defined]  # noqa: F821
     ],
 )
 def test_what_cannot_be_understood_fits_anything_and_is_noted(annotation: Any, why: str) -> None:

@@ -149,3 +149,25 @@ def test_on_postgresql_a_query_without_its_filter_shows_an_org_nothing_of_anothe
 
     with database(kind, tmp_path) as url:
         run(lambda: main(url))
+
+
+def test_each_of_several_gateways_has_its_share_of_the_rate() -> None:
+    clock, number = TurnedClock(), 1
+    rates = RateLimits(clock, 100, 200, lambda: number)
+
+    def passed() -> int:
+        count = 0
+        while True:
+            try:
+                rates.take(key(1))
+            except GatewayError:
+                return count
+            count += 1
+
+    assert passed() == 200
+    number = 4
+    assert passed() == 50, "at another number, each begins with its share of the burst"
+    clock.turn(1.0)
+    assert passed() == 25
+    number = 100
+    assert passed() == 10, "and with ten requests at least"

@@ -44,6 +44,7 @@ NAMES = {
     "name": "p.jsonl",
     "plugin_id:path": "p",
     "operation": "stop",
+    "node": "n1",
     "call_id": "call_1",
     "org_id": "org_1",
     "key_id": "key_1",

@@ -193,7 +193,7 @@ def test_fields_keep_the_typed_values() -> None:
 def test_fields_show_the_values_of_an_input_and_send_them_back() -> None:
     values = {"order": 3, "gift": False, "note": "a\nb", "currency": "EUR", "tags": ["x"], "mixed": "1"}
     filled = forms.fill(fields_of(ORDER) or (), values)
-    assert {field.name: field.value for field in filled}["price"] == "", "a default is no value"
+    assert {field.name: field.value for field in filled}["price"] == "", "a default is not a value"
     assert input_of(filled, {forms.NAMES + field.key: field.value for field in filled}) == values
     for other in ({**values, "more": 1}, {**values, "order": "three"}):
         with pytest.raises(Invalid):
@@ -339,7 +339,7 @@ def test_a_form_and_its_json_have_the_same_values(value: Any) -> None:
     ],
 )
 def test_json_that_a_form_cannot_express_stays_json(value: Any) -> None:
-    with pytest.raises(Invalid, match="no fields for all of this JSON"):
+    with pytest.raises(Invalid, match="cannot show all of this JSON"):
         forms.fill(trip(), value)
 
 

@@ -40,7 +40,7 @@ def test_a_form_that_is_not_ours_is_refused_before_its_file(sqlite_url: str, tmp
             plain = await visitor.post("/packages", {"archive": "x"})
             assert plain.status_code == 400 and "multipart/form-data" in plain.text
             status, text = await send(visitor, key, file)
-            assert status == 422 and "archive" in text, "what is no archive is refused by the packages themselves"
+            assert status == 422 and "archive" in text, "what is not an archive is refused by the packages themselves"
             assert not (await gateway.packages.page(OPERATOR, Page())).items
 
     run(main)

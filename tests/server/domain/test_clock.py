@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from plugbay.server.domain.clock import SystemClock, moment, stamp
+from plugbay.server.domain.clock import CLOCK_JITTER, SharedClock, SystemClock, boot_time, moment, stamp
 
 
 def test_a_moment_is_written_in_utc_and_read_back() -> None:
@@ -26,3 +26,15 @@ def test_the_systems_clock_is_the_systems() -> None:
     before = time.time(), time.monotonic()
     now = clock.now(), clock.monotonic()
     assert before[0] - 1e-6 <= now[0] <= time.time() + 1e-6 and before[1] <= now[1] <= time.monotonic()
+
+
+def test_the_clock_of_several_gateways_is_that_of_their_database() -> None:
+    clock = SharedClock()
+    assert abs(clock.now() - time.time()) < 1
+    asked_at = boot_time()
+    clock.follow(1_000.0, asked_at)
+    assert 0 <= clock.now() - 1_000.0 < 60
+    before = clock.now()
+    clock.follow(clock.now() - CLOCK_JITTER / 4, boot_time())
+    assert clock.now() >= before, "the time that an answer takes moves nothing"
+    assert clock.monotonic() <= time.monotonic()

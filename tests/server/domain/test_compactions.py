@@ -144,7 +144,7 @@ def test_a_failed_compaction_makes_no_chain_and_no_event(run: Run, sqlite_url: s
             assert wrong == [
                 {"code": "compactor.invalid_seed", "message": "unusable", "breaches": ["no block"]},
                 {"code": "binding.not_active", "message": "it is off"},
-                {"code": "compaction.internal", "message": "a bug in plugbay; its log has more"},
+                {"code": "compaction.internal", "message": "a bug in plugbay; the server's log has the details"},
             ]
             assert len((await talk.conversations.chains.page(CALLER, Page())).items) == 1
             assert (await talk.conversations.events.page(CALLER, Page())).items == ()
@@ -175,7 +175,7 @@ def test_compactions_of_a_killed_gateway_are_restarted_a_limited_number_of_times
             await until(lambda: len(talk.workers.received) == 2)
             async with talk.database.transaction() as tx:
                 for _ in range(2):
-                    await rows.begin(tx, doomed.id, 1.0)
+                    await rows.begin(tx, doomed.id, None, 1.0)
             async with conversing(database_url, workers=compactor()) as after:
                 done = await ended(after, doomed)
                 assert (done.status, done.error and done.error["code"]) == ("failed", "compaction.host_restarted")

@@ -266,7 +266,7 @@ def test_the_operators_token_is_made_once_and_is_nobody_elses_to_read(tmp_path: 
     path = tmp_path / "operator.token"
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o644)
-    with pytest.raises(PlugbayError, match="can be read by others"):
+    with pytest.raises(PlugbayError, match="other users can read"):
         operator_token(tmp_path)
     path.chmod(0o600)
     path.write_text("\n")

@@ -421,6 +421,27 @@ def test_the_next_gateway_delivers_for_a_killed_one(run: Run, database_url: str)
     run(story)
 
 
+def test_a_gateway_whose_clock_is_behind_takes_no_delivery_of_another(run: Run, database_url: str) -> None:
+    """Also if it only looked at its clock before the other one claimed: a connection may have taken seconds."""
+
+    async def story() -> None:
+        async def long(work: CallRequest) -> Any:
+            await asyncio.Event().wait()
+
+        workers, clock = ScriptedWorkers(), TurnedClock()
+        workers.bind("hook", "h", long, subscribes_to=("run.completed",))
+        async with conversing(database_url, workers=workers, clock=clock) as talk:
+            await talk.answered("go")
+            held = await the_delivery(talk, "delivering")
+            behind = TurnedClock()
+            behind.turn(-0.5)
+            other = Dispatcher(talk.database, hooked(Hook({"status": "ack"})), behind)
+            assert await other._begin() > 0
+            assert await deliveries(talk) == [held]
+
+    run(story)
+
+
 @requirement("vai:control-delivery-one-success")
 def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_url: str) -> None:
     async def story() -> None:
@@ -512,6 +533,36 @@ def test_a_pause_keeps_its_length_when_the_clock_is_set(run: Run, sqlite_url: st
             [waiting] = await settled(lambda: deliveries(talk), waits_after(1))
             pause = waiting.due_at - clock.now()
             clock.wall -= 600
+            talk.conversations.dispatcher.wake()
+            [moved] = await settled(lambda: deliveries(talk), lambda all: all[0].due_at < waiting.due_at)
+            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.received) == 1
+
+    run(story)
+
+
+class ClockSetBackInALook(TurnedClock):
+    """Loses ten minutes right after the dispatcher has compared both clocks, once it is armed."""
+
+    armed = False
+
+    def monotonic(self) -> float:
+        if self.armed:
+            self.armed = False
+            self.wall -= 600
+        return super().monotonic()
+
+
+@requirement("vai:control-delivery-clock")
+def test_a_clock_that_is_set_back_in_the_middle_of_a_look_makes_nothing_due(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        clock, hook = ClockSetBackInALook(), Hook(NOT_NOW, {"status": "ack"})
+        async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
+            await talk.answered("go")
+            [waiting] = await settled(lambda: deliveries(talk), waits_after(1))
+            pause = waiting.due_at - clock.now()
+            clock.armed = True
+            talk.conversations.dispatcher.wake()
+            await until(lambda: not clock.armed)
             talk.conversations.dispatcher.wake()
             [moved] = await settled(lambda: deliveries(talk), lambda all: all[0].due_at < waiting.due_at)
             assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.received) == 1
@@ -681,7 +732,7 @@ def test_a_dispatcher_stops_though_the_database_is_away(run: Run, sqlite_url: st
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
 
-            def away() -> Any:
+            def away(**_: Any) -> Any:
                 raise StoreUnavailable("away")
 
             talk.database.transaction = away  # type: ignore[method-assign]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.confinement.reach import Reach
 from plugbay.host.host import Host
 from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain import deliveries
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.policy import Reach
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
 from tests.support.conversing import CALLER, ScriptedWorkers, conversing, settled, stuck
@@ -68,7 +68,7 @@ def test_all_of_a_gateway_is_stopped_though_a_part_of_it_fails(sqlite_url: str, 
             async with gateway_at(sqlite_url, tmp_path) as gateway:
                 gateway._areas[:] = [Part("first"), *gateway._areas, Part("second"), Part("third")]
         assert stopped == ["third", "second", "first"]
-        with pytest.raises(GatewayError, match="about to stop"):
+        with pytest.raises(GatewayError, match="is stopping"):
             async with gateway.runner.host(None, Reach()):  # type: ignore[arg-type]
                 raise AssertionError("the runner was not stopped")
 

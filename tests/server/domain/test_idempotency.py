@@ -56,7 +56,7 @@ def test_an_answer_that_is_not_stored_or_lost_in_a_crash_is_reported_as_lost(
                 assert await code_of(requests.begin(KEY, DIGEST, 60.0)) == "idempotency.answer_lost"
                 await requests.finish(KEY, REFUSED)
             await requests.begin(KEY, DIGEST, 60.0)
-            await requests.recover()
+            await requests.start()
             assert await code_of(requests.begin(KEY, DIGEST, 60.0)) == "idempotency.answer_lost"
 
     run(main)
@@ -103,7 +103,7 @@ def test_deferred_outcomes_are_written_once_the_database_is_back(sqlite_url: str
             for outcome in (Completed(200, {}, b"{}"), LOST, REFUSED):
                 assert await requests.claim(KEY, DIGEST, 60.0) is None
 
-                def away() -> Any:
+                def away(**_: Any) -> Any:
                     raise StoreUnavailable("away")
 
                 gateway.database.transaction = away  # type: ignore[method-assign]

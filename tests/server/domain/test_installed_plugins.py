@@ -485,7 +485,7 @@ def test_kept_packages_do_not_survive_a_restart(sqlite_url: str, bench: Bench, r
 def test_a_package_that_cannot_be_copied_leaves_nothing(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         kept = KeptPackages(tmp_path / "kept", TurnedClock())
-        assert await code_of(kept.keep(tmp_path, None, "upload")) == "plugin.store_unwritable", "a folder is no file"
+        assert await code_of(kept.keep(tmp_path, None, "upload")) == "plugin.store_unwritable", "a folder is not a file"
         assert os.listdir(tmp_path / "kept") == []
 
     run(main)

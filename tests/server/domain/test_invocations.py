@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from plugbay.host.ports import InvocationRecord, ResumeState
-from plugbay.host.request import CallRequest
+from plugbay.host.ports import CallRecord, InvocationRecord, ResumeState
+from plugbay.host.request import CallRequest, CallResult
 from plugbay.server.domain import invocations
+from plugbay.server.domain.clock import Clock, moment
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.invocations import (
@@ -34,11 +36,15 @@ from plugbay.server.domain.invocations import (
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store import leases
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
+from plugbay.store.leases import Lease
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
+from plugbay.store.rows import ANY_OWNER
 from plugbay.store.statements import Outcome, Write
+from plugbay.wire.fast_json import MsgspecCodec
 from tests.examples.test_devkit import receiver
 from tests.server.domain.test_credentials import claims, refused
 from tests.store.test_invocations import ended, record
@@ -74,10 +80,10 @@ KEY = {"key": "secret://org_1/key"}
 
 @asynccontextmanager
 async def plugged(
-    url: str, tmp_path: Path, body: str, exports: Sequence[dict[str, Any]] = (PLUGIN,)
+    url: str, tmp_path: Path, body: str, exports: Sequence[dict[str, Any]] = (PLUGIN,), clock: Clock | None = None
 ) -> AsyncIterator[tuple[Gateway, PackageRow, Publisher]]:
     """A gateway with an org, a secret and a package."""
-    async with gateway_at(url, tmp_path) as gateway:
+    async with gateway_at(url, tmp_path, clock=clock) as gateway:
         await make_org(gateway)
         await gateway.secrets.put(OPERATOR, SecretScope("org_1"), "key", "hush-hush-1")
         publisher = Publisher(tmp_path, tmp_path)
@@ -91,6 +97,26 @@ def work(**fields: Any) -> CallRequest:
 async def the_record(gateway: Gateway) -> InvocationRecord:
     (record,) = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}))).items
     return record
+
+
+def test_records_and_tokens_are_by_the_clock_of_the_gateway(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    """Which several gateways share: the clock of the machine may be an hour wrong."""
+    body = "def tool(body, m): succeed(m, output({}))"
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, body, clock=clock) as (gateway, package, _):
+            await bind(gateway, package, secrets=KEY)
+            result = await gateway.invocations.invoke(work())
+            assert result.invocation is not None and result.status == "succeeded", result.failure
+            times = [result.invocation.started_at, str(result.invocation.ended_at)]
+            assert [moment(each) for each in times] == [clock.wall] * 2
+            async with gateway.database.reading() as tx:
+                query = text("SELECT issued_at / 1e6, expires_at / 1e6 FROM plugin_tokens")
+                issued, expires = (await tx.execute(query)).one()
+            assert issued == clock.wall and clock.wall < expires < clock.wall + 3600
+
+    run(main)
 
 
 @requirement("vai:control-effective-permissions", "vai:control-invocation-record", "vai:control-trust-floor")
@@ -412,7 +438,7 @@ def test_what_a_killed_gateway_left_open_is_closed_by_the_next_one_and_its_token
             assert outcome.result is None and outcome.failure is not None
             assert outcome.failure["code"] == HOST_RESTARTED
             assert outcome.failure["detail"] == {"plugin_code": HOST_RESTARTED, "execution_outcome": "unknown"}
-            assert await gateway.invocation_log.recover() == 0
+            assert await gateway.invocation_log.close_left(ANY_OWNER) == 0
 
     run(main)
 
@@ -486,7 +512,81 @@ def test_an_end_that_cannot_be_written_down_is_written_down_later_and_told_once(
             await gateway.invocation_log.closed(ended(OPENED, "failed"))
             assert await gateway.invocations.get(OPERATOR, "inv_1") == ended(OPENED)
             assert [(await anext(watch)).type for _ in range(2)] == [STARTED, ENDED]
-            assert sum(gateway.meters.counters["plugin_invocations"].values()) == 1
+            assert sum(gateway.meters.counters["invocations"].values()) == 1
+
+    run(main)
+
+
+async def shared(gateway: Gateway) -> Lease:
+    """Make it one of several gateways."""
+    async with gateway.database.transaction() as tx:
+        lease = await leases.take(tx, "gateway/gw_1", "gw_1", 30.0)
+    assert lease is not None
+    gateway.database.share(lease.fence)
+    return lease
+
+
+def result_of(record: InvocationRecord) -> CallResult:
+    codec = MsgspecCodec()
+    call = CallRecord("call_1", "acme/p", "1.0.0", "vai", "t", 0.0, 1.0)
+    return CallResult(call, codec.dump({"n": 1}), codec, (record,))
+
+
+def test_a_client_is_told_what_another_gateway_has_recorded(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    """A gateway that slept wakes with an answer, and its work was taken over."""
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            log, lease = gateway.invocation_log, await shared(gateway)
+            await log.opened(OPENED)
+            assert await log.close_left(lease.holder) == 1
+            await log.closed(ended(OPENED))
+            told = log.as_recorded(result_of(ended(OPENED)))
+            assert told.output is None and told.failure is not None
+            assert told.failure.detail["execution_outcome"] == "unknown"
+            recorded = await gateway.invocations.get(OPERATOR, "inv_1")
+            assert told.invocation is not None
+            assert (told.status, told.invocation.error_code) == (recorded.status, recorded.error_code)
+
+    run(main)
+
+
+def test_an_end_that_is_recorded_twice_by_one_gateway_is_its_own(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    """The commit came through, and its confirmation was lost."""
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            log, _ = gateway.invocation_log, await shared(gateway)
+            await log.opened(OPENED)
+            for _ in range(2):
+                await log.closed(ended(OPENED))
+            result = result_of(ended(OPENED))
+            assert log.as_recorded(result) is result
+
+    run(main)
+
+
+def test_a_gateway_that_cannot_record_an_end_says_that_the_outcome_is_unknown(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocations, "CLOSE_PAUSE", 0.001)
+    monkeypatch.setattr(invocations, "SHARED_CLOSE_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            log, _ = gateway.invocation_log, await shared(gateway)
+            await log.opened(OPENED)
+            write = gateway.database.write
+
+            async def away(*writes: Write) -> list[Outcome]:
+                raise StoreUnavailable("it is away")
+
+            monkeypatch.setattr(gateway.database, "write", away)
+            await log.closed(ended(OPENED))
+            failure = log.as_recorded(result_of(ended(OPENED))).failure
+            assert failure is not None and failure.detail["execution_outcome"] == "unknown"
+            monkeypatch.setattr(gateway.database, "write", write)
+            await until(lambda: not log._pending)
 
     run(main)
 

@@ -18,7 +18,7 @@ from tests.server.domain.test_invocations import work
 from tests.support.gateways import code_of, gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
-from tests.support.patience import until
+from tests.support.patience import pauses
 from tests.support.requirements import requirement
 from tests.support.vai import export
 
@@ -39,8 +39,12 @@ def key_of(org: str, project: str | None = None) -> Principal:
 
 async def lines(gateway: Gateway, caller: Principal, id: str, org: str | None = None, least: int = 1) -> list[LogLine]:
     log = await gateway.package_logs.open(caller, id, org)
-    await until(lambda: len(log.tail(100)) >= least)  # stderr is read beside the answer
-    return log.tail(100)
+    for pause in pauses():  # stderr is read beside the answer
+        found = (await log.tail(100)).lines
+        if len(found) >= least:
+            break
+        await asyncio.sleep(pause)
+    return found
 
 
 @requirement("vai:control-package-logs")
@@ -116,15 +120,16 @@ def test_only_so_many_logs_are_followed_at_once(
             package = await Publisher(tmp_path, tmp_path).bring(gateway)
             logs = gateway.package_logs
             log = await logs.open(key_of("org_1"), package.id)
-            first = logs.follow(log)
+            past = await log.tail(0)
+            first = logs.follow(log, past)
             reading = asyncio.ensure_future(anext(first))
             await asyncio.sleep(0)
             with pytest.raises(GatewayError) as refused:
-                logs.follow(log)
+                logs.follow(log, past)
             assert (refused.value.code, refused.value.status) == ("quota.too_many_watchers", 503)
             logs.written.write("org_1", package.package_id, ["tea"])
             assert (await reading).text == "[start] tea"
             await first.aclose()
-            logs.follow(log)
+            logs.follow(log, past)
 
     run(main)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.vai.permissions import SCOPES
+from plugbay.host.confinement.reach import Reach
 from plugbay.host.invocations.context import CLASSES, FILESYSTEMS, LONGEST
 from plugbay.model.spec import Export
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.policy import (
     Policy,
     PolicyDocument,
-    Reach,
     effective_limits,
     effective_permissions,
     find_widened,

@@ -133,15 +133,19 @@ def test_a_failure_is_an_ending() -> None:
     )
 
 
+def publish(feeds: RunFeeds, run_id: str, text: str) -> None:
+    feeds.show(run_id, {"type": "response.delta", "delta": text})
+
+
 def test_a_subscriber_gets_all_events_until_the_end(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
-        feeds.publish("run_1", "response.delta", delta="before")
+        publish(feeds, "run_1", "before")
         with feeds.subscribe("run_1") as one, feeds.subscribe("run_1") as other:
-            feeds.publish("run_1", "response.delta", delta="a")
-            feeds.publish("run_2", "response.delta", delta="another run's")
+            publish(feeds, "run_1", "a")
+            publish(feeds, "run_2", "another run's")
             feeds.end("run_1")
-            feeds.publish("run_1", "response.delta", delta="after")
+            publish(feeds, "run_1", "after")
             for feed in (one, other):
                 assert [piece async for piece in feed] == [{"type": "response.delta", "delta": "a"}]
 
@@ -153,7 +157,7 @@ def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
         feeds = RunFeeds()
         with feeds.subscribe("run_1") as feed:
             for number in range(FEED_DEPTH + 10):
-                feeds.publish("run_1", "response.delta", delta=str(number))
+                publish(feeds, "run_1", str(number))
             feeds.end("run_1")
             seen = [piece async for piece in feed]
         assert len(seen) == FEED_DEPTH + 1
@@ -167,7 +171,7 @@ def test_a_closed_feed_gets_no_more_events(run: Run) -> None:
         feeds = RunFeeds()
         with feeds.subscribe("run_1"):
             pass
-        feeds.publish("run_1", "response.delta", delta="a")
+        publish(feeds, "run_1", "a")
         with feeds.subscribe("run_1") as feed:
             feeds.end("run_1")
             assert [piece async for piece in feed] == []

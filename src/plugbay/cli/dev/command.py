@@ -31,7 +31,7 @@ Calls = Annotated[
     list[str] | None,
     typer.Option("--call", metavar="EXPORT [JSON]", help="Call it now and after each save; repeatable."),
 ]
-Once = Annotated[bool, typer.Option("--once", help="Exit after the calls; the status is that of the first failure.")]
+Once = Annotated[bool, typer.Option("--once", help="Exit after the calls, with the status of the first failure.")]
 Attach = Annotated[bool, typer.Option("--attach", help="Run the plugin yourself, in another terminal or a debugger.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each event.")]
 
@@ -52,7 +52,7 @@ def dev(
     """Run a plugin while you write it. Each save restarts it and repeats the last call.
 
     On a terminal, type EXPORT {…} to call an export, or help. Shows the plugin's output, problems of its manifest, the
-    reasons of crashes, and the differences between a result and the previous one.
+    reasons for crashes, and the differences between a result and the previous one.
     """
     import logging
 

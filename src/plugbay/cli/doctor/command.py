@@ -12,7 +12,7 @@ from plugbay.cli.doctor import checks
 from plugbay.cli.doctor.checks import Check, check_broker, check_sandbox
 from plugbay.cli.doctor.plugin_checks import check_plugin
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.options import AsJson
+from plugbay.cli.options import AsJson, database_url
 from plugbay.cli.render import output
 
 TITLES = 31
@@ -34,7 +34,13 @@ def doctor(
         typer.Option("--data", metavar="FOLDER", help="Also check the database and the disk of a server."),
     ] = None,
     database: Annotated[
-        str | None, typer.Option("--database", metavar="URL", help="The database, if it is not in the data folder.")
+        str | None,
+        typer.Option(
+            "--database",
+            metavar="URL|@FILE",
+            callback=database_url,
+            help="The database, if it is not in the data folder; @FILE has its URL.",
+        ),
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Kill processes that dead hosts left behind.")] = False,
     as_json: AsJson = False,
@@ -60,10 +66,24 @@ def _run_checks(path: Path | None, data: Path | None, database: str | None, fix:
     yield from checks.check_machine(fix)
     yield from check_sandbox(checks.load_config_or_default())
     yield from check_broker(checks.load_config_or_default())
+    yield from _check_cluster(database)
     if data is not None or database is not None:
         yield from _check_server(data, database)
     if path is not None:
         yield from check_plugin(path)
+
+
+def _check_cluster(database: str | None) -> Iterator[Check]:
+    config = checks.load_config_or_default()
+    if config.cluster is None:
+        return
+    try:
+        from plugbay.cli.doctor.cluster_checks import check_cluster
+    except ImportError as error:
+        text = f"[cluster] cannot be checked: {error.name} is not installed"
+        yield Check("cluster_nats", checks.ERROR, "Cluster: NATS", text, "pip install 'plugbay[serve,nats]'")
+    else:
+        yield from check_cluster(config, database)
 
 
 def _check_server(data: Path | None, database: str | None) -> Iterator[Check]:

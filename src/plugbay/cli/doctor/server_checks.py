@@ -12,7 +12,7 @@ from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database, sqlite_file
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 
-RECOVER = "stop the server; put a copy of a good database in its place, or save what can be read: sqlite3 FILE .recover"
+RECOVER = "stop the server; restore a backup of the database, or save the readable records: sqlite3 FILE .recover"
 
 
 def check_server(data: Path | None, url: str | None) -> Iterator[Check]:
@@ -42,7 +42,7 @@ async def _check_database(url: str) -> Check:
     if damage is not None:
         return Check("server_database", ERROR, title, f"it is damaged: {damage}", RECOVER)
     if ignored:
-        text = "it answers, but its user ignores row-level security, the second wall between orgs"
+        text = "it answers, but its user bypasses row-level security, the second protection between orgs"
         return Check(
             "server_database", WARNING, title, text, "use a role without SUPERUSER and BYPASSRLS", optional=True
         )

@@ -22,13 +22,13 @@ PATH = "/v1/audit/verification"
 
 Heads = Annotated[
     list[str] | None,
-    typer.Option("--head", metavar="HEAD", help="A head of an earlier check: its entry must be there. Repeatable."),
+    typer.Option("--head", metavar="HEAD", help="A head that an earlier check printed; repeatable."),
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Read the database of this data folder; ask no server.")
+    Path | None, typer.Option("--data", metavar="DIR", help="Read the database of this data folder, without a server.")
 ]
 DatabaseUrl = Annotated[
-    str | None, typer.Option("--database", metavar="URL", help="Read this PostgreSQL database; ask no server.")
+    str | None, typer.Option("--database", metavar="URL", help="Read this PostgreSQL database, without a server.")
 ]
 
 
@@ -48,7 +48,7 @@ def verify(
     if data is None and database is None:
         found = remote.find(server, token_file, quiet=as_json).get(PATH, head=head)
     elif server is not None:
-        raise refusal("--data and --database ask no server", "leave out --server", Exit.USAGE)
+        raise refusal("--data and --database work without a server", "leave out --server", Exit.USAGE)
     else:
         found = _verify_database(data, database, head or [])
     if as_json:
@@ -88,7 +88,7 @@ def _verify_database(data: Path | None, database: str | None, heads: list[str]) 
     try:
         known = [Head.parse(text) for text in heads]
     except ValueError as error:
-        text = f"{str(error)!r} is no head"
+        text = f"{str(error)!r} is not a head"
         raise refusal(text, "a head is chain:position:hash, as an earlier check printed it", Exit.USAGE) from None
     try:
         file = sqlite_file(url)

@@ -67,6 +67,7 @@ WORDS = {
     "status": "The status.",
     "metadata": "Labels of your own.",
     "config": "The configuration of the plugin.",
+    "traffic_percent": "The share of sessions that the binding serves.",
     "name": "The name.",
 }
 """Help for parameters that the API does not explain."""
@@ -200,7 +201,7 @@ def id_list(source: Source) -> completion.Ids:
 
 
 def _completer(group: str, route: Route, parameter: Parameter) -> completion.Completer | None:
-    """The completer of a parameter; None for one that is no id, and for the id of a record that is created."""
+    """The completer of a parameter; None for one that is not an id, and for the id of a record that is created."""
     source = OWN_IDS.get((group, parameter.path[-1])) or IDS.get(parameter.path[-1])
     if source is None or parameter.kind != "string":
         return None
@@ -371,7 +372,7 @@ class Request:
 
 def add_package(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|oci://…", help="An archive with its signature, or its source in a registry.")
+        str, typer.Argument(metavar="FILE|oci://…", help="A package file, or oci://… for one in a registry.")
     ],
     server: Server = None,
     token_file: TokenFile = None,
@@ -418,7 +419,7 @@ def _value(parameter: Parameter, given: Any) -> Any:
 
 
 def _pairs(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """The members of an object: `KEY=VALUE`, JSON, `@FILE` or `-`. A value that is no JSON is a string."""
+    """The members of an object: `KEY=VALUE`, JSON, `@FILE` or `-`. A value that is not JSON is a string."""
     key, is_pair, value = text.partition("=")
     if is_pair and key and not text.startswith(("{", "@")):
         yield key, _json_or_text(value)

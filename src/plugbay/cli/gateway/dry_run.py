@@ -74,6 +74,6 @@ def _show_validation(answer: dict[str, Any]) -> None:
     if not answer["accepted"]:
         output.problem("the server would refuse this; nothing was changed")
     elif validation["errors"]:
-        output.note("the server would accept this, but not make it active; nothing was changed")
+        output.note("the server would accept this as inactive; nothing was changed")
     else:
         page.line((output.OK, output.GOOD_STYLE), " the server would accept this; nothing was changed")

@@ -252,6 +252,7 @@ plugbay chain run chain_1 --blocks "Which tea is left?" --wait""",
             "cancel": Verb("POST /v1/runs/{run_id}:cancel", work=RUN),
             "regenerate": Verb("POST /v1/runs/{run_id}:regenerate", work=RUN),
             "timeline": Verb("GET /v1/runs/{run_id}/timeline"),
+            "follow": Verb("GET /v1/runs/{run_id}/events"),
             "request": Verb("GET /v1/runs/{run_id}/effective-request"),
         },
         examples="""\

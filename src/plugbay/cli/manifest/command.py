@@ -65,7 +65,7 @@ def manifest(
         list[str] | None,
         typer.Option(metavar="C", help="A contract; repeatable. Default: existing manifests, or all."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only compare; exit with 9 when a file differs.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only compare; exit with 9 if a file differs.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder for the files; that of the source by default.")
     ] = None,

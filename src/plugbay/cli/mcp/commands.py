@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name; it is also its plugin id.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also the MCP servers of this folder of plugins.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also look in this folder of plugins.")]
 Env = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="An environment variable; V may be secret://NAME or ${VAR}.")
 ]
@@ -172,7 +172,7 @@ def import_(
         for server in found:
             known = server.name in read_servers(state.file)
             if server.name in taken or (known and not replace):
-                why = "is named twice" if server.name in taken else f"is already in {state.file}; --replace replaces it"
+                why = "appears twice" if server.name in taken else f"is already in {state.file}; --replace replaces it"
                 left.append(sources.SkippedServer(server.name, why))
             else:
                 taken[server.name] = server
@@ -469,7 +469,7 @@ MAX_TEXT = 2_000
 INVISIBLE = frozenset(
     map(chr, [0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0)])
 )
-"""Characters that Unicode calls printable and that are invisible; attacks use them to hide text. U+FE0F, the last of
+"""Invisible characters that Unicode calls printable; attacks hide text with them. U+FE0F, the last of
 the variation selectors, is not listed: emoji need it, and alone it can encode nothing."""
 
 

@@ -34,7 +34,7 @@ SECONDS = 300.0
 """Time for a person to log in."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also the MCP servers of this folder of plugins.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Also look in this folder of plugins.")]
 
 
 def login(
@@ -50,7 +50,7 @@ def login(
 ) -> None:
     """Log in to a server that demands OAuth. Prints a URL for the browser and waits for its answer on a loopback port.
 
-    A running host takes over the login with plugbay reload NAME.
+    plugbay reload NAME applies the login to a running host.
     """
     import asyncio
 
@@ -73,7 +73,7 @@ def login(
     output.note(f"{name} is logged in at {made['issuer']}")
     if not made["refresh_token"]:
         output.note("there is no refresh token: when the login expires, run this command again")
-    output.note(f"next: plugbay mcp approve {name}; a running host takes it over with plugbay reload {name}")
+    output.note(f"next: plugbay mcp approve {name}; plugbay reload {name} applies the login to a running host")
 
 
 def logout(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
@@ -178,8 +178,8 @@ class _Flow:
             failure = Failure(error.failure.code, error.failure.message, plugin=self._spec.id, detail=detail)
             raise CallFailed(failure) from None
         except TimeoutError:
-            text = f"no browser came back within {seconds:g} s"
-            detail = {"hint": f"run plugbay mcp login {self._spec.id} again; --timeout gives more time"}
+            text = f"the login did not finish within {seconds:g} s"
+            detail = {"hint": f"run plugbay mcp login {self._spec.id} again; --timeout N allows more time"}
             raise CallFailed(Failure(Code.TIMEOUT, text, plugin=self._spec.id, detail=detail)) from None
         finally:
             await http.aclose()
@@ -277,7 +277,7 @@ def _open_browser(url: str, callback: Callback) -> None:
             is_open = webbrowser.open(url)
         if not is_open and not callback.is_answered:
             port = callback.redirect.split(":")[2].partition("/")[0]
-            far = f"for a browser elsewhere, forward the port first: ssh -L {port}:127.0.0.1:{port} HOST"
+            far = f"for a browser on another machine, forward the port first: ssh -L {port}:127.0.0.1:{port} HOST"
             output.note(f"no browser can be opened here; open the URL in a browser of this machine, or, {far}")
 
     threading.Thread(target=open_url, name="plugbay-browser", daemon=True).start()

@@ -85,7 +85,7 @@ def serve(
     from plugbay.mcp_server.stdio import take_wire
 
     if http is None and os.isatty(0):
-        output.note("stdin is a terminal, and an MCP client is expected there; plugbay mcp install configures one")
+        output.note("stdin is a terminal, not an MCP client; plugbay mcp install configures a client")
     wire = take_wire() if http is None else None
     rule = _naming_rule(names)
     http_server = None if http is None else _make_http_server(http, token_file, allow_host or [], allow_origin or [])
@@ -314,7 +314,7 @@ def _write(change: Change) -> Path | None:
         write_file(target, change.after.encode(), 0o600)
         return None
     if _read(target) != change.before:
-        raise refusal(f"{change.file} has changed meanwhile; nothing was written", "run the command again")
+        raise refusal(f"{change.file} was changed by another program; nothing was written", "run the command again")
     backup = _free_name(target)
     shutil.copy2(target, backup)
     write_file(target, change.after.encode(), target.stat().st_mode & 0o7777)

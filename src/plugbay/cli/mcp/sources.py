@@ -286,7 +286,7 @@ class _Variables:
             return default
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(:-.*)?", word):
             return f"${{{word}}}"
-        raise _Unusable(f"${{{word}}} has no meaning outside of that program")
+        raise _Unusable(f"${{{word}}} has no meaning outside that program")
 
     def _default(self, word: str) -> str | None:
         asked = self._inputs.get(word.removeprefix(_INPUT), {})
@@ -415,4 +415,4 @@ class _SizeBudget:
             text = f"the bundle unpacks to more than {self._limits.unpacked:,} bytes"
             raise PackageRefused(Reason.TOO_LARGE, text, limit=self._limits.unpacked)
         if self._taken > max(self._limits.unjudged, self._packed * self._limits.ratio):
-            raise PackageRefused(Reason.BOMB, f"the bundle inflates more than {self._limits.ratio}-fold")
+            raise PackageRefused(Reason.BOMB, f"the bundle unpacks to more than {self._limits.ratio} times its size")

@@ -93,7 +93,7 @@ def as_refusal(error: PackageRefused | ManifestInvalid | ConfigInvalid) -> Packa
         return error
     reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
     problems = [problem.to_json() for problem in error.problems]
-    hint = "correct the file, or remove it with its contents" if reason is Reason.INVALID_CONFIG else ""
+    hint = "correct the file, or delete it and lose its contents" if reason is Reason.INVALID_CONFIG else ""
     return PackageRefused(reason, str(error), hint=hint, problems=problems)
 
 

@@ -44,7 +44,7 @@ PackageName = Annotated[
 ]
 Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept a package without a signature.")]
 Downgrade = Annotated[
-    bool, typer.Option("--allow-downgrade", help="Also accept a version older than an installed one.")
+    bool, typer.Option("--allow-downgrade", help="Also accept a version older than the installed one.")
 ]
 
 

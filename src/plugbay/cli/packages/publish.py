@@ -52,7 +52,7 @@ def pack(
     is_folder = place.is_dir() or not place.suffix or (out or "").endswith("/")
     if would_be_packed(folder, place / f"any{SUFFIX}" if is_folder else place):
         text = "the package would be inside the packed folder, and become part of the next package"
-        raise typer.BadParameter(f"{text}; name another path with --out")
+        raise typer.BadParameter(f"{text}; choose another path with --out")
     (place if is_folder else place.parent).mkdir(parents=True, exist_ok=True)
     with report_refusals(as_json):
         packed = make(folder, place)
@@ -77,7 +77,7 @@ def _warn(found: Found, packed: Packed) -> None:
         output.note(problem.message)
     signature = signature_path(packed.path)
     if signature.exists() and not (found.root / SIGNATURE_NAME).exists():
-        output.note(f"{signature} is the signature of an earlier package; plugbay sign makes a new one")
+        output.note(f"{signature} belongs to an earlier package; plugbay sign makes a new one")
 
 
 def to_json(packed: Packed) -> dict[str, Any]:

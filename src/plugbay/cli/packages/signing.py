@@ -134,22 +134,20 @@ def _parse_last_day(day: str | None) -> datetime | None:
 @trust.command(cls=HelpCommand, epilog=EXAMPLES)
 def add(
     key: Annotated[Path, typer.Argument(metavar="FILE", help="A public key of plugbay keygen.")],
-    publisher: Annotated[
-        str, typer.Option(metavar="NAME", help="The key may sign NAME/… and NAME.…, and nothing else.")
-    ],
+    publisher: Annotated[str, typer.Option(metavar="NAME", help="The key may sign only NAME/… and NAME.….")],
     package: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="The key may also sign this package; repeatable.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="The last day of the key, like 2027-12-31.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Trust only this key of the publisher.")] = False,
-    also: Annotated[bool, typer.Option("--also", help="Trust this key besides the publisher's other keys.")] = False,
+    also: Annotated[bool, typer.Option("--also", help="Keep the publisher's other keys trusted.")] = False,
     trust_file: TrustFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Trust the key of a publisher.
 
-    Compare the key id with the publisher over a channel other than the package. A publisher that has another trusted
-    key is refused without --replace or --also, and so is a key that is trusted for another publisher.
+    First compare the key id with the publisher by another way than the package. If the publisher already has a trusted
+    key, --replace or --also is required. A key that is trusted for another publisher requires --replace.
     """
     from plugbay.packages.keys import load_public
     from plugbay.packages.trust import TrustedKey

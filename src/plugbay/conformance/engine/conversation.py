@@ -170,7 +170,7 @@ class Conversation:
         if "result" in answer.value:
             self._results.add(message["id"])
         elif step.as_before and message["id"] in earlier:
-            raise RuleBroken("it had a result for that before", answer)
+            raise RuleBroken("the same request had a result before", answer)
 
     def _note(self, step: Tour, frame: Frame, seen: list[Frame]) -> None:
         if not self._mismatches(step.those, frame):
@@ -233,7 +233,7 @@ class Conversation:
 
     async def _last(self, step: Last) -> None:
         if self.last is None:
-            raise RuleBroken("it has said nothing yet")
+            raise RuleBroken("it has sent nothing yet")
         self._hold_to(step.last, self.last)
 
     async def _skip_unless(self, step: SkipUnless) -> None:
@@ -255,7 +255,7 @@ class Conversation:
             frame = await self._next(Until(step.expect_silence, exact=True), aside=False)
         except NoAnswer:
             return
-        raise RuleBroken("it wrote something although nothing was asked", frame)
+        raise RuleBroken("it wrote output without a request", frame)
 
     async def _expect_stderr(self, step: ExpectStderr) -> None:
         wanted, until = step.expect_stderr, Until(step.expect_stderr.within)
@@ -300,7 +300,7 @@ class Conversation:
         unread = self.subject.unread()
         if unread:
             count = "one more line" if len(unread) == 1 else f"{len(unread)} more lines"
-            raise RuleBroken(f"it wrote {count} than the contract has", unread[0])
+            raise RuleBroken(f"it wrote {count} than the contract allows", unread[0])
 
     async def _expect_no_orphans(self, step: ExpectNoOrphans) -> None:
         seconds = self._seconds(step.expect_no_orphans["within"])
@@ -315,7 +315,7 @@ class Conversation:
     async def _next(self, until: Until, aside: bool = True) -> Frame:
         """The next frame; the scenario's host reacts to it first. Raises `NoAnswer` when none comes.
 
-        A frame to which the host reacts is an `aside`: it is no answer to a request of the scenario.
+        A frame to which the host reacts is an `aside`: it is not an answer to a request of the scenario.
         """
         while True:
             frame = await self.subject.next_frame(until.left(), exact=until.exact)

@@ -27,7 +27,7 @@ from plugbay.process.command import LaunchFailed
 
 CONTRACTS_WITH_FIXTURES = frozenset({"nexo"})
 
-RULE = "--print-capabilities prints one JSON array of strings and leaves with 0"
+RULE = "--print-capabilities prints one JSON array of strings and exits with 0"
 SECTION = "11.1 Conformance kit"
 
 ANSWER_SECONDS = 20.0
@@ -84,7 +84,7 @@ async def _axis(
 
 def _result_of_capabilities(contract: str, dialect: Dialect, problem: str) -> AxisResult:
     """The result of `--print-capabilities`; `problem` is empty when it was answered."""
-    id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
+    id, title = f"{contract}.fixture.capabilities", "lists the capabilities of the SDK"
     if not problem:
         return AxisResult(id, title, Status.PASSED)
     found = Finding(problem, rule=RULE, clause=f"{dialect.contract.title}, {SECTION}", check=id)
@@ -119,5 +119,5 @@ async def _ask_capabilities(program: PluginSpec, dialect: Dialect, spawner: Spaw
     if not isinstance(frame.value, list) or not all(isinstance(name, str) for name in frame.value):
         return frozenset(), "--print-capabilities must print one JSON array of strings on one line"
     if status is None or status.code != 0:
-        return frozenset(), "it must leave with exit code 0 after --print-capabilities"
+        return frozenset(), "it must exit with 0 after --print-capabilities"
     return frozenset(frame.value), ""

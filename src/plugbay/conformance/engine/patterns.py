@@ -575,7 +575,7 @@ _OF_ITS_OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "$between": (lambda ends: _are_two_integers(ends), "two integers"),
     "$bytes": (lambda ends: _are_two_integers(ends), "two integers"),
 }
-"""Operators whose argument is no pattern: whether one fits, and what is needed, in words."""
+"""Operators whose argument is not a pattern: whether one fits, and what is needed, in words."""
 
 
 def _are_two_integers(value: Any) -> bool:

@@ -514,7 +514,7 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
 
 def _check_predecessor(scenario: Scenario, name: str, known: Mapping[str, Scenario]) -> Problem | None:
     if name not in known:
-        return Problem("unknown_axis", "after", f"{name!r} is no axis of an earlier file")
+        return Problem("unknown_axis", "after", f"{name!r} is not an axis of an earlier file")
     if scenario.level == "rule" and known[name].level == "advice":
         return Problem("invalid_value", "after", f"{name!r} is advice, and no rule depends on advice")
     return None

@@ -29,10 +29,10 @@ UNMET = {
     "hook": "the manifest declares no hook",
     "vector_backend": "the manifest declares no memory backend",
     "topic": "the manifest registers no channel, so no event reaches the plugin",
-    "question": "there is nothing the plugin can be asked",
+    "question": "the plugin has no export that can be called",
     "method": "the manifest declares no method",
     "notification": "the manifest declares no notification",
-    "compactor": "the plugin is no compactor",
+    "compactor": "the plugin is not a compactor",
     **{name: f"the manifest declares no hook {name}" for name in HOOKS},
     "screen": "the manifest provides no screen",
     "cli_namespace": "the manifest provides no namespace of command lines",
@@ -186,9 +186,9 @@ class Surface:
         if not self.exports("tool"):
             return "the plugin offers no tool"
         if not self.tools_to_call():
-            return "every tool changes things, and none has an example of an input in its schema that may be used"
+            return "every tool has side effects, and no schema has an example of an input that may be used"
         if need == "string_input" and self._tool(with_string=True) is None:
-            return "no tool takes a text of any kind"
+            return "no tool has a text parameter"
         return ""
 
     def tour(self) -> list[Any]:

@@ -38,7 +38,7 @@ class Difference(NamedTuple):
         if self.came is _ABSENT:
             return f"{where}: missing; it was {shown(self.recorded)}"
         if self.recorded is _ABSENT:
-            return f"{where}: {shown(self.came)}, which was not there"
+            return f"{where}: {shown(self.came)}, which was not recorded"
         return f"{where}: {shown(self.came)}, not {shown(self.recorded)}"
 
     @property

@@ -107,7 +107,7 @@ def contract_of(recording: Recording) -> Contract:
     """The contract of a recording; raises `BadRecording` when it is none of ours."""
     name = recording.header.contract
     if name not in CONTRACTS:
-        raise BadRecording(f"it is of the contract {name!r}, which is none of {', '.join(CONTRACTS)}")
+        raise BadRecording(f"its contract is {name!r}, which is not one of {', '.join(CONTRACTS)}")
     return CONTRACTS[name]
 
 

@@ -90,7 +90,7 @@ async def play(recording: Recording, spec: PluginSpec, options: PlayOptions) -> 
     """Play every recorded conversation, each with a process of its own; raise `UnusableFrame` before any starts."""
     rules, conversations = contract_of(recording).frame_rules, list(_conversations(recording))
     if not any(isinstance(item, Recorded) for item in recording.items):
-        raise UnusableFrame("nothing was said when this was recorded, so there is nothing to play")
+        raise UnusableFrame("the recording has no messages, so there is nothing to replay")
     for conversation in conversations:
         _check(conversation, rules, options)
     outcome, spawner = Outcome(), Spawner()
@@ -214,7 +214,7 @@ class _Player:
 
     def _send(self, said: RecordedFrame) -> None:
         if said.frame.raw is not None:
-            return  # no host of ours writes what is no message
+            return  # no host of ours writes what is not a message
         value = renew_frame(said.frame.value, self._context)
         self._swaps |= find_swaps(said.frame.value, value, tuple(RENEWALS))
         if said.turn.kind in (ANSWER, PIECE) and said.turn.id in self._ids:
@@ -295,4 +295,4 @@ def _describe_frame(said: RecordedFrame) -> str:
     if said.turn.kind in (ANSWER, PIECE):
         what = "answer" if said.turn.kind == ANSWER else "piece of the answer"
         return f"the {what} to {said.turn.id!r:.60}" if said.turn.id != GREETING else "the greeting"
-    return f"the {said.turn.kind} {said.turn.name}" if said.turn.name else "a line that is no message"
+    return f"the {said.turn.kind} {said.turn.name}" if said.turn.name else "a line that is not a message"

@@ -109,7 +109,7 @@ class MockPlugin:
                     raise Malformed(problem)
                 frame = self._codec.decode(body)
             except Malformed as error:
-                self._note(f"the host sent something that is no message: {error}")
+                self._note(f"the host sent something that is not a message: {error}")
                 continue
             self._take(frame, now)
 
@@ -165,7 +165,7 @@ class MockPlugin:
             passed = IgnoredPaths((*self._rules.volatile, *recorded.frame.redacted), shapes=True)
             found = differences(recorded.frame.value, frame, passed)
             if found:
-                self._note(f"the host answers {said.turn.name} otherwise than in line {recorded.line}: {found[0]}")
+                self._note(f"the host answers {said.turn.name} differently than in line {recorded.line}: {found[0]}")
         playing.answered_ids.add(said.turn.id)
         self._go_on(playing, now)
 

@@ -84,7 +84,7 @@ def verdict(report: Report) -> str:
     tried = report.passed + report.failed + report.advice
     if report.failed:
         return f"breaks {report.failed} of {report.passed + report.failed} rules of {_safe(report.contract)}"
-    return f"conforms to {_safe(report.contract)}" if tried else f"was not held to {_safe(report.contract)}"
+    return f"conforms to {_safe(report.contract)}" if tried else f"was not tested against {_safe(report.contract)}"
 
 
 def _header(report: Report, about: About) -> str:

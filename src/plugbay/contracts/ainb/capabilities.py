@@ -99,11 +99,11 @@ def _check_grant(draft: Draft, name: str, grant: Any) -> None:
     if not isinstance(grant, bool | list):
         draft.error("invalid_grant", path, f"must be true, false or a list of strings, got {grant!r:.60}")
     elif grant is True and name in _ONLY_LISTS:
-        text = f"true allows nothing here; list every {_ONLY_LISTS[name]} that is needed"
+        text = f"true has no meaning here; list every {_ONLY_LISTS[name]}"
         draft.warn("grant_without_effect", path, text)
     elif isinstance(grant, list):
         if grant and name in _ONLY_TRUE:
-            draft.warn("grant_without_effect", path, "a list allows nothing here; say true")
+            draft.warn("grant_without_effect", path, "a list has no meaning here; write true")
         for at, entry in enumerate(grant):
             _check_entry(draft, (*path, at), name, entry)
 
@@ -113,7 +113,7 @@ def _check_entry(draft: Draft, path: KeyPath, name: str, entry: Any) -> None:
     if problem is not None:
         draft.error("invalid_grant", path, problem)
     elif name == "event_bus" and "*" in entry[:-1]:
-        draft.warn("grant_without_effect", path, f"{entry!r} has a '*' that is not at its end and stands for itself")
+        draft.warn("grant_without_effect", path, f"{entry!r} has a '*' before its end, which stands for itself")
 
 
 def _entry_problem(name: str, entry: Any) -> str | None:
@@ -121,7 +121,7 @@ def _entry_problem(name: str, entry: Any) -> str | None:
         return f"must be a string, got {entry!r:.60}"
     # An empty target would be access to everything of its kind.
     if not entry.strip() or not entry.isprintable():
-        return f"{entry!r:.60} names nothing"
+        return f"{entry!r:.60} is empty"
     if name == "network":
         return _host_problem(entry)
     if name == "read_paths":
@@ -137,7 +137,7 @@ def _path_problem(path: str) -> str | None:
 
 def _host_problem(entry: str) -> str | None:
     if "*" in entry:
-        return f"{entry!r} has a wildcard, and a host is named exactly; true asks for every host"
+        return f"{entry!r} has a wildcard; name each host exactly, or write true for every host"
     if _host(entry) is None:
         return f"{entry!r} must be the name or the address of a host; ':' and a port may follow"
     return None

@@ -139,9 +139,9 @@ class AinbMachine(RpcMachine):
         return self._take_notification(method, params, body) if id is None else self._take_request(id, method, params)
 
     def _envelope_problem(self, version: Any, method: Any, id: Any) -> str:
-        """Why a body is no message of this contract. Real plugins do not look at the version."""
+        """Why a body is not a message of this contract. Real plugins do not look at the version."""
         if self.role == Role.HOST and version != "2.0":
-            return "it does not say that it is JSON-RPC 2.0"
+            return "it is not JSON-RPC 2.0"
         if not (id is None or (type(id) is int and id >= 0)):
             shown, what = f"{id!r:.40}", f"{method!r:.80}" if isinstance(method, str) else "an answer"
             return f"{what} with the id {shown} is refused: an id of this contract is an unsigned integer"

@@ -241,21 +241,21 @@ def _name(draft: Draft, folder: str) -> None:
     if problem:
         draft.error("invalid_name", path, f"{problem}, got {name!r:.60}")
     elif name == RESERVED:
-        draft.error("reserved_name", path, f"{name!r} is what the host calls itself")
+        draft.error("reserved_name", path, f"{name!r} is reserved for the host")
     elif name != folder:
-        text = f"{name!r} lies in a folder called {folder!r}; the plugin, its folder and its program have one name"
+        text = f"{name!r} is in the folder {folder!r}; the plugin, its folder and its program must have the same name"
         draft.error("name_mismatch", path, text)
 
 
 def _versions(draft: Draft) -> None:
     version = draft.text("plugin", "version")
     if version is not None and not _SEMVER.fullmatch(version):
-        text = f"{version!r:.60} is no semantic version such as 1.2.3"
+        text = f"{version!r:.60} is not a semantic version such as 1.2.3"
         draft.error("version_not_semver", ("plugin", "version"), text)
     abi = draft.value("plugin", "abi_version")
     if type(abi) is int and abi >= 0 and abi != ABI_VERSION:
         hint = f"it needs a newer host, or a build for ABI {ABI_VERSION}" if abi > ABI_VERSION else "it must be rebuilt"
-        text = f"the plugin speaks ABI {abi} and this host ABI {ABI_VERSION}; {hint}"
+        text = f"the plugin needs ABI {abi}, this host has ABI {ABI_VERSION}; {hint}"
         draft.error("abi_unsupported", ("plugin", "abi_version"), text)
 
 
@@ -264,16 +264,16 @@ def _names(draft: Draft) -> None:
         seen: set[str] = set()
         for path, name in draft.texts(*where):
             if not name.strip() or not name.isprintable():
-                draft.error("invalid_name", path, f"{name!r:.60} names nothing")
+                draft.error("invalid_name", path, f"{name!r:.60} is empty")
             elif name in seen:
-                draft.warn("duplicate", path, f"{name!r} is there twice")
+                draft.warn("duplicate", path, f"{name!r} appears twice")
             seen.add(name)
 
 
 def _namespaces(draft: Draft) -> None:
     for path, name in draft.texts("provides", "cli_namespaces"):
         if name.startswith("-") or len(name.split()) > 1 or name != name.strip():
-            draft.error("invalid_name", path, f"{name!r} must be one word of a command line, and no option")
+            draft.error("invalid_name", path, f"{name!r} must be one word of a command line that is not an option")
 
 
 def _latest_state(draft: Draft) -> None:
@@ -293,7 +293,7 @@ def _bus(draft: Draft) -> None:
                     "needs_event_bus", path, f"{topic!r} is never {loss}: capabilities.event_bus does not cover it"
                 )
             elif section == "provides" and topic.startswith(HOST_ONLY):
-                draft.warn("host_only_topic", path, f"{topic!r} is never published: only the host does so")
+                draft.warn("host_only_topic", path, f"{topic!r} is never published: only the host may publish it")
 
 
 def _ignored(draft: Draft) -> None:
@@ -350,7 +350,7 @@ def _setting(raw: dict[str, Any]) -> Setting | None:
 
 def _key(draft: Draft, path: KeyPath, key: str, seen: set[str]) -> None:
     if not key.strip() or not key.isprintable():
-        draft.error("invalid_name", path, f"{key!r:.60} names nothing")
+        draft.error("invalid_name", path, f"{key!r:.60} is empty")
     elif key in seen:
         draft.error("duplicate_setting", path, f"{key!r} is the key of two settings")
     seen.add(key)
@@ -358,7 +358,7 @@ def _key(draft: Draft, path: KeyPath, key: str, seen: set[str]) -> None:
 
 def _sense(draft: Draft, path: KeyPath, setting: Setting) -> None:
     if setting.kind == "enum" and not setting.choices:
-        draft.error("missing_field", (*path, "choices"), "a setting of kind enum needs some")
+        draft.error("missing_field", (*path, "choices"), "a setting of kind enum needs values")
         return
     if setting.kind != "enum" and setting.choices:
         draft.warn("choices_ignored", (*path, "choices"), f"a setting of kind {setting.kind} has none, ignored")

@@ -68,7 +68,7 @@ def _arguments(given: Any, context: dict[str, Any], codec: Codec) -> bytes | Fai
     if any(body.find(sign) >= 0 for sign in UNUSUAL):
         value = codec.decode(body)
         if isinstance(value, dict) and CONTEXT in value:
-            return _invalid(f"the arguments must not hold {CONTEXT!r}: that is the host's to say")
+            return _invalid(f"the arguments must not hold {CONTEXT!r}: the host sets it")
         body = codec.encode(value)
     if body[:1] != b"{":
         return _invalid("the arguments must be an object")
@@ -81,7 +81,7 @@ def _hook(given: Any, context: dict[str, Any], codec: Codec) -> bytes | Failure:
     if not isinstance(event, dict):
         return _invalid("the event must be an object")
     if CONTEXT in event:
-        return _invalid(f"the event must not hold {CONTEXT!r}: that is the host's to say")
+        return _invalid(f"the event must not hold {CONTEXT!r}: the host sets it")
     params = {**stringify_arguments(event, codec.encode), CONTEXT: context}
     body, room = codec.encode(params), MAX_SENT - ENVELOPE_ROOM
     return body if len(body) <= room else codec.encode(fit_text(params, room, codec.encode))

@@ -56,7 +56,7 @@ def check(draft: Draft) -> None:
         bounds = schema_bounds(raw.get("type"), draft.table("config_schema", "properties").get(field or ""))
         _keys(draft, path, raw, bounds)
         if field is not None and bound.setdefault(field, name) != name:
-            draft.warn("knobs_overlap", (*path, "binds_to"), f"{bound[field]!r} turns {field!r} too")
+            draft.warn("knobs_overlap", (*path, "binds_to"), f"{bound[field]!r} also sets {field!r}")
         entry = _entry(raw)
         if entry is not None:
             _sense(draft, path, _completed(entry, bounds), validator if field is not None else None)
@@ -131,7 +131,7 @@ def _keys(draft: Draft, path: KeyPath, raw: dict[str, Any], bounds: Mapping[str,
     draft.warn_of_unknown(path, raw, (*COMMON_KEYS, *OWN_KEYS[type]))
     for key in NEEDED_KEYS.get(type, ()):
         if key not in raw and key not in bounds:
-            text = f"a knob of type {type} needs it, and config_schema has no such bound for its field"
+            text = f"a knob of type {type} needs it, because config_schema has no such bound for its field"
             draft.error("missing_field", (*path, key), text)
 
 
@@ -142,9 +142,9 @@ def _binding(draft: Draft, path: KeyPath, binds_to: Any) -> str | None:
     field = binds_to.removeprefix(BINDING)
     fields = draft.table("config_schema", "properties")
     if "." in binds_to and not binds_to.startswith(BINDING):
-        text = f"{binds_to!r} must be '{BINDING}<field>' or '<field>'; knobs turn nothing but the project's config"
+        text = f"{binds_to!r} must be '{BINDING}<field>' or '<field>'; a knob sets a field of the project's config"
     elif field not in fields:
-        text = f"{field!r} is no field of config_schema{suggestion(field, fields)}"
+        text = f"{field!r} is not a field of config_schema{suggestion(field, fields)}"
     else:
         return field
     draft.error("knob_binding", (*path, "binds_to"), text)
@@ -191,13 +191,13 @@ def _labels(entry: KnobEntry) -> Iterator[tuple[str, str]]:
         return
     names = [shown(value) for value in entry.values]
     if len(set(names)) < len(names):
-        yield "values", "holds a value twice"
+        yield "values", "contains a value twice"
     for name in entry.labels or {}:
         if name not in names:
             yield "labels", f"{name!r} is none of the values{suggestion(name, names)}"
     missing = [name for name in names if entry.labels and name not in entry.labels]
     if missing:
-        yield "labels", f"lacks {', '.join(missing)}: label all values or none"
+        yield "labels", f"lacks {', '.join(missing)}: give labels to all values or to none"
 
 
 def _offered(entry: KnobEntry) -> list[Any]:

@@ -123,7 +123,11 @@ class KagedMachine(RpcMachine):
         named = isinstance(method, str) and method != ""
         answers = message.result is not ABSENT or message.error is not ABSENT
         if not named and (answers or self.role == Role.HOST):
-            return self._dispatch_answer(id, message, line) if type(id) is int else noise(line, "an answer to no call")
+            return (
+                self._dispatch_answer(id, message, line)
+                if type(id) is int
+                else noise(line, "an answer to an unknown call")
+            )
         if not named or (self.role == Role.PLUGIN and message.jsonrpc != "2.0"):
             return self._invalid(line, "neither a request, a notification nor an answer")
         params = None if message.params is ABSENT else self.codec.load(message.params)
@@ -143,7 +147,7 @@ class KagedMachine(RpcMachine):
             if self.role == Role.PLUGIN:
                 self._write_error(NO_ID, errors.PARSE_ERROR, f"Parse error: {why}")
             return self._skip_unreadable(answered_id(line[:HEAD_BYTES]), line, f"malformed line: {why}")
-        return self._invalid(line, "a batch, which kaged has none of" if line[:1] == b"[" else "not an object")
+        return self._invalid(line, "a batch, which kaged does not have" if line[:1] == b"[" else "not an object")
 
     def _method(self, asked: tuple[type, str]) -> str:
         return asked[1]
@@ -277,7 +281,7 @@ class KagedMachine(RpcMachine):
             raise Misuse(f"kaged cannot tell {type(op).__name__} from {self.role}")
         name = op.topic.removeprefix(messages.topic(self.plugin_name, ""))
         if self.state == GREETING:
-            return Failure(Code.UNAVAILABLE, f"{name!r} is not sent: the host has not said hello yet")
+            return Failure(Code.UNAVAILABLE, f"{name!r} is not sent: the handshake is not complete")
         if name not in self.identity.notifications:
             return Failure(Code.CAPABILITY_NOT_DECLARED, f"{name!r} is not among the declared notifications")
         return self._refuse_unless_ready() or self._tell_payload(name, op.event.get("payload"))

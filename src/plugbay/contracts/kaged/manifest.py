@@ -207,7 +207,7 @@ def _identity(draft: Draft) -> None:
         draft.error("reserved_name", ("name",), f"{name!r} is the daemon's own name for methods")
     version = draft.text("version")
     if version and not _SEMVER.fullmatch(version):
-        draft.warn("version_not_semver", ("version",), f"{version!r} is no semantic version such as 1.2.3")
+        draft.warn("version_not_semver", ("version",), f"{version!r} is not a semantic version such as 1.2.3")
     api = draft.value("kaged_api")
     if type(api) is int and api > 0 and api != API_VERSION:
         text = f"needs version {api} of the plugin API, this host speaks {API_VERSION}"
@@ -234,7 +234,7 @@ def _is_url(text: str) -> bool:
 def _process(draft: Draft) -> None:
     for path, word in draft.texts("command"):
         if path[-1] == 0 and not word.strip():
-            draft.error("invalid_value", path, "must name a program")
+            draft.error("invalid_value", path, "must contain a program")
         if "\0" in word:
             draft.error("invalid_value", path, "must not contain a NUL character")
     for name, value in draft.table("env").items():
@@ -264,7 +264,7 @@ def _names(draft: Draft) -> None:
         if problem:
             draft.error("invalid_method", path, problem)
         elif name == HEALTH_CHECK:
-            draft.warn("protocol_method", path, f"{name!r} belongs to the protocol, every plugin has it")
+            draft.warn("protocol_method", path, f"{name!r} belongs to the protocol; every plugin has it")
     for path, name in draft.texts("notifications"):
         if len(name) > MAX_NOTIFICATION or not _NOTIFICATION.fullmatch(name):
             text = f"{name!r} must be segments without spaces, '*' and '>', and dots between them"
@@ -287,7 +287,7 @@ def _twice(draft: Draft, field: str) -> None:
     seen: set[str] = set()
     for path, name in draft.texts(field):
         if name in seen:
-            draft.warn("duplicate", path, f"{name!r} is there twice")
+            draft.warn("duplicate", path, f"{name!r} appears twice")
         seen.add(name)
 
 
@@ -311,14 +311,14 @@ def _tool_name(draft: Draft, path: KeyPath, name: str, seen: set[str]) -> None:
     elif name in seen:
         draft.error("duplicate_tool", path, f"{name!r} is the name of two tools")
     elif wire_name(plugin, name) == HEALTH_CHECK:
-        draft.error("reserved_name", path, f"on the wire it would be {HEALTH_CHECK!r}, which is the protocol's own")
+        draft.error("reserved_name", path, f"on the wire it would be {HEALTH_CHECK!r}, which belongs to the protocol")
     seen.add(name)
 
 
 def _parameters(draft: Draft, path: KeyPath, schema: dict[str, Any]) -> None:
     properties = schema.get("properties")
     if isinstance(properties, dict) and CONTEXT in properties:
-        text = f"{CONTEXT!r} is what the host adds to every call, no tool can have a parameter of that name"
+        text = f"{CONTEXT!r} is added by the host to every call; a tool cannot have a parameter of that name"
         draft.error("reserved_parameter", (*path, "properties", CONTEXT), text)
     problem = parameters_problem(schema)
     if problem:
@@ -341,7 +341,7 @@ def _schemas(draft: Draft) -> None:
     secrets = draft.table("system_config_schema", "properties")
     for name in draft.table("config_schema", "properties"):
         if name in secrets:
-            text = f"{name!r} is a field of config_schema too; a setting is a secret or it is not"
+            text = f"{name!r} is a field of config_schema too; a setting cannot be both"
             draft.error("schemas_overlap", ("system_config_schema", "properties", name), text)
 
 
@@ -349,7 +349,7 @@ def _offer(draft: Draft) -> None:
     offers = [draft.value(field) for field in ("methods", "hooks", "tools")]
     if all(offer is None or offer == [] for offer in offers):
         draft.error(
-            "nothing_offered", ("methods",), "methods, hooks and tools are all empty; a plugin has one at least"
+            "nothing_offered", ("methods",), "methods, hooks and tools are all empty; a plugin needs at least one"
         )
 
 
@@ -389,7 +389,7 @@ def parse_capability(text: str) -> Access | str:
         return _program(text)
     if text.startswith("net:"):
         return _network(text)
-    return f"{text!r} is no capability; there are {FORMS}"
+    return f"{text!r} is not a capability; there are {FORMS}"
 
 
 def conflicts(capabilities: Iterable[str]) -> list[str]:
@@ -398,14 +398,14 @@ def conflicts(capabilities: Iterable[str]) -> list[str]:
     if NO_NETWORK not in network or len(network) == 1:
         return []
     others = ", ".join(repr(text) for text in network if text != NO_NETWORK)
-    return [f"{NO_NETWORK!r} says that no network is wanted, but {others} stands beside it"]
+    return [f"{NO_NETWORK!r} excludes the network, but {others} requests it"]
 
 
 def _path(kind: str, text: str, path: str) -> Access | str:
     if not path.startswith("/"):
         return f"{text!r} needs an absolute path, got {path!r}"
     if "\0" in path or ".." in path.split("/"):
-        return f"{text!r} needs a path that is what it looks like, without '..' and NUL"
+        return f"{text!r} needs a path without '..' and NUL"
     # Exactly one slash in front: POSIX, and so normpath, lets two mean something else.
     return Access(kind, posixpath.normpath("/" + path.lstrip("/")))
 
@@ -414,7 +414,7 @@ def _program(text: str) -> Access | str:
     """The path is what runs; the name before it is what people call it."""
     binary, _, path = text.removeprefix("exec:").partition(":")
     if not binary.strip():
-        return f"{text!r} names no binary: exec:<binary>:<path>"
+        return f"{text!r} has no binary: exec:<binary>:<path>"
     if not path:
         return f"{text!r} lacks the path of the binary: exec:<binary>:<path>"
     return _path("run", text, path)
@@ -435,11 +435,11 @@ def _host_problem(host: str) -> str | None:
     if not host:
         return "needs a host and a port: net:<host>:<port>, or net:<host>:* for all ports"
     if host.startswith("[") and host.endswith("]"):
-        return None if _is_ipv6(host[1:-1]) else f"has no address of IPv6 in its brackets: {host!r}"
+        return None if _is_ipv6(host[1:-1]) else f"has no IPv6 address in its brackets: {host!r}"
     if host.startswith("["):
         return "needs a port after its brackets: net:[<address>]:<port>"
     if ":" in host:
-        return f"needs brackets around an address of IPv6: net:[{host}]:<port>"
+        return f"needs brackets around an IPv6 address: net:[{host}]:<port>"
     if len(host) > _MAX_HOST or not _HOST.fullmatch(host):
         return f"needs the name or the address of one host, got {host!r}"
     return None

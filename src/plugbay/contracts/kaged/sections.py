@@ -1,6 +1,6 @@
 """The shape of a kaged manifest: every field, its type, its bounds and its default.
 
-Owns the shape of each section. Values keep the type they are written with: a number is no text and a boolean is no
+Owns the shape of each section. Values keep the type they are written with: a number is not text and a boolean is no
 number. Which values make sense together is said in `rules` and `knobs`; a key that is not listed is warned about there.
 """
 

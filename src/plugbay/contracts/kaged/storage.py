@@ -49,7 +49,7 @@ def write_request(op: Any, codec: Codec) -> tuple[str, bytes] | Failure:
 
 
 def read_request(name: str, given: Any) -> Stored | str | None:
-    """HOST: what is asked, or what is wrong with it; None when `name` is no request for storage."""
+    """HOST: what is asked, or what is wrong with it; None when `name` is not a request for storage."""
     reader = _READERS.get(name)
     if reader is None:
         return None

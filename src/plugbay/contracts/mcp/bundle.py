@@ -165,7 +165,9 @@ def _cross_field(document: Document) -> list[Problem]:
     for name in dict.fromkeys(_USER.findall(json.dumps(config, ensure_ascii=False))):
         if name not in options:
             where = ("server", "mcp_config")
-            problems.append(_at(document, "unknown_setting", where, f"needs the setting {name!r} of no user_config"))
+            problems.append(
+                _at(document, "unknown_setting", where, f"needs the setting {name!r}, which is not in user_config")
+            )
     arguments = _USER.findall(json.dumps(_args(_table(value.get("server"))), ensure_ascii=False))
     for name, option in options.items():
         if _table(option).get("sensitive") is True and name in arguments:

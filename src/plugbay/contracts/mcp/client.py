@@ -183,7 +183,7 @@ class Greeting:
         server["instructions"] = as_text(result.get("instructions"))
         for key in ("name", "version"):
             if not server[key]:
-                warnings.append(f"does not say its {key} in serverInfo")
+                warnings.append(f"has no {key} in serverInfo")
         if not isinstance(result.get("capabilities"), dict):
             warnings.append("announces no capabilities")
         optional = {key: server[key] for key in ("title", "instructions") if server[key]}
@@ -229,7 +229,7 @@ class ClientMachine(McpMachine):
         """`era`: the one to open in."""
         super().__init__(Role.HOST, codec)
         if era not in messages.ERAS:
-            raise Misuse(f"{era!r} is no era of MCP; there are {' and '.join(messages.ERAS)}")
+            raise Misuse(f"{era!r} is not an era of MCP; there are {' and '.join(messages.ERAS)}")
         self.offers = offers
         self.capabilities: dict[str, Any] = {}
         """The capabilities that the server announced."""
@@ -516,9 +516,9 @@ class ClientMachine(McpMachine):
         if sent.refusal is not None:
             return sent.refusal
         if sent.method not in messages.ANSWERS_LATER or self.era == HANDSHAKE:
-            return malformed(f"the answer to {sent.method} wants input, which it must not", frame)
+            return malformed(f"the answer to {sent.method} requests input, which is not allowed here", frame)
         if sent.rounds > MAX_ROUNDS or len(required.questions) > MAX_QUESTIONS:
-            what = f"the server asked more than {MAX_QUESTIONS} questions at once or came back {MAX_ROUNDS} times"
+            what = f"the server asked more than {MAX_QUESTIONS} questions at once, or in more than {MAX_ROUNDS} rounds"
             return Failure(Code.PLUGIN_ERROR, what, origin=Origin.PLUGIN)
         state = 0 if required.state is None else len(self.codec.encode(required.state))
         if len(sent.members) + state > messages.MAX_LINE - ANSWER_ROOM:
@@ -530,7 +530,7 @@ class ClientMachine(McpMachine):
             method = messages.as_text(question.get("method"))
             op = client_features.read_request(method, as_object(question.get("params")))
             if not isinstance(op, ClientQuestion):
-                return malformed(f"the answer to {sent.method} wants input that cannot be asked for: {op}", frame)
+                return malformed(f"the answer to {sent.method} requests input of an unsupported kind: {op}", frame)
             op.during = sent.op
             if client_features.CAPABILITIES[method] not in self.offers:
                 what = f"the server wants {client_features.CAPABILITIES[method]}, which is not granted"
@@ -588,7 +588,7 @@ class ClientMachine(McpMachine):
 
     def _take_request(self, id: Id, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
         if self.era == MODERN:
-            return noise(line, "a request of the server's; this revision of MCP has none")
+            return noise(line, "a request from the server, which this revision of MCP does not have")
         if name == messages.PING:
             self._write_result(id, b"{}")
             return []
@@ -696,7 +696,7 @@ def _is_of(request: IncomingRequest, call: CallId) -> bool:
 def _why_subscription_ended(message: Any) -> str:
     if message.error is ABSENT:
         return ENDED
-    return f"the server does not tell of its changes: {error_text(as_object(message.error))}"
+    return f"the server does not report its changes: {error_text(as_object(message.error))}"
 
 
 def _undeclared(what: str) -> Failure:

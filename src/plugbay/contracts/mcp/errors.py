@@ -55,7 +55,7 @@ WIRE_CODES = range(-(2**31), 2**31)
 
 _HOST_SERVICES = frozenset({AskUser, CompleteChat, ListRoots})
 
-NO_TEXT = "the tool reports an error and does not say which"
+NO_TEXT = "the tool reported an error without a message"
 
 
 # What a peer said.

@@ -107,7 +107,7 @@ class Listing:
         if cursor is None:
             return False
         if not isinstance(cursor, str) or cursor in self._seen:
-            what = "a cursor that it had given before" if isinstance(cursor, str) else "a cursor that is no string"
+            what = "a cursor that it had given before" if isinstance(cursor, str) else "a cursor that is not a string"
             self.warn(f"{listed.method} was answered with {what}; the rest of the list is not read")
             return False
         if self._pages >= MAX_PAGES or self._bytes >= MAX_LIST_BYTES:
@@ -136,7 +136,7 @@ class Listing:
 
     def _check_tool(self, name: str, tool: dict[str, Any]) -> None:
         if len(name) > MAX_NAME or name.strip(_NAME_LETTERS):
-            self.warn(f"the tool {name[:MAX_NAME]!r} has a name that not every client takes")
+            self.warn(f"the tool {name[:MAX_NAME]!r} has a name that some clients refuse")
         if not isinstance(tool.get("inputSchema"), dict):
             self.warn(f"the tool {name[:MAX_NAME]!r} has no inputSchema, so its input is not checked")
 
@@ -168,7 +168,7 @@ def build_page(
 
 
 def _find_start(cursor: Any, generation: int, length: int) -> int | None:
-    """Where a page begins. Null is no cursor."""
+    """Where a page begins. Null is not a cursor."""
     if cursor is None:
         return 0
     if not isinstance(cursor, str):

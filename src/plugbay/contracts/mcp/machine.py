@@ -213,7 +213,7 @@ class McpMachine(RpcMachine):
         return encode(body)
 
     def _take_unfinished(self) -> list[Event]:
-        """The last line may lack its line feed; half a message is no JSON and is skipped."""
+        """The last line may lack its line feed; half a message is not JSON and is skipped."""
         return self.receive(last_line(self._lines, self.codec) + b"\n")
 
     def _take(self, message: Any, line: bytes) -> list[Event]:

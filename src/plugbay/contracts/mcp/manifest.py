@@ -194,7 +194,7 @@ class _Entry:
     def _disabled(self) -> list[Problem]:
         if self.entry.get("disabled") is not True and self.entry.get("enabled") is not False:
             return []
-        what = "switched off in this file; to leave it out here too, say so in plugbay.toml"
+        what = "disabled in this file; to disable it here too, use plugbay.toml"
         return [self._problem("disabled_elsewhere", ("disabled",), what, severity="warning")]
 
     def _unknown(self) -> list[Problem]:

@@ -79,7 +79,7 @@ _LEVEL_SYNONYMS = {"trace": "debug", "warn": "warning"}
 """Log levels of other contracts → MCP's."""
 
 _LOG_KEYS = frozenset({"logger", "data"})
-"""The fields of a log line that hold a logger's name and data that is no text."""
+"""The fields of a log line that hold a logger's name and data that is not text."""
 
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")

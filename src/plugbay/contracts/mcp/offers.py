@@ -145,7 +145,7 @@ def _usable(chosen: str, key: str, entry: dict[str, Any], preview: Preview, warn
     schema = entry.get(key)
     if schema is None:
         return None
-    why = preview.problem(schema) if isinstance(schema, dict | bool) else "it is no schema"
+    why = preview.problem(schema) if isinstance(schema, dict | bool) else "it is not a schema"
     if why is None:
         return schema
     warnings.append(f"{chosen}: its {key} cannot be enforced, so nothing is checked against it: {why}")

@@ -176,7 +176,7 @@ class ServerMachine(McpMachine):
             return self._read_modern_caller(id, meta)
         if name == messages.PING or self._session is not None:
             return self._session or Caller(HANDSHAKE, REVISIONS[0], {}, {})
-        why = f"{name}: say initialize first, or say in _meta which revision of MCP this is"
+        why = f"{name}: send initialize first, or set the MCP revision in _meta"
         self._write_error(id, errors.INVALID_PARAMS, why)
         return None
 
@@ -191,7 +191,7 @@ class ServerMachine(McpMachine):
         )
         if not isinstance(version, str) or not isinstance(capabilities, dict):
             needed = f"{messages.VERSION} (a string) and {messages.CAPABILITIES} (an object)"
-            self._write_error(id, errors.INVALID_PARAMS, f"_meta must hold {needed}")
+            self._write_error(id, errors.INVALID_PARAMS, f"_meta must have {needed}")
         elif version not in MODERN_REVISIONS:
             data = {"supported": [*MODERN_REVISIONS, *REVISIONS], "requested": version}
             self._write_error(id, errors.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
@@ -221,7 +221,7 @@ class ServerMachine(McpMachine):
             return []
         if isinstance(op, WatchResource) and op.wanted and len(self._subscribed) >= MAX_WATCHED:
             self._write_error(
-                id, errors.INTERNAL_ERROR, f"{MAX_WATCHED:,} resources are watched for this client already"
+                id, errors.INTERNAL_ERROR, f"{MAX_WATCHED:,} resources are already watched for this client"
             )
             return []
         token = as_object(params.get("_meta")).get(messages.TOKEN)
@@ -271,7 +271,7 @@ class ServerMachine(McpMachine):
     def _answer_list(self, id: Id, listed: messages.List, params: dict[str, Any], caller: Caller) -> None:
         page = build_page(self.offer[listed.name], params.get("cursor"), self._generation, self.codec.encode)
         if page is None:
-            self._write_error(id, errors.INVALID_PARAMS, "the cursor is none of ours, or the list has changed since")
+            self._write_error(id, errors.INVALID_PARAMS, "the cursor is unknown, or the list has changed")
             return
         shown, cursor = page
         result: dict[str, Any] = {listed.key: shown, **({} if cursor is None else {"nextCursor": cursor})}
@@ -288,7 +288,7 @@ class ServerMachine(McpMachine):
     def _add_listener(self, id: Id, params: dict[str, Any]) -> list[Event]:
         wanted = as_object(params.get("notifications"))
         if len(self._listeners) >= MAX_LISTENERS:
-            self._write_error(id, errors.INTERNAL_ERROR, f"there are {MAX_LISTENERS} subscriptions already")
+            self._write_error(id, errors.INTERNAL_ERROR, f"there are already {MAX_LISTENERS} subscriptions")
             return []
         agreed: dict[str, Any] = {
             flag: True for flag, kind in _FLAGS.items() if wanted.get(flag) is True and self._announces_changes(kind)
@@ -455,7 +455,7 @@ class ServerMachine(McpMachine):
     ) -> Failure | None:
         """Ask with the answer to a call; while that is parked, with its next one."""
         if number is None or not isinstance(request, ClientRequest) or not isinstance(request.op, INTERRUPTIBLE):
-            return Failure(Code.UNAVAILABLE, "in this revision of MCP a client is asked only during a call")
+            return Failure(Code.UNAVAILABLE, "in this revision of MCP a server can ask its client only during a call")
         encoded = self._json(client_features.write_request(op, "", modern=True)[1])
         if isinstance(encoded, Failure):
             return encoded
@@ -486,7 +486,7 @@ class ServerMachine(McpMachine):
     def _resume(self, repeated: ClientRequest, state: Any, answers: dict[str, Any]) -> list[Event]:
         number, request = self._parked.get(state, (0, None)) if isinstance(state, str) else (0, None)
         if request is None or not _is_same_call(request, repeated):
-            why = "requestState belongs to no call that waits, or to another"
+            why = "requestState does not belong to this call, or no call waits for it"
             self._write_error(repeated.id, errors.INVALID_PARAMS, why)
             return []
         del self._parked[state]

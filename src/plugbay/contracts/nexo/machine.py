@@ -141,7 +141,7 @@ class NexoMachine(RpcMachine):
             if type(id) is int:
                 return self._dispatch_answer(id, message, line)
             why = "neither a request, a notification nor an answer"
-            return noise(line, why if message.error is ABSENT else "an error to no call")
+            return noise(line, why if message.error is ABSENT else "an error for an unknown call")
         if id is not ABSENT and type(id) not in _IDS:
             return noise(line, "a request whose id is neither a number, a string nor null")
         params = None if message.params is ABSENT else self.codec.load(message.params)
@@ -188,7 +188,7 @@ class NexoMachine(RpcMachine):
             return noise(line, f"a delta needs request_id (a number) and chunk ({what})")
         if id in self._streams or self._is_late(id):
             return [CallProgress(id - self._offset, params["chunk"])]
-        return noise(line, "a delta to a call that asked for none")
+        return noise(line, "a delta for a call that did not request deltas")
 
     def _answer_greeting(self, id: Any, params: Any) -> list[Event]:
         """PLUGIN: answer the greeting, however often the host sends it."""

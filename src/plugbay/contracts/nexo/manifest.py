@@ -84,7 +84,7 @@ def _ignored(document: Document, draft: Draft) -> list[Problem]:
     foreign = {key: value for key, value in draft.table().items() if _is_foreign(key, value)}
     for key in foreign:
         if key in LATER_SECTIONS:
-            draft.warn("later_section", (key,), "belongs to a later nexo than 1.10, nothing is done with it")
+            draft.warn("later_section", (key,), "belongs to a later nexo than 1.10 and is ignored")
     problems = unknown_keys(document.value, Manifest.model_fields, (), document)
     problems += unknown_keys(foreign, (*Plugin.model_fields, *LATER_SECTIONS), ("plugin",), document)
     key = "manifest_version"
@@ -198,7 +198,7 @@ def check_rules(draft: Draft, nexo_version: str, environ: Mapping[str, str]) -> 
 
 
 def name_problem(name: str, longest: int = MAX_NAME) -> str | None:
-    """Why `name` is no id; None when it is one."""
+    """Why `name` is not an id; None when it is one."""
     if not _NAME.fullmatch(name):
         return f"{name!r} must be a lower-case letter followed by lower-case letters, digits or '_'"
     if len(name) > longest:
@@ -274,16 +274,14 @@ def _requires(draft: Draft, environ: Mapping[str, str]) -> None:
 def _unknown_capabilities(draft: Draft) -> None:
     for path, name in draft.texts("requires", "nexo_capabilities"):
         if name.strip() not in ("", BROKER, *OPTIONAL_CAPABILITIES):
-            text = (
-                f"{name!r} is no capability here, so it is not asked for; there are {', '.join(OPTIONAL_CAPABILITIES)}"
-            )
+            text = f"{name!r} is not a capability here and is ignored; there are {', '.join(OPTIONAL_CAPABILITIES)}"
             draft.warn("unknown_capability", path, text)
 
 
 def _entrypoint(draft: Draft) -> None:
     command = draft.value("entrypoint", "command")
     if command is None or (isinstance(command, str) and not command.strip()):
-        text = "nothing to start: name the plugin's program (without one, nexo takes it for a part of its own daemon)"
+        text = "there is no program to start (without one, nexo takes the plugin for a part of its daemon)"
         draft.error("no_entrypoint", ("entrypoint", "command"), text)
     words = [(("entrypoint", "command"), command), *draft.texts("entrypoint", "args")]
     for path, word in words:
@@ -296,7 +294,7 @@ def _entrypoint(draft: Draft) -> None:
 def _variable(draft: Draft, name: str, value: object) -> None:
     path = ("entrypoint", "env", name)
     if name.startswith(RESERVED_ENV):
-        draft.error("reserved_env", path, f"names that begin with {RESERVED_ENV} are the host's own")
+        draft.error("reserved_env", path, f"names that begin with {RESERVED_ENV} belong to the host")
     elif not name or "=" in name or "\0" in name or "\0" in str(value):
         draft.error("invalid_value", path, "a name is not empty and has no '='; neither it nor its value has a NUL")
 
@@ -315,7 +313,7 @@ def _extends(draft: Draft) -> None:
         seen: set[str] = set()
         for path, name in draft.texts("extends", section):
             if name in seen:
-                draft.error("extends_duplicate", path, f"{name!r} is there twice")
+                draft.error("extends_duplicate", path, f"{name!r} appears twice")
             elif _extension(draft, path, name):
                 claims.setdefault(name, []).append(path)
             seen.add(name)
@@ -341,7 +339,9 @@ def _extension(draft: Draft, path: KeyPath, name: str) -> bool:
 def _hooks(draft: Draft) -> None:
     for path, name in draft.texts("extends", "hooks"):
         if name not in HOOK_POINTS and name_problem(name) is None:
-            text = f"no hook point of nexo ({', '.join(HOOK_POINTS)}): called only when the application fires {name!r}"
+            text = (
+                f"not a hook point of nexo ({', '.join(HOOK_POINTS)}): called only when the application fires {name!r}"
+            )
             draft.warn("unknown_hook_point", path, text)
 
 
@@ -400,7 +400,7 @@ def _paths(draft: Draft) -> None:
         if text.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", text):
             draft.error("path_absolute_forbidden", path, "must be relative to the plugin's folder")
         elif ".." in re.split(r"[/\\]", text):
-            draft.error("path_traversal", path, "must not lead out of the plugin's folder with '..'")
+            draft.error("path_traversal", path, "must not leave the plugin's folder with '..'")
 
 
 def _gates(draft: Draft) -> None:
@@ -408,7 +408,7 @@ def _gates(draft: Draft) -> None:
     for path, gate in draft.tables("capability_gates", "gate"):
         name = gate.get("env_var")
         if isinstance(name, str) and name in seen:
-            draft.error("duplicate_gate_env_var", (*path, "env_var"), f"{name} already gates something else")
+            draft.error("duplicate_gate_env_var", (*path, "env_var"), f"{name} already gates another capability")
         seen.add(str(name))
 
 
@@ -420,7 +420,7 @@ def _supervisor(draft: Draft) -> None:
     if draft.value("supervisor", "respawn") is not True:
         return
     if draft.number("supervisor", "max_attempts", default=1) == 0:
-        text = "a plugin that respawns needs at least one attempt; say respawn = false instead"
+        text = "a plugin that respawns needs at least one attempt; write respawn = false instead"
         draft.error("supervisor_max_attempts_zero", ("supervisor", "max_attempts"), text)
     floor, cap = BACKOFF_MS
     backoff = draft.number("supervisor", "backoff_ms", default=floor)
@@ -507,7 +507,7 @@ def check_topics(draft: Draft) -> None:
     added = {pattern for _, pattern in draft.texts("capabilities", "broker", "subscribe")}
     for path, kind in draft.texts("extends", "channels"):
         if kind not in heard and f"{OUTBOUND}.{kind}" not in added:
-            text = f"hears no events: add [[plugin.channels.register]] with kind = '{kind}'"
+            text = f"gets no events: add [[plugin.channels.register]] with kind = '{kind}'"
             draft.warn("channel_not_registered", path, text)
 
 

@@ -50,7 +50,7 @@ NEXO_VERSION = "0.2.0"
 """The host's version in `initialize`, and the version that a manifest's `min_nexo_version` is compared with."""
 MAX_HOST_LINE = 1 << 20
 """Bytes a child reads in one line, without the newline. Some count the newline too, so the host stays below: a line of
-this size would be dropped over there without a word, and its call would time out."""
+this size would be dropped over there without a message, and its call would time out."""
 MAX_CHILD_LINE = 16 << 20
 """Bytes the host reads in one line. The contract names none and real hosts have none; screenshots are megabytes."""
 MAX_EARLY_PUBLISHES = 64

@@ -43,17 +43,17 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
     """The section's rules. A sandbox that is not enabled has none, but an operator may insist on one."""
     if draft.value("sandbox", "enabled") is not True:
         if environ.get(REQUIRE) in _TRUTHY:
-            text = f"this host runs no plugin without a sandbox ({REQUIRE}); say enabled = true"
+            text = f"this host runs no plugin without a sandbox ({REQUIRE}); write enabled = true"
             draft.error("sandbox_required_but_disabled", ("sandbox", "enabled"), text)
         return
     if draft.text("sandbox", "network") == "host" and environ.get(HOST_NET_ALLOW) not in _TRUTHY:
-        text = f"the host's network is given only where the operator sets {HOST_NET_ALLOW}=1"
+        text = f"the network of the host is allowed only if the operator sets {HOST_NET_ALLOW}=1"
         draft.error("sandbox_host_network_without_capability", ("sandbox", "network"), text)
     for key, writable in (("fs_read_paths", False), ("fs_write_paths", True)):
         for where, path in draft.texts("sandbox", key):
             _report(draft, where, _path_violation(path, environ, writable=writable))
     if draft.value("sandbox", "drop_user") is False:
-        text = "it keeps its user number; the rights of the host's user are dropped anyway"
+        text = "it keeps its user id; the rights of the host's user are dropped anyway"
         draft.warn("sandbox_user_dropped", ("sandbox", "drop_user"), text)
     command = draft.text("entrypoint", "command") or ""
     if command.startswith("/"):
@@ -120,7 +120,7 @@ def _denied_violation(path: str, environ: Mapping[str, str]) -> _Violation | Non
     entry = denied(path, environ)
     if entry is None:
         return None
-    text = f"{path!r} must not be shown to a plugin: it is, contains or lies within {entry}"
+    text = f"{path!r} must not be visible to a plugin: it is, contains or is inside {entry}"
     return "sandbox_allowlist_touches_denylist", text
 
 

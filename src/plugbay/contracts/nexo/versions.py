@@ -31,7 +31,7 @@ BEYOND_ALL: Bound = (math.inf, 0, 0)
 
 
 def version_problem(text: str) -> str | None:
-    """Why `text` is no version; None when it is one."""
+    """Why `text` is not a version; None when it is one."""
     match = _VERSION.fullmatch(text)
     if match is None or not _numbers_fit(match) or not _pre_release_fits(match["pre"]):
         return f"{text!r} is not a version such as '0.2.0'"
@@ -39,7 +39,7 @@ def version_problem(text: str) -> str | None:
 
 
 class Requirement:
-    """The requirement of `min_nexo_version`. Raises ValueError for text that is no requirement."""
+    """The requirement of `min_nexo_version`. Raises ValueError for text that is not a requirement."""
 
     def __init__(self, text: str) -> None:
         self._ranges: list[tuple[Bound, Bound]] = []

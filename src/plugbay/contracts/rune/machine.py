@@ -168,7 +168,7 @@ class RuneMachine(Machine):
         return identity
 
     def _read_early(self, message: Any, line: bytes) -> list[Event]:
-        return self._fault(errors.malformed("a second message came before anything was asked", line))
+        return self._fault(errors.malformed("a second message came before the first request", line))
 
     def _read_response(self, message: Any, line: bytes) -> list[Event]:
         problem = _response_problem(message, self._request_id)
@@ -197,7 +197,7 @@ class RuneMachine(Machine):
             message.type == "request" and isinstance(message.request_id, str) and isinstance(message.tool_name, str)
         )
         if not well_formed:
-            return self._fault(errors.malformed("the host sent something that is no request", line))
+            return self._fault(errors.malformed("the host sent a message that is not a request", line))
         self._request_id = message.request_id
         self._step("call")
         context = message.context if isinstance(message.context, dict) else {}
@@ -349,8 +349,8 @@ def _capability_problem(granted: tuple[str, ...], identity: messages.Identity) -
             what = "declared twice" if name in seen else "blank or padded"
             return Failure(Code.CAPABILITY_NOT_DECLARED, f"capability {name!r} is {what} in the handshake")
         if name not in granted:
-            hint = f"--grant {name} grants it for this run, grants in plugbay.toml for good"
-            text = f"the plugin wants {name!r}, which was not granted"
+            hint = f"--grant {name} grants it for this run, grants in plugbay.toml permanently"
+            text = f"the plugin uses {name!r}, which was not granted"
             return Failure(Code.CAPABILITY_NOT_ALLOWED, text, detail={"hint": hint})
         seen.add(name)
     return None

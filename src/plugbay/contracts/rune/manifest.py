@@ -37,7 +37,7 @@ class _Process(BaseModel):
     @classmethod
     def _command(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("must name a program")
+            raise ValueError("must contain a program")
         return value
 
     @field_validator("env")

@@ -52,7 +52,7 @@ _REFUSALS = {
 def refused(error: Any) -> Failure:
     """HOST: the `error` of `ok=false`. Nothing in it is trusted."""
     if not isinstance(error, dict):
-        return invalid("it says ok=false without an error")
+        return invalid("it has ok=false without an error")
     code = _code(error)
     ours = _FROM_PLUGIN.get(code, Code.PLUGIN_ERROR)
     what = _text(error) or f"the plugin refused the request with {code or 'no code'}"
@@ -70,7 +70,8 @@ def ended(status: str, error: Any) -> Failure:
     """HOST: work that ended with another status than success; `error` may say why."""
     said = error if isinstance(error, dict) else {}
     code = _code(said)
-    what = _text(said) or f"the plugin ended with {status}" + (f" and the code {code}" if code else " without a word")
+    reason = f" and the code {code}" if code else " without a message"
+    what = _text(said) or f"the plugin ended with {status}{reason}"
     ours = _OUTCOMES.get(code, Code.PLUGIN_ERROR) if status == Outcome.FAILED else Code.PLUGIN_ERROR
     return Failure(
         Code.CANCELLED if status == Outcome.CANCELLED else ours,

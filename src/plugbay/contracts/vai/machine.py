@@ -163,7 +163,7 @@ class VaiMachine(Machine):
         return self._heard(type, message, frame) if self.role == Role.HOST else self._was_told(type, message, frame)
 
     def _unreadable(self, frame: bytes, why: str) -> list[Event]:
-        """A frame that is no JSON; what it quotes stands behind a colon, and stays here."""
+        """A frame that is not JSON; what it quotes stands behind a colon, and stays here."""
         id = messages.glimpsed_id(frame[:HEAD_BYTES])
         what = f"a frame that cannot be read: {why.partition(':')[0]}"
         if self.role == Role.HOST and self.state != GREETING and id is not None:
@@ -192,7 +192,7 @@ class VaiMachine(Machine):
 
     def _greeted(self, message: Any, frame: bytes) -> list[Event]:
         if self.state == CLOSING:
-            return self._skip(frame, "a hello while leaving")
+            return self._skip(frame, "a hello during the shutdown")
         peer = Role.PLUGIN if self.role == Role.HOST else Role.HOST
         if self.state != GREETING:
             return self._bad(None, INVALID_FRAME, "a second hello", frame)
@@ -237,7 +237,7 @@ class VaiMachine(Machine):
     def _settle(self, id: str, value: Any, failure: Failure | None, frame: bytes) -> list[Event]:
         asked = self._open.pop(id, None)
         if asked is None:
-            return noise(frame, f"a response to {id!r:.100}, which is not awaited")
+            return noise(frame, f"a response to {id!r:.100}, which is not expected")
         if failure is not None and failure.code == Code.MALFORMED_RESPONSE:
             failure = failure.with_detail(line=printable(frame[:HEAD_BYTES]))
         return [CallFinished(asked.number, value, failure)]
@@ -245,10 +245,10 @@ class VaiMachine(Machine):
     def _progressed(self, id: str, message: Any, frame: bytes) -> list[Event]:
         asked = self._open.get(id)
         if asked is None:
-            return noise(frame, f"an event of {id!r:.100}, which is not awaited")
+            return noise(frame, f"an event of {id!r:.100}, which is not expected")
         event = None if message.event is ABSENT else self.codec.load(message.event)
         if not (isinstance(event, dict) and isinstance(event.get("type"), str)):
-            return noise(frame, f"an event of {id} that is no object with a type")
+            return noise(frame, f"an event of {id} that is not an object with a type")
         return [CallProgress(asked.number, message.event)]
 
     # PLUGIN: what its host asks and tells.
@@ -268,7 +268,7 @@ class VaiMachine(Machine):
         if self.state != READY:
             return self._refuse(id, INVALID_FRAME, "a request after the shutdown")
         if id in self._open:
-            return self._refuse(id, errors.DUPLICATE_ID, f"{id} is being worked on already")
+            return self._refuse(id, errors.DUPLICATE_ID, f"{id} is already in progress")
         op = messages.read_request(message.op, message.body, self.identity.exports)
         if isinstance(op, tuple):
             return self._refuse(id, *op)
@@ -350,7 +350,7 @@ class VaiMachine(Machine):
 
     def progress(self, id: CallId, item: Any) -> Failure | None:
         if str(id) not in self._open:
-            return Failure(Code.UNAVAILABLE, "its response was given; nothing more can be said about it")
+            return Failure(Code.UNAVAILABLE, "its response was already sent")
         if not (isinstance(item, dict) and isinstance(item.get("type"), str)):
             return Failure(Code.INVALID_INPUT, "an event must be an object with a type")
         event = self._json(item)

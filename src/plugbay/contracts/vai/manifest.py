@@ -154,7 +154,7 @@ def _package(whole: Part) -> None:
         whole.error("invalid_package_id", f"{id!r} must not have two dots in a row, nor end with one", "package_id")
     version = whole.text("version")
     if version is not None and not _SEMVER.fullmatch(version):
-        whole.error("invalid_version", f"{version!r:.60} is no semantic version such as 1.2.3", "version")
+        whole.error("invalid_version", f"{version!r:.60} is not a semantic version such as 1.2.3", "version")
 
 
 def _source(whole: Part) -> None:
@@ -187,7 +187,7 @@ def _runtime(runtime: Part, site: Site) -> None:
 def _entrypoint(runtime: Part, site: Site) -> None:
     words = runtime.texts("entrypoint")
     if runtime.value("entrypoint") == []:
-        runtime.error("invalid_entrypoint", "names no program", "entrypoint")
+        runtime.error("invalid_entrypoint", "has no program", "entrypoint")
     for at, word in words:
         problem = (
             "must not contain a NUL character" if "\0" in word else _program_problem(word, site) if at == 0 else None
@@ -201,12 +201,12 @@ def _program_problem(word: str, site: Site) -> str | None:
         return path_problem(word) or site.program_problem(word)
     if word in INTERPRETERS:
         return None
-    return f"is no program of the package, which would begin with './', and none of {', '.join(INTERPRETERS)}"
+    return f"is neither a program of the package, which begins with './', nor one of {', '.join(INTERPRETERS)}"
 
 
 def _exports(whole: Part, schemas: Schemas) -> None:
     if whole.value("exports") == []:
-        whole.error("no_exports", "a package has at least one export", "exports")
+        whole.error("no_exports", "a package needs at least one export", "exports")
     seen: set[str] = set()
     for export in whole.parts("exports"):
         _id(export, seen)
@@ -227,7 +227,7 @@ def _id(export: Part, seen: set[str]) -> None:
         export.error("invalid_export_id", f"{text}, got {id!r:.80}", "id")
     elif id in seen:
         export.error(
-            "duplicate_export_id", f"{id!r} is the id of an earlier export; kinds do not tell them apart", "id"
+            "duplicate_export_id", f"{id!r} is the id of an earlier export; ids must differ across kinds", "id"
         )
     seen.add(id)
 
@@ -240,11 +240,11 @@ def _limits(export: Part) -> None:
         text = f"must be a whole number of milliseconds above 0, got {timeout!r:.60}"
         export.error("invalid_timeout", text, "default_timeout_ms")
     elif timeout is not None and timeout > LONGEST_MS:
-        export.warn("timeout_clamped", f"nothing runs longer than {LONGEST_MS:,} ms", "default_timeout_ms")
+        export.warn("timeout_clamped", f"the maximum is {LONGEST_MS:,} ms", "default_timeout_ms")
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         export.error("invalid_concurrency", f"must be 1 or more, got {concurrency!r:.60}", "max_concurrency")
     if export.value("execution_class") == "inline" and export.part("permissions").value("network") == "egress":
-        text = "inline is for reviewed code that asks for little; hosts may refuse it the network"
+        text = "inline is for reviewed code with few permissions; hosts may refuse the network to it"
         export.warn("inline_egress", text, "execution_class")
 
 
@@ -297,7 +297,7 @@ def _harness(export: Part, own: Part) -> None:
     own.one_of("fidelity", FIDELITIES)
     mode = own.text("mode")
     if mode is not None and mode not in MODES:
-        own.warn("unknown_mode", f"the contract has no mode {mode!r:.60}", "mode")
+        own.warn("unknown_mode", f"the contract does not have the mode {mode!r:.60}", "mode")
     scopes = {scope for _, scope in export.part("permissions").texts("gateway_api_scopes")}
     for at, name in own.texts("supports"):
         needed = _SCOPE_FOR.get(name)
@@ -317,20 +317,20 @@ def _tool(export: Part, own: Part) -> None:
 
 def _hook(export: Part, own: Part) -> None:
     if own.value("subscribes_to") == []:
-        own.error("no_subscriptions", "a hook that hears of nothing is never called", "subscribes_to")
+        own.error("no_subscriptions", "a hook without events is never called", "subscribes_to")
     seen: set[str] = set()
     for at, name in own.texts("subscribes_to"):
         if name in seen:
-            own.warn("duplicate", f"{name!r:.60} is there twice", "subscribes_to", at)
+            own.warn("duplicate", f"{name!r:.60} appears twice", "subscribes_to", at)
         elif name not in EVENTS:
-            own.warn("unknown_event", f"{name!r:.60} never happens{suggestion(name, EVENTS)}", "subscribes_to", at)
+            own.warn("unknown_event", f"{name!r:.60} is not an event{suggestion(name, EVENTS)}", "subscribes_to", at)
         seen.add(name)
 
 
 def _compactor(export: Part, own: Part) -> None:
     asked = export.part("permissions")
     if asked.value("filesystem") != "scratch":
-        text = 'without filesystem = "scratch" a long conversation cannot be handed over in a file'
+        text = 'without filesystem = "scratch" a long conversation cannot be passed in a file'
         export.warn("inline_projection_only", text, "permissions")
 
 
@@ -348,11 +348,11 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 def path_problem(path: str) -> str | None:
     """Why a path may lead out of the plugin's folder; None when only a link could."""
     if not path.strip() or not path.isprintable():
-        return "names no file"
+        return "has no file"
     if path.startswith("/") or _DRIVE.match(path):
         return "must be relative to the plugin's folder"
     if "\\" in path:
-        return "must have '/' between its parts"
+        return "must use '/' between its parts"
     return "must not contain '..'" if ".." in path.split("/") else None
 
 
@@ -364,7 +364,7 @@ class Schemas:
         self._known: dict[str, dict[str, Any] | Problem] = {}
 
     def check(self, part: Part, key: str) -> None:
-        """Report why the file that `key` names is no schema."""
+        """Report why the file that `key` names is not a schema."""
         path = part.text(key)
         found = None if path is None else self._of(path)
         if isinstance(found, Problem):
@@ -397,7 +397,7 @@ def _schema(data: bytes) -> dict[str, Any] | Problem:
         return _invalid(str(document))
     schema = document.value
     if not isinstance(schema, dict):
-        return _invalid("a schema is an object")
+        return _invalid("a schema must be an object")
     kinds = schema.get("type", "object")
     if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
         return _invalid(f"must describe an object, not {kinds!r:.60}")

@@ -204,7 +204,7 @@ _EARLY = frozenset({Outcome.FAILED, Outcome.RETRYABLE_FAILURE, Outcome.CANCELLED
 def read_response(kind: str, ok: Any, body: Any, error: Any, codec: Codec) -> tuple[Any, Failure | None]:
     """HOST: the value in a response to an export of this kind, or why there is none."""
     if ok is not True:
-        return None, errors.refused(error) if ok is False else errors.invalid("it says neither ok=true nor ok=false")
+        return None, errors.refused(error) if ok is False else errors.invalid("it has neither ok=true nor ok=false")
     if not isinstance(body, dict):
         return None, errors.invalid("it has no body")
     status = body.get("status")
@@ -268,7 +268,7 @@ def write_request(method: Method, op: Any, codec: Codec) -> bytes | Failure:
             return codec.encode({**ours, method.payload: payload})
         parts = payload if isinstance(payload, dict) else codec.load(codec.dump(payload))
         if not isinstance(parts, dict):
-            return Failure(Code.INVALID_INPUT, f"what a {method.kind} is asked must be an object")
+            return Failure(Code.INVALID_INPUT, f"the input of a {method.kind} must be an object")
         return codec.encode({**ours, **parts, **ours})
     except Unencodable as error:
         return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")

@@ -39,7 +39,7 @@ def check(export: Part) -> None:
     _each(asked, "secret_slots", "invalid_secret_slot", _slot_problem)
     network = asked.value("network")
     if network in (None, "none") and asked.texts("gateway_api_scopes"):
-        text = 'no scope can be used without a network: say network = "egress", or ask for none'
+        text = 'scopes need a network: write network = "egress", or remove the scopes'
         asked.error("scopes_without_network", text, "gateway_api_scopes")
 
 
@@ -60,7 +60,7 @@ def access(words: tuple[str, ...]) -> tuple[Access, ...]:
 def _each(asked: Part, key: str, code: str, problem_of: Callable[[str], str | None]) -> None:
     seen: set[str] = set()
     for at, name in asked.texts(key):
-        problem = f"{name!r} is there twice" if name in seen else problem_of(name)
+        problem = f"{name!r} appears twice" if name in seen else problem_of(name)
         if problem is not None:
             asked.error(code, problem, key, at)
         seen.add(name)
@@ -69,7 +69,7 @@ def _each(asked: Part, key: str, code: str, problem_of: Callable[[str], str | No
 def _scope_problem(scope: str) -> str | None:
     if not _SCOPE.fullmatch(scope):
         return f"{scope!r:.60} must be a resource, ':' and a verb, as in chains:read"
-    return None if scope in SCOPES else f"no gateway has the scope {scope!r:.60}{suggestion(scope, SCOPES)}"
+    return None if scope in SCOPES else f"there is no scope {scope!r:.60}{suggestion(scope, SCOPES)}"
 
 
 def _slot_problem(slot: str) -> str | None:

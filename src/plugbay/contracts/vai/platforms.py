@@ -57,14 +57,14 @@ def check(runtime: Part, here: Platform) -> None:
 
 def _names(runtime: Part, key: str, known: tuple[str, ...], here: str) -> None:
     if runtime.value(key) == []:
-        runtime.error("invalid_value", "must name what the package runs on", key)
+        runtime.error("invalid_value", "must list the platforms of the package", key)
         return
     named = runtime.texts(key)
     for at, name in named:
         if name not in known:
             meant = (_SYSTEMS | _PROCESSORS).get(name)
             hint = f"; did you mean {meant!r}?" if meant else suggestion(name, known)
-            runtime.warn("unknown_platform", f"{name!r:.60} is no name that Go has{hint}", key, at)
+            runtime.warn("unknown_platform", f"{name!r:.60} is not a platform name of Go{hint}", key, at)
     if named and here not in [name for _, name in named]:
         names = ", ".join(name for _, name in named)
         runtime.warn("unsupported_platform", f"cannot be started here: this machine is {here}, not {names:.200}", key)

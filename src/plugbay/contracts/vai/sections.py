@@ -105,7 +105,7 @@ class Manifest(_Section):
 
 
 class Part:
-    """One table under inspection; what is no table is an empty one."""
+    """One table under inspection; what is not a table is an empty one."""
 
     def __init__(self, draft: Draft, path: KeyPath = (), table: Any = None) -> None:
         self._draft = draft

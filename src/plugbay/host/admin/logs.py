@@ -39,6 +39,8 @@ class LogLine:
     """`host`, `plugin` or `stderr`."""
     level: str
     text: str
+    node: str = ""
+    """The node that it is from; empty: this machine."""
 
 
 class PluginLogs:
@@ -50,19 +52,26 @@ class PluginLogs:
 
     def tail(self, plugin_id: str, count: int) -> list[LogLine]:
         """The last lines, oldest first."""
-        notes, written = map(_note_line, self._journal.recent(plugin_id)), self._stderr(plugin_id, count)
+        notes, written = map(_note_line, self._journal.recent(plugin_id)), self.stderr(plugin_id, count)
         lines = sorted([*notes, *written], key=lambda line: line.at)
         return lines[-count:] if count else []
 
+    def stderr_tail(self, plugin_id: str, count: int) -> tuple[list[LogLine], int]:
+        """The last lines of its stderr, oldest first, and the place after them for `stderr_after`."""
+        file = self._file(plugin_id)
+        begin = file.at = max(0, file.size() - TAIL_BYTES)
+        lines = file.lines(begin)[1 if begin else 0 :]  # the first may be the end of a line
+        return (list(map(_stderr_line, lines[-count:])) if count else []), file.at
+
+    def stderr_after(self, plugin_id: str, place: int) -> tuple[list[LogLine], int]:
+        """The lines of its stderr after this place, at most the first `TAIL_BYTES`, and the place after them."""
+        file = self._file(plugin_id)
+        file.at = place
+        return file.more(place), file.at
+
     def stderr(self, plugin_id: str, count: int) -> list[LogLine]:
         """The last lines of its stderr, oldest first."""
-        return self._stderr(plugin_id, count)
-
-    def _stderr(self, plugin_id: str, count: int) -> list[LogLine]:
-        file = self._file(plugin_id)
-        begin = max(0, file.size() - TAIL_BYTES)
-        lines = file.lines(begin)[1 if begin else 0 :]  # the first may be the end of a line
-        return list(map(_stderr_line, lines[-count:])) if count else []
+        return self.stderr_tail(plugin_id, count)[0]
 
     def stderr_size(self, plugin_id: str) -> int:
         """Where its stderr ends now, for `stderr_since`."""

@@ -27,24 +27,26 @@ class Explanation:
     """The reason of the risk."""
 
 
-_SEES = "it sees whatever these files contain"
-_SENDS = "it can send what it knows to this address"
+_SEES = "it can read everything in these files"
+_SENDS = "it can send its data to this address"
 
 _NAMED = {
-    "memory.recall": Explanation("search the memory of agents", MEDIUM, "it reads what agents were told"),
-    "llm.complete": Explanation("ask your language models", MEDIUM, "each answer may cost money, and it sees the text"),
+    "memory.recall": Explanation("search the memory of agents", MEDIUM, "it reads the memories of agents"),
+    "llm.complete": Explanation(
+        "ask your language models", MEDIUM, "an answer may cost money; the plugin sees the text"
+    ),
     "elicitation": Explanation("ask the person at the client questions", LOW, "the person decides on each answer"),
     "roots": Explanation("learn which folders the client works in", LOW, "it learns paths, not contents"),
-    "event_bus": Explanation("read and publish snapshots of any topic", MEDIUM, "it sees what other plugins publish"),
+    "event_bus": Explanation("read and publish snapshots of any topic", MEDIUM, "it sees snapshots of other plugins"),
     "read_sessions": Explanation("read recorded agent sessions", MEDIUM, _SEES),
     "filesystem=assets_ro": Explanation("read the files of its package", LOW, "they came with the plugin"),
 }
 """Capabilities with a meaning of their own in the host."""
 
 _DECLARED = Explanation(
-    "nothing in the host by itself: the plugin declares it, and calls that need it are refused without the grant",
+    "the host does nothing with it; it only refuses calls that need it without the grant",
     MEDIUM,
-    "its meaning is the plugin's; read its documentation",
+    "the plugin defines its meaning; read its documentation",
 )
 
 
@@ -58,7 +60,7 @@ def explain(spec: PluginSpec, capability: str) -> Explanation:
         risk = HIGH if entry.endswith(":write") else MEDIUM
         return Explanation(f"use {entry} of the control plane's API", risk, "it acts for the org that invoked it")
     if narrowed and name == "secret":
-        return Explanation(f"get the secret {entry}", MEDIUM, "it can use the secret wherever it may connect to")
+        return Explanation(f"get the secret {entry}", MEDIUM, "it can send the secret to all addresses it may reach")
     return _NAMED.get(capability, _DECLARED)
 
 
@@ -75,7 +77,7 @@ def _reads(item: Access) -> Explanation:
 
 def _writes(item: Access) -> Explanation:
     return Explanation(
-        f"change and delete files below {item.target or '/'}", HIGH, "what it changes or deletes there is gone"
+        f"change and delete files below {item.target or '/'}", HIGH, "changes and deletions there are final"
     )
 
 
@@ -88,8 +90,8 @@ def _scratch(item: Access) -> Explanation:
 
 
 def _runs(item: Access) -> Explanation:
-    what = f"start {item.target}" if item.target else "have programs started"
-    return Explanation(what, HIGH, "a program can do everything that the plugin may do, and runs as long as it likes")
+    what = f"start {item.target}" if item.target else "start programs"
+    return Explanation(what, HIGH, "a program can do everything that the plugin may do, for any time")
 
 
 def _network(item: Access) -> Explanation:
@@ -100,7 +102,7 @@ def _network(item: Access) -> Explanation:
 
 
 def _no_network(item: Access) -> Explanation:
-    return Explanation("nothing: it renounces the network, and needs no grant for that", LOW, "it opens nothing")
+    return Explanation("nothing: it gives up the network, and needs no grant for that", LOW, "it allows nothing")
 
 
 def _storage_read(item: Access) -> Explanation:

@@ -43,8 +43,8 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
     if not decision.enabled:
         return _denied(spec, Code.UNAVAILABLE, "the operator has disabled this plugin", "enable it in plugbay.toml")
     if not decision.approved and not decision.grant_all:
-        text = "pending: what it offers has to be approved before it may run"
-        hint = f"plugbay mcp approve {spec.id} shows what it offers and asks; --grant-all approves it for this run"
+        text = "pending: its exports must be approved before it may run"
+        hint = f"plugbay mcp approve {spec.id} shows its exports and asks; --grant-all approves them for this run"
         return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, hint)
     wanted = missing(spec, decision)
     if wanted:

@@ -197,7 +197,7 @@ class Approvals:
             raise _invalid(path, "unreadable", f"cannot be read: {error.strerror}") from error
         try:
             # Only plugbay writes these files, so a parser that reports lines, at ten times the cost, is not needed.
-            return _approval(path, json.loads(data))
+            return parse_approval(path, json.loads(data))
         except (ValueError, RecursionError) as error:
             raise _invalid(path, "parse_error", f"is not JSON ({error}); approve the plugin again") from None
 
@@ -206,7 +206,7 @@ class Approvals:
         path = self.path(plugin_id)
         data = json.dumps(approval.to_json(plugin_id), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
         if len(data) >= MAX_BYTES:
-            raise _invalid(path, "unwritable", f"what it offers has {len(data):,} bytes; at most {MAX_BYTES:,}")
+            raise _invalid(path, "unwritable", f"its definitions have {len(data):,} bytes; at most {MAX_BYTES:,}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             at = os.open(self._folder, _FOLDER_FLAGS)
@@ -235,7 +235,7 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise _invalid(path, "unreadable", "must be an ordinary file")
         if status.st_mode & 0o022:
-            text = f"others can change what is approved (mode {stat.S_IMODE(status.st_mode):o}): chmod 600 {path}"
+            text = f"other users can change the approval (mode {stat.S_IMODE(status.st_mode):o}): chmod 600 {path}"
             raise _invalid(path, "not_private", text)
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -243,10 +243,10 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _approval(path: Path, value: Any) -> Approval:
-    """The approval in a file, if every definition still has its hash."""
+def parse_approval(path: Path, value: Any) -> Approval:
+    """The approval in a file, if every definition still has its hash; raises `ConfigInvalid`."""
     if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise _invalid(path, "invalid_value", f"is no approval of version {VERSION}; approve the plugin again")
+        raise _invalid(path, "invalid_value", f"is not an approval of version {VERSION}; approve the plugin again")
     listed = value.get("definitions")
     offer: dict[str, list[dict[str, Any]]] = {}
     for part, kept in _entries(path, listed):

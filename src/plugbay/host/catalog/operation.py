@@ -179,7 +179,7 @@ def operation(
         return _BY_INVOCATION[export.kind](export.name, codec.load(payload), context)
     build = _BUILDERS.get(export.kind)
     if build is None:
-        return Failure(Code.NOT_FOUND, f"{export.name} is a {export.kind}, and that cannot be called")
+        return Failure(Code.NOT_FOUND, f"{export.name} is a {export.kind}, which cannot be called")
     return build(export.name, codec.load(payload), stream)
 
 

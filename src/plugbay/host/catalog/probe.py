@@ -60,7 +60,7 @@ class Probe:
         if not failures or not isinstance(missing, Failure):
             return None
         failed = "; ".join(f"{failure.plugin}: {failure.message}" for failure in failures)
-        return missing.with_detail(hint=f"it may be offered by plugins that are not there now: {failed}")
+        return missing.with_detail(hint=f"plugins that could not be started may offer it: {failed}")
 
     async def probe(self, names: Sequence[str], timeout: float | None) -> dict[str, Failure]:
         """Start these plugins, or all unknown ones; returns the failures. Plugins that may not run are not started."""
@@ -83,7 +83,7 @@ class Probe:
 
 def _refusal(name: str, unknown: Mapping[str, Failure | None], running: Mapping[str, Supervisor]) -> Failure | None:
     if name not in running:
-        return Failure(Code.NOT_FOUND, f"no running plugin is called {name!r}", plugin=name)
+        return Failure(Code.NOT_FOUND, f"there is no running plugin {name!r}", plugin=name)
     return unknown.get(name)
 
 

@@ -45,7 +45,7 @@ SOURCE = "plugin.catalog"
 MAX_VERSION = 100
 """Characters of a server's version, which goes into the record of each call."""
 
-LAUNCH_CHANGED = "its command, its folder or its variables are not those that were approved"
+LAUNCH_CHANGED = "its command, its folder or its variables changed since it was approved"
 
 FIELDS = frozenset(
     "name title description inputSchema outputSchema annotations icons execution uri uriTemplate mimeType size "

@@ -14,6 +14,12 @@
     url = "nats://127.0.0.1:4222"
     topics = ["agent.>"]
 
+    [cluster]
+    nats = ["nats://127.0.0.1:4222"]
+
+    [node]
+    name = "n1"
+
     [agents.primary]
     plugins = ["notes", "example.weather"]
 
@@ -51,6 +57,7 @@
     concurrency = 8
     log_level = "debug"
     execution_class = "isolated"
+    on = { zone = "a" }
     config = { units = "metric" }
 
     [plugins."example.weather".sandbox]
@@ -74,6 +81,9 @@ from plugbay.contracts.validation import validate
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.config.sections import (
     BrokerConfig,
+    ClusterConfig,
+    Labels,
+    NodeConfig,
     PluginSandbox,
     ProcessLimits,
     ProviderConfig,
@@ -147,20 +157,24 @@ class PluginConfig(Section):
     """Log lines of this plugin below this level are dropped; default: the host's level."""
     execution_class: Literal["inline", "worker", "isolated"] | None = None
     """Minimum isolation of its invocations; exports may only ask for more."""
+    on: Labels = {}
+    """Labels of the nodes that may run it, with `[cluster]`; empty: any node."""
+    copies: Literal["one", "many"] | None = None
+    """How many run at a time on nodes; by default one of a plugin that stays, and many of one that serves one call."""
 
     @field_validator("grants")
     @classmethod
     def _grants(cls, value: list[str] | None) -> list[str] | None:
         for name in value or ():
             if not name.strip() or name != name.strip():
-                raise ValueError(f"{name!r} can never match: a capability has a name without spaces around it")
+                raise ValueError(f"{name!r} can never match: the name of a capability has no spaces around it")
         return value
 
     @field_validator("sandbox", mode="before")
     @classmethod
     def _sandbox(cls, value: Any) -> Any:
         if value == {}:
-            raise ValueError("an empty section has no effect; write on = true, or what the plugin may see and reach")
+            raise ValueError("an empty section has no effect; write on = true, or the paths and hosts to allow")
         return value
 
     @field_validator("env", "inherit_env")
@@ -273,6 +287,8 @@ class Config(Section):
     sandbox: SandboxConfig = SandboxConfig.default()
     project: ProjectConfig = ProjectConfig.default()
     broker: BrokerConfig | None = None
+    cluster: ClusterConfig | None = None
+    node: NodeConfig = NodeConfig.default()
     agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None
     llm: LlmConfig = LlmConfig.default()
@@ -365,6 +381,8 @@ def load(path: Path) -> Config:
         config.memory.path = _resolve(path, config.memory.path)
     if config.broker is not None:
         config.broker.move(lambda named: _resolve(path, named))
+    if config.cluster is not None:
+        config.cluster.move(lambda named: _resolve(path, named))
     config.sandbox.read = [_resolve(path, named) for named in config.sandbox.read]
     for server in config.mcp.values():
         server.cwd = None if server.cwd is None else _resolve(path, server.cwd)
@@ -375,11 +393,11 @@ def load(path: Path) -> Config:
 
 
 def _resolve(path: Path, named: str) -> str:
-    """Resolve a path relative to the config file; `:memory:` is no path."""
+    """Resolve a path relative to the config file; `:memory:` is not a path."""
     if named == IN_MEMORY:
         return named
     try:
         return str(path.parent.absolute() / Path(named).expanduser())
     except RuntimeError:
-        text = f"{named!r} begins with the home of a user that this machine does not have"
+        text = f"{named!r} begins with the home of an unknown user"
         raise ConfigInvalid(str(path), [Problem("invalid_value", "", text)]) from None

@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def secret_name(spec: PluginSpec, value: str) -> str | None:
-    """The name of the secret that a value refers to, with or without the plugin's id; None if it is no reference."""
+    """The name of the secret that a value refers to, with or without the plugin's id; None if it is not a reference."""
     _, rest = _split_scheme(spec, value)
     return rest.removeprefix(SECRET).removeprefix(f"{spec.id}/") if rest.startswith(SECRET) else None
 
@@ -47,7 +47,7 @@ def declare_secrets(spec: PluginSpec) -> tuple[PluginSpec, list[Problem]]:
         return spec, []
     names = {variable: name for variable, value in spec.env if (name := secret_name(spec, value)) is not None}
     problems = [
-        Problem("invalid_value", f"env.{variable}", f"{SECRET}{name} is no secret of {spec.id}'s own")
+        Problem("invalid_value", f"env.{variable}", f"{SECRET}{name} is not a secret of {spec.id}'s own")
         for variable, name in names.items()
         if not name or "/" in name
     ]
@@ -67,7 +67,7 @@ def declare_secrets(spec: PluginSpec) -> tuple[PluginSpec, list[Problem]]:
 
 def _misplaced_references(spec: PluginSpec) -> list[Problem]:
     """References to secrets that are not resolved: the program would get the reference itself."""
-    text = "a secret is the whole value of a variable; nothing else here is looked up"
+    text = "a secret must be the whole value of a variable"
     inside = [f"env.{name}" for name, value in spec.env if SECRET in value and secret_name(spec, value) is None]
     places = [*(["command"] if any(SECRET in word for word in spec.command) else []), *inside]
     return [Problem("invalid_value", place, text) for place in places]

@@ -1,4 +1,4 @@
-"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, registries, broker, language models.
+"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, registries, broker, cluster, language models.
 
     [sandbox]
     require = true
@@ -33,6 +33,15 @@
     topics = ["agent.>", "plugin.inbound.*"]
     prefix = "plugbay.events."
     credentials = "plugbay.creds"
+
+    [cluster]
+    nats = ["tls://nats-0.example.com:4222", "tls://nats-1.example.com:4222"]
+    credentials = "gateway.creds"
+    registry = "oci://registry.example.com/plugbay"
+
+    [node]
+    name = "n1"
+    labels = { zone = "a" }
 
     [llm.providers.local]
     kind = "openai"
@@ -97,7 +106,7 @@ def size(value: Any) -> Any:
         return value
     found = _SIZE.fullmatch(value.strip())
     if found is None or found[2].lower() not in _UNITS:
-        raise ValueError(f"{value!r} is no size; write it like 256 MiB or 1 GiB")
+        raise ValueError(f"{value!r} is not a size; write it like 256 MiB or 1 GiB")
     return int(found[1]) * _UNITS[found[2].lower()]
 
 
@@ -147,7 +156,7 @@ class LimitOverrides(ProcessLimits):
 def _paths(value: list[str]) -> list[str]:
     for path in value:
         if not path.strip() or "\0" in path:
-            raise ValueError(f"{path!r} is no path")
+            raise ValueError(f"{path!r} is not a path")
         if ".." in path.split("/"):
             raise ValueError(f"{path!r} must not contain '..'")
     return value
@@ -171,7 +180,7 @@ class SandboxConfig(Section):
     def _range(cls, value: str) -> str:
         found = _UIDS.fullmatch(value)
         if found is None or not MIN_UID <= int(found[1]) <= int(found[2]) <= MAX_UID:
-            raise ValueError(f"{value!r} is no range of user numbers from {MIN_UID} to {MAX_UID}, like {UIDS!r}")
+            raise ValueError(f"{value!r} is not a range of user numbers from {MIN_UID} to {MAX_UID}, like {UIDS!r}")
         return value
 
     @field_validator("read")
@@ -217,7 +226,7 @@ class PluginSandbox(Section):
     def _network(cls, value: list[str]) -> list[str]:
         for text in value:
             if text in (ANYWHERE, HOST) and len(value) > 1:
-                raise ValueError(f"{text!r} leaves nothing for other entries to open")
+                raise ValueError(f"{text!r} already allows everything; remove the other entries")
             if text not in (ANYWHERE, HOST):
                 parse_endpoint(text)
         return value
@@ -234,8 +243,7 @@ class PluginSandbox(Section):
         if self.off is not None and self.model_fields_set != {"off"}:
             others = ", ".join(sorted(self.model_fields_set - {"off"}))
             raise ValueError(
-                f"a plugin that is not confined has no use for {others}; open_files and file_size can be in limits of "
-                '[plugins."x"]'
+                f'an unconfined plugin cannot have {others}; open_files and file_size can be in limits of [plugins."x"]'
             )
         return self
 
@@ -271,7 +279,7 @@ def parse_endpoint(text: str) -> Endpoint:
 class OAuthClient(Section):
     """`[mcp.NAME.oauth]`: the client that plugbay is for the authorization server of a server on the network.
 
-    Needed only where the authorization server registers no clients by itself.
+    Needed only where the authorization server does not support client registration.
     """
 
     client_id: str | None = None
@@ -287,7 +295,7 @@ class OAuthClient(Section):
     @model_validator(mode="after")
     def _references(self) -> OAuthClient:
         if self.client_secret is not None and not self.client_secret.startswith(("secret://", "${")):
-            raise ValueError("client_secret must be secret://NAME or ${VAR}: this file is no place for a secret")
+            raise ValueError("client_secret must be secret://NAME or ${VAR}: do not write secrets into this file")
         if self.client_secret is not None and self.client_id is None:
             raise ValueError("client_secret needs client_id")
         if self.client_id_url is not None and not self.client_id_url.startswith("https://"):
@@ -323,9 +331,9 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _one(self) -> ServerConfig:
         if sum(way is not None for way in (self.command, self.bundle, self.url)) != 1:
-            raise ValueError("needs one of a command, the folder of a bundle, and a url")
+            raise ValueError("needs exactly one of command, bundle and url")
         if self.bundle is not None and (self.env or self.cwd):
-            raise ValueError("a bundle says itself what its environment and its folder are")
+            raise ValueError("a bundle sets its own environment and folder")
         if self.url is not None and (self.env or self.cwd or self.inherit_env):
             raise ValueError("env, inherit_env and cwd are for a command; a url has headers")
         if self.url is None and (self.headers or self.oauth is not None):
@@ -334,7 +342,7 @@ class ServerConfig(Section):
 
 
 def names_problem(names: object) -> str | None:
-    """Why one of these names is no valid server name."""
+    """Why one of these names is not a valid server name."""
     found = [(name, id_problem(name)) for name in names] if isinstance(names, dict) else []
     return next((f"{name!r} {why}" for name, why in found if why is not None), None)
 
@@ -421,12 +429,12 @@ def is_own(topic: str) -> bool:
 def topic_problem(topic: str) -> str | None:
     """Why events of this topic cannot be shared through a broker; None if they can."""
     if is_own(topic):
-        return "is about the plugins of one host"
+        return "is about the plugins of this host only"
     problem = subject_problem(topic)
     if problem is not None:
         return problem
     if any(char in topic for char in (" ", ANY, REST)):
-        return f"has a space, {ANY} or {REST}, which no broker carries"
+        return f"has a space, {ANY} or {REST}, which brokers do not allow"
     if len(topic.encode()) > MAX_TOPIC_BYTES:
         return f"has more than {MAX_TOPIC_BYTES:,} bytes"
     return None
@@ -436,7 +444,7 @@ def pattern_problem(pattern: str) -> str | None:
     """Why this pattern cannot be shared; None if it can."""
     segments = pattern.split(".")
     if REST in segments[:-1]:
-        return f"goes on after {REST}, which stands for everything that follows"
+        return f"continues after {REST}, which must be last"
     # A wildcard stands for a segment, so the pattern is valid if it is valid with a letter in its place.
     return topic_problem(".".join("x" if segment in (ANY, REST) else segment for segment in segments))
 
@@ -456,11 +464,51 @@ def registry_problem(name: str) -> str | None:
     clean = clean_host(host.removeprefix("[").removesuffix("]"))
     usual = "" if clean is None else f"[{clean}]{colon}{port}" if ":" in clean else f"{clean}{colon}{port}"
     if not usual or (colon and not 0 < int(port) < 65536):
-        return f"{name!r} is no registry; write it like registry.internal or registry.internal:5000"
+        return f"{name!r} is not a registry; write it like registry.internal or registry.internal:5000"
     return None if name == usual else f"{name!r} must be written {usual}"
 
 
-class BrokerConfig(Section):
+class NatsLogin(Section):
+    """The login at NATS servers."""
+
+    credentials: str | None = None
+    """A NATS credentials file with a JWT and a seed."""
+    user: str | None = None
+    password_env: str | None = None
+    """The variable with the password; without it, the file that the variable with `_FILE` added names."""
+    token_env: str | None = None
+    """The same for a token."""
+    ca_file: str | None = None
+    """CA certificates for the server, if the machine's own do not cover it."""
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if (self.user is None) != (self.password_env is None):
+            raise ValueError("user and password_env go together")
+        ways = [way for way in (self.credentials, self.user, self.token_env) if way is not None]
+        if len(ways) > 1:
+            raise ValueError("needs one of credentials, token_env, or user with password_env; not several")
+        if self.ca_file is not None and not self.is_encrypted:
+            raise ValueError("ca_file is for servers at tls://")
+        return self
+
+    def move(self, to: Callable[[str], str]) -> None:
+        """Apply `to` to every path."""
+        self.credentials = None if self.credentials is None else to(self.credentials)
+        self.ca_file = None if self.ca_file is None else to(self.ca_file)
+
+    @property
+    def urls(self) -> list[str]:
+        """The servers, of which one is enough."""
+        raise NotImplementedError
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the connection must use TLS from the start."""
+        return all(urlsplit(url).scheme == "tls" for url in self.urls)
+
+
+class BrokerConfig(NatsLogin):
     """`[broker]`: the NATS server that joins the buses of several hosts, and the login. Only `topics` are shared."""
 
     url: str
@@ -468,13 +516,6 @@ class BrokerConfig(Section):
     """Patterns of the topics that are sent to and accepted from other hosts."""
     prefix: str = "plugbay.events."
     """Prefix of subjects at the broker; hosts with different prefixes share nothing."""
-    credentials: str | None = None
-    """A NATS credentials file with a JWT and a seed."""
-    user: str | None = None
-    password_env: str | None = None
-    token_env: str | None = None
-    ca_file: str | None = None
-    """CA certificates for the server, if the machine's own do not cover it."""
 
     @field_validator("url")
     @classmethod
@@ -503,39 +544,97 @@ class BrokerConfig(Section):
             )
         return value
 
+    @property
+    def urls(self) -> list[str]:
+        return [self.url]
+
+
+CellName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
+NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Labels = Annotated[dict[str, str], Field(max_length=16)]
+
+
+class ClusterConfig(NatsLogin):
+    """`[cluster]`: gateways that share a PostgreSQL database; with `nats`, packages run on nodes."""
+
+    nats: Annotated[list[str], Field(max_length=16)] = []
+    """The servers that carry calls from gateways to nodes. None: gateways run packages themselves."""
+    name: CellName = "main"
+    """The cell: gateways and nodes with another name share nothing with it."""
+    registry: str | None = None
+    """Where a gateway puts packages for nodes: `oci://registry.example/plugbay`."""
+    public_url: str | None = None
+    """Of the load balancer in front of the gateways: for plugins, links and logins; None: the address that the gateway
+    listens at."""
+    lease_seconds: Annotated[float, Field(ge=0.5, le=600, strict=False)] = 30.0
+    """After how long the work of a silent gateway is taken over."""
+    beat_seconds: Annotated[float, Field(ge=0.1, le=10, strict=False)] = 1.0
+    """Between two signs of life of a node; one that misses three gets no calls. The same for gateways and nodes."""
+    lost_seconds: Annotated[float, Field(ge=1, le=600, strict=False)] = 15.0
+    """After so long without a sign of life, or without NATS, calls that may not be repeated end as lost."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _public_url(cls, value: str | None) -> str | None:
+        if value is not None and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+            raise ValueError("public_url must be a URL like https://plugbay.example")
+        return value
+
+    @field_validator("nats")
+    @classmethod
+    def _nats(cls, value: list[str]) -> list[str]:
+        for url in value:
+            problem = url_problem(url)
+            if problem is not None:
+                raise ValueError(problem)
+        schemes = {urlsplit(url).scheme for url in value}
+        if len(schemes) > 1:
+            raise ValueError(
+                "all servers must have the same scheme, because calls must not cross the network unencrypted"
+            )
+        if "tls" not in schemes and not all(_is_local(url) for url in value):
+            raise ValueError("servers on other machines need tls://, because calls carry tokens")
+        return value
+
     @model_validator(mode="after")
-    def _login(self) -> BrokerConfig:
-        if (self.user is None) != (self.password_env is None):
-            raise ValueError("user and password_env go together")
-        ways = [way for way in (self.credentials, self.user, self.token_env) if way is not None]
-        if len(ways) > 1:
-            raise ValueError("needs one of credentials, token_env, or user with password_env; not several")
-        if self.ca_file is not None and not self.is_encrypted:
-            raise ValueError("ca_file is for servers at tls://")
+    def _lost_after_silent(self) -> ClusterConfig:
+        if self.lost_seconds < 4 * self.beat_seconds:
+            raise ValueError("lost_seconds is at least four times beat_seconds")
         return self
 
-    def move(self, to: Callable[[str], str]) -> None:
-        """Apply `to` to every path."""
-        self.credentials = None if self.credentials is None else to(self.credentials)
-        self.ca_file = None if self.ca_file is None else to(self.ca_file)
-
     @property
-    def is_encrypted(self) -> bool:
-        """Whether the connection must use TLS from the start."""
-        return urlsplit(self.url).scheme == "tls"
+    def urls(self) -> list[str]:
+        return self.nats
+
+
+class NodeConfig(Section):
+    """`[node]`: the settings of `plugbay node`."""
+
+    name: NodeName | None = None
+    """Default: the name of the machine."""
+    labels: Labels = {}
+    """Facts for placement: `[plugins."x"] on = { zone = "a" }` runs a plugin on nodes with these labels only."""
+    calls: Annotated[int, Field(ge=1, le=10_000)] = 256
+    """Calls at once; as many again may wait."""
+
+
+def _is_local(url: str) -> bool:
+    """Whether a URL names this machine."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def url_problem(url: str) -> str | None:
     """Why a broker URL cannot be used, or None. Never quotes it: it might contain a password."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises if it is no number
+        parts.port  # noqa: B018 - raises if it is not a number
     except ValueError:
         return URL_FORM
     if parts.scheme not in SCHEMES or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
         return URL_FORM
     if parts.username is not None or parts.path.strip("/") or parts.query or parts.fragment:
-        return f"{URL_FORM}; who this host is goes into credentials, token_env, or user and password_env"
+        return f"{URL_FORM}; put the credentials into credentials, token_env, or user and password_env"
     return None
 
 

@@ -30,6 +30,8 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.strict_json import Unencodable
 
+Versions = tuple[tuple[int, ...] | None, ...]
+
 _CODEC = MsgspecCodec()
 
 _SAFE_RULES = frozenset({"minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
@@ -40,7 +42,7 @@ def check_config(spec: SettingsSpec, config: Mapping[str, Any]) -> list[Problem]
     """The problems of a config; the code of each is the broken rule of the schema."""
     if spec.config_schema is None:
         return [_unknown_setting(name, "settings") for name in config]
-    fields, problems = _split_fields(config, spec.secrets_schema, "is a secret: keep it with plugbay config secret")
+    fields, problems = _split_fields(config, spec.secrets_schema, "is a secret: set it with plugbay config secret")
     return problems + [
         Problem(error.kind.name, dotted(tuple(error.instance_path)), error.message)
         for error in _errors(spec.config_schema, fields)
@@ -51,7 +53,7 @@ def check_secrets(spec: SettingsSpec, secrets: Mapping[str, Any]) -> list[Proble
     """The problems of secrets, in messages that do not reveal them."""
     if spec.secrets_schema is None:
         return [_unknown_setting(name, "secrets") for name in secrets]
-    fields, problems = _split_fields(secrets, spec.config_schema, "is no secret: change it with plugbay config set")
+    fields, problems = _split_fields(secrets, spec.config_schema, "is not a secret: change it with plugbay config set")
     return problems + [
         Problem(error.kind.name, dotted(tuple(error.instance_path)), _secret_message(error.kind))
         for error in _errors(spec.secrets_schema, fields)
@@ -165,7 +167,7 @@ def _errors(schema: Any, value: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _unknown_setting(name: str, what: str) -> Problem:
-    return Problem("not_asked_for", name, f"the plugin has no {what}, so it would never see it")
+    return Problem("not_asked_for", name, f"the plugin has no {what}, so it would not get it")
 
 
 def _secret_message(kind: Any) -> str:
@@ -192,6 +194,9 @@ def _required(schema: Any) -> list[str]:
 
 MAX_BYTES = 1 << 20
 """Maximum bytes of one file."""
+
+_TICK_NS = 20_000_000
+"""More than one tick of the clock that stamps files (10 ms at 100 Hz, the slowest kernels)."""
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -242,6 +247,22 @@ def save_login(folder: Path, plugin_id: str, login: Mapping[str, Any]) -> None:
     _save(_LOGINS, folder, plugin_id, login)
 
 
+def file_versions(folder: Path, plugin_id: str) -> Versions:
+    """Inode, mode, size and change time of the plugin's settings files and of their folders; None for a missing one.
+
+    Equal versions mean equal settings, except for a change in the same tick of the kernel's clock as the one before:
+    see `is_settled`.
+    """
+    name = file_name(plugin_id)
+    folders = [os.path.join(folder, kind.name) for kind in (_CONFIG, _SECRETS, _LOGINS)]
+    return tuple(_version(path) for each in folders for path in (each, os.path.join(each, name)))
+
+
+def is_settled(versions: Versions, now_ns: int) -> bool:
+    """Whether the last change is old enough for the next one to have another change time."""
+    return all(version is None or not 0 <= now_ns - version[-1] < _TICK_NS for version in versions)
+
+
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
     """Lock the settings in a folder across processes, for a read-modify-write."""
@@ -260,6 +281,14 @@ def changing(folder: Path) -> Iterator[None]:
 def file_name(plugin_id: str) -> str:
     """The file name for a plugin: safe for any id, and unique."""
     return log_name(plugin_id).removesuffix(".log") + ".json"
+
+
+def _version(path: str) -> tuple[int, ...] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mode, status.st_size, status.st_ctime_ns
 
 
 def _load(kind: _Kind, folder: Path, plugin_id: str) -> dict[str, Any]:
@@ -334,7 +363,7 @@ def _opened(kind: _Kind, folder: Path) -> Iterator[int]:
 def _require_private(kind: _Kind, path: Path, mode: int) -> None:
     if kind.private and mode & 0o077:
         right = kind.folder_mode if stat.S_ISDIR(mode) else kind.file_mode
-        text = f"others can get at it (mode {stat.S_IMODE(mode):o}); close it with: chmod {right:o} {path}"
+        text = f"other users can access it (mode {stat.S_IMODE(mode):o}); run: chmod {right:o} {path}"
         raise _invalid(path, "not_private", text)
 
 

@@ -17,5 +17,5 @@ def time_factor() -> float:
     except ValueError:
         factor = 0.0
     if not 1 <= factor <= 100:
-        raise PlugbayError(f"{TIME_FACTOR}={text!r} is no number from 1 to 100; correct it, or leave it out")
+        raise PlugbayError(f"{TIME_FACTOR}={text!r} is not a number from 1 to 100; correct or remove it")
     return factor

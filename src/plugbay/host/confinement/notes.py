@@ -85,7 +85,7 @@ def describe_oom(status: ExitStatus, oom: OutOfMemory, memory: int | None, aroun
 
     `memory` is its own limit, `around` that of the host's control group; None: there is none.
     """
-    who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
+    who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "one of its processes was"
     if oom is OutOfMemory.OWN_LIMIT and memory is not None:
         return f"{who} killed because it used more than its {_mib(memory)} of memory", MORE_MEMORY
     place = "the machine" if around is None else f"the host's control group, which has {_mib(around)},"
@@ -106,7 +106,7 @@ def describe_state_excess(folder: str, why: str) -> Words:
     """Cause and hint: its state folder is over its quota."""
     return (
         f"it was killed because its own folder {folder} is too full: {why}",
-        'remove from it what is not needed, or raise the limit: limits = { state = "…" } in [plugins."…".sandbox] of '
+        'delete unneeded files from it, or raise the limit: limits = { state = "…" } in [plugins."…".sandbox] of '
         "plugbay.toml",
     )
 
@@ -114,8 +114,8 @@ def describe_state_excess(folder: str, why: str) -> Words:
 def describe_uncovered(path: str) -> Words:
     """Cause and hint: a protected path was created or replaced while it ran."""
     return (
-        f"it was killed because {path} came into its sight: the path was made or replaced while the plugin ran",
-        "the next start covers it again; to keep running plugins alive, grant folders that do not contain it",
+        f"it was killed because {path} became visible to it: the path was created or replaced while the plugin ran",
+        "the next start hides it again; to avoid such a kill, grant folders that do not contain it",
     )
 
 

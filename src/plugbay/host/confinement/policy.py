@@ -130,17 +130,17 @@ def confine(spec: PluginSpec, granted: Iterable[Access], operator: Operator, pla
         return _plan(spec, request or SandboxRequest(), tuple(granted), operator, places)
     except PathRefused as error:
         detail = {"rule": error.rule, "hint": error.hint}
-        return Confinement(refusal=_refusal(spec, f"it cannot be confined as asked: {error}", detail))
+        return Confinement(refusal=_refusal(spec, f"it cannot be confined as requested: {error}", detail))
 
 
 def _exemption_refusal(spec: PluginSpec, operator: Operator) -> Failure | None:
     """Why the plugin must not be exempt; None if it may."""
     if spec.sandbox is not None and spec.sandbox.insists:
-        hint = "take away the variable that requires it, or the exception"
+        hint = "remove the variable that requires it, or the exception"
         return _refusal(spec, "the environment of this host requires a sandbox for it", {"hint": hint})
     if operator.common.require and operator.own.off is None:
-        hint = f'write the exception down in plugbay.toml: [plugins."{spec.id}".sandbox] off = "the reason why"'
-        return _refusal(spec, "this host runs nothing unconfined ([sandbox] require = true)", {"hint": hint})
+        hint = f'add an exception to plugbay.toml: [plugins."{spec.id}".sandbox] off = "the reason why"'
+        return _refusal(spec, "this host runs no plugin unconfined ([sandbox] require = true)", {"hint": hint})
     return None
 
 
@@ -219,8 +219,8 @@ def _state(spec: PluginSpec, request: SandboxRequest, paths: Paths, places: Plac
         paths.add_optional_read(places.project)
     inside = [path.removeprefix(STATE_DIR) for path in request.write if path.startswith(STATE_DIR)]
     if inside and places.state is None:
-        text = f"it wants to keep something in {STATE_DIR}, and this host has no folder for that"
-        raise PathRefused(RESOLUTION_FAILED, text, "name a state_dir in [host] of plugbay.toml")
+        text = f"it needs {STATE_DIR}, but this host has no state folder"
+        raise PathRefused(RESOLUTION_FAILED, text, "set state_dir in [host] of plugbay.toml")
     if places.state is None or not (inside or "config.root" in facts):
         return None
     for rest in ("", *inside):
@@ -243,7 +243,7 @@ def _network(
     for item in asked:
         host = clean_host(item.target)
         if host is None:
-            paths.notes.append(f"it may reach {item.target}, which is no name and no address of a host")
+            paths.notes.append(f"it may reach {item.target}, which is neither a host name nor an address")
         else:
             doors[Endpoint(host, item.port)] = None
     doors |= dict.fromkeys(more.endpoints)
@@ -418,7 +418,7 @@ class Paths:
             self._allowed(path, writing=True)
             if not os.path.exists(path):
                 hint = "create it, owned by the plugin's user, or remove the grant"
-                raise PathRefused(RESOLUTION_FAILED, f"it may write {path}, and there is no such path", hint)
+                raise PathRefused(RESOLUTION_FAILED, f"it may write {path}, but that path does not exist", hint)
             self.write[path] = None
             # A folder of plugins stays read-only, even inside a writable folder.
             self.read |= {Path(folder): None for folder in self._plugin_folders_in(path)}
@@ -429,7 +429,7 @@ class Paths:
             found = name if "/" in name else shutil.which(name, path=search_path)
             path = self._absolute(found or name)
             if found is None or not self._exists(path, "run"):
-                self.notes += [f"it may run {name}, and there is no such program"] if found is None else []
+                self.notes += [f"it may run {name}, but there is no such program"] if found is None else []
             elif self.fenced or not is_system(str(path)):
                 self.run[self._allowed(path)] = None
 
@@ -443,7 +443,7 @@ class Paths:
     def add_own(self, folder: Path) -> None:
         """Give the plugin a writable folder of its own, at a path that the host or the contract chose."""
         if self._is_package(folder):
-            self.notes.append(f"it may write {folder}, and does not, for that is its program")
+            self.notes.append(f"it may not write {folder}, because its program is there")
             return
         self.write[folder] = None
         self.own[folder] = None
@@ -451,7 +451,7 @@ class Paths:
     def _exists(self, path: Path, verb: str) -> bool:
         if os.path.exists(path):
             return True
-        self.notes.append(f"it may {verb} {path}, and there is no such path")
+        self.notes.append(f"it may {verb} {path}, but that path does not exist")
         return False
 
     def _is_readable(self, path: Path) -> bool:
@@ -463,7 +463,7 @@ class Paths:
         mode = seen.st_mode >> 6 if seen.st_uid == self.user else seen.st_mode
         if mode & needed == needed:
             return True
-        self.notes.append(f"it may read {path}, and its user {self.user} cannot: chmod o+rX it, or setfacl")
+        self.notes.append(f"it may read {path}, but its user {self.user} cannot: use chmod o+rX, or setfacl")
         return False
 
     def _absolute(self, named: str) -> Path:
@@ -475,7 +475,7 @@ class Paths:
         """The path; raises `PathRefused` if it, or the target of its links, must not be shown."""
         real = os.path.realpath(path)
         self._check_protected(path, real, writing)
-        what = "shown to"
+        what = "visible to"
         entry = self._forbidden(str(path)) or self._forbidden(real)
         if entry is None and writing:
             what = "written by"
@@ -484,9 +484,9 @@ class Paths:
         if entry is None:
             return path
         where = f"{path}" if real == str(path) else f"{path}, which is {real},"
-        text = f"{where} must not be {what} a plugin: it is, contains or lies within {entry}"
+        text = f"{where} must not be {what} a plugin: it is, contains or is inside {entry}"
         raise PathRefused(
-            HITS_DENYLIST, text, "name what the plugin really needs, and no folder that holds credentials"
+            HITS_DENYLIST, text, "grant only the paths that the plugin needs, and no folder with credentials"
         )
 
     def _check_protected(self, path: Path, real: str, writing: bool) -> None:
@@ -494,19 +494,19 @@ class Paths:
         where = f"{path}" if real == str(path) else f"{path}, which is {real},"
         entry = self.protected.around(normalised(str(path))) or self.protected.around(real)
         if entry is not None:
-            inside = f"it is {entry.what}" if entry.path == real else f"it lies in {entry.path}, {entry.what}"
-            hint = "no grant opens that: take the grant away, or keep what the plugin needs in another place"
-            raise PathRefused(HITS_DENYLIST, f"{where} must not be shown to a plugin: {inside}", hint)
+            inside = f"it is {entry.what}" if entry.path == real else f"it is in {entry.path}, {entry.what}"
+            hint = "no grant allows that: remove the grant, or move the files that the plugin needs"
+            raise PathRefused(HITS_DENYLIST, f"{where} must not be visible to a plugin: {inside}", hint)
         if not writing:
             return
         plugins_folder = next((each for each in self.protected.plugin_folders if is_within(real, each)), None)
         if plugins_folder is not None:
             why = f"the host looks for plugins in {plugins_folder}, and a plugin that writes there could add one"
-            hint = "keep what the plugin writes in a folder without plugins, and grant that"
+            hint = "grant a folder that contains no plugins"
             raise PathRefused(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
         database = next((entry for entry in self.protected.below(real) if entry.kind == DATABASE), None)
         if database is not None:
-            why = f"{database.path} lies in it, {database.what}, and writing beside a database can change it"
+            why = f"{database.path} is in it ({database.what}), and a writer beside a database can change it"
             hint = "grant a folder without the database, or move the database below the state_dir of [host]"
             raise PathRefused(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
 

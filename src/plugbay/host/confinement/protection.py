@@ -20,6 +20,9 @@ from plugbay.model.spec import PluginSpec
 KEY_FILE = "PLUGBAY_SECRET_KEY_FILE"
 """The environment variable with the file of the master key, for a server that keeps it apart from its data."""
 
+OPERATOR_TOKEN_FILE = "PLUGBAY_OPERATOR_TOKEN_FILE"
+"""The same for the token of the operator, which several gateways have in common."""
+
 VECTORS = ".vectors.db"
 """Suffix of the vector database beside the memory database."""
 
@@ -133,6 +136,8 @@ def _host_entries(config: Config, state_dir: Path | None, log_dir: Path | None) 
         yield Entry(os.path.abspath(config.broker.credentials), "the credentials for the broker", FILE)
     if os.environ.get(KEY_FILE):
         yield Entry(os.path.abspath(os.environ[KEY_FILE]), "the key of all secrets", FILE)
+    if os.environ.get(OPERATOR_TOKEN_FILE):
+        yield Entry(os.path.abspath(os.environ[OPERATOR_TOKEN_FILE]), "the operator's token", FILE)
 
 
 def _spellings(entry: Entry) -> list[Entry]:

@@ -87,7 +87,7 @@ class Scratch:
                 await asyncio.to_thread(tree.remove, making.result())
             raise
         except OSError as error:
-            text = f"no scratch directory can be made: {error.strerror}"
+            text = f"the scratch directory cannot be created: {error.strerror}"
             detail = {"errno": error_name(error)}
             return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, retryable=True, detail=detail)
 

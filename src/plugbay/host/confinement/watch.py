@@ -116,7 +116,7 @@ class StateCheck:
             self._free = free
         elif self._free - free > self._most:
             lost = f"the disk has lost more than {self._most:,} bytes since then"
-            return f"it keeps deleted files that cannot be measured, and {lost}"
+            return f"it has deleted files open whose size is unknown, and {lost}"
         return tree.quota_problem(self._folder, self._most, kept.bytes)
 
 

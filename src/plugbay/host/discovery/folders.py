@@ -248,7 +248,7 @@ def _program_problems(spec: PluginSpec) -> list[Problem]:
     try:
         resolve(spec.command, spec.root, "")
     except LaunchFailed as error:
-        text = f"{error.message}; a plugin's program lies beside its manifest, has its name and may be executed"
+        text = f"{error.message}; the program must be an executable beside the manifest, with the name of the plugin"
         return [Problem("program_unusable", "", text)]
     return []
 
@@ -263,7 +263,7 @@ def _command_problems(spec: PluginSpec) -> list[Problem]:
         hint = f" ({error.hint})" if error.hint else ""
         problems.append(Problem("command_unusable", "command", f"{error.message}{hint}", severity="warning"))
     if not cwd.is_dir():
-        text = f"the working directory {cwd} does not exist or is no folder"
+        text = f"the working directory {cwd} does not exist or is not a folder"
         problems.append(Problem("command_unusable", "dir", text, severity="warning"))
     return problems
 
@@ -363,7 +363,7 @@ class PluginFiles:
 def _content(file: int, limit: int) -> bytes | Problem:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            return _missing("it is no regular file")
+            return _missing("it is not a regular file")
         data = b""
         while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
             data += more

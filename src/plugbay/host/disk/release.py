@@ -1,6 +1,6 @@
 """Installed releases of packages: the list of their files, and the check before each start that nothing has changed.
 
-The package store writes the list beside the folder of a release. A folder without a list is no release, and is not
+The package store writes the list beside the folder of a release. A folder without a list is not a release, and is not
 checked. All files are hashed at the first start and after any change that the kernel recorded; else their inodes and
 times are compared, which cost a system call for each file. Blocks: run it on a thread.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from plugbay.process.diagnose import LaunchFailed
 
 LIST = "plugbay-release.sha256"
-"""File name of the list, in the format of `sha256sum`. It lies beside the folder, so it is no file of the release."""
+"""File name of the list, in the format of `sha256sum`. It is beside the folder, so it is not part of the release."""
 
 SIGNATURE_NAME = "marketplace.signature.json"
 """The signature of a folder; not part of the signed files, and not listed: another one may take its place."""
@@ -32,7 +32,7 @@ SETTLED_SECONDS = 2.0
 """Times of files are as coarse as the clock of the kernel: a file that changed less than this ago may change once more
 without another time, so it is hashed each time."""
 
-HINT = "install it again: plugbay uninstall, then plugbay install; keep data of a plugin in its state folder"
+HINT = "install it again: plugbay uninstall, then plugbay install; a plugin keeps its data in its state folder"
 
 Prints = tuple[tuple[str, int, int, int, int, int], ...]
 """Name, device, inode, size, and times of change of each file."""
@@ -66,7 +66,7 @@ def verify(root: Path, place: str | None = None) -> None:
         return
     for name in sorted(found.keys() | expected.keys()):
         if name not in expected:
-            raise _refused(root, name, f"{name!r} is no part of the package that was installed")
+            raise _refused(root, name, f"{name!r} is not part of the installed package")
         if name not in found:
             raise _refused(root, name, f"{name!r} of the package is missing")
         if not stat.S_ISREG(found[name].st_mode) or _hash(f"{place or root}/{name}") != expected[name]:
@@ -78,7 +78,7 @@ def verify(root: Path, place: str | None = None) -> None:
 
 
 def is_listed(root: Path, name: str, data: bytes) -> bool:
-    """Whether these are the contents of a file of a release; True for a folder that is no release."""
+    """Whether these are the contents of a file of a release; True for a folder that is not a release."""
     try:
         return not is_release(root) or _read_list(root.parent / LIST).get(name) == hashlib.sha256(data).hexdigest()
     except OSError:
@@ -92,7 +92,7 @@ def _read_list(path: Path) -> dict[str, str]:
 
 
 def _files(place: str, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Everything in a folder that is no folder. Links are not followed."""
+    """Everything in a folder that is not a folder. Links are not followed."""
     with os.scandir(f"{place}/{below}") as entries:
         for entry in entries:
             name = below + entry.name

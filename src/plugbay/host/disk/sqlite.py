@@ -63,7 +63,7 @@ class Database:
     async def open(self) -> None:
         """Open, create or migrate the file; raises `PlugbayError` if it cannot be used."""
         if self._thread is not None:
-            raise PlugbayError(f"{self._name()} is open already")
+            raise PlugbayError(f"{self._name()} is already open")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"plugbay-{self._schema.kind}")
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._connect)
@@ -151,7 +151,7 @@ class Database:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application_id != self._schema.application_id:
-            raise PlugbayError(f"{self._name()} cannot be used: the file holds something else")
+            raise PlugbayError(f"{self._name()} cannot be used: the file is not a database of this kind")
         known = len(self._schema.migrations)
         if version > known:
             raise PlugbayError(f"{self._name()} cannot be used: it has version {version}, this plugbay knows {known}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 IN_MEMORY = ":memory:"
-"""The name of a database that is no file."""
+"""The name of a database that is not a file."""
 
 JOURNALS = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps beside a database."""

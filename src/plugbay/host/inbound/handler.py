@@ -28,7 +28,7 @@ from plugbay.host.services.files import Files, Outside
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.memory import AgentMemory
 from plugbay.host.services.network import Fetcher
-from plugbay.host.services.storage import PluginStorage
+from plugbay.host.services.storage import Storage
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.link.link import Link
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -95,13 +95,25 @@ RESOURCE_CHANGED = "plugin.resource.changed"
 """Topic of the event that a resource of a plugin has changed."""
 
 
+ELSEWHERE = (GetStored, SetStored, DeleteStored, ListStored, RecallMemory, CompleteChat, InvokeAction)
+"""Requests whose effects and secrets must not depend on the machine on which the plugin runs."""
+
+
+class AskElsewhere(Protocol):
+    """Answers a request of a plugin, which the gate has allowed, at another host."""
+
+    async def __call__(self, plugin_id: str, op: Operation, progress: Callable[[Any], None], /) -> Any:
+        """The answer, or a `Failure`."""
+        ...
+
+
 @dataclass(slots=True)
 class Services:
     """The services that the plugins of one host share."""
 
     llm: LlmRegistry = field(default_factory=LlmRegistry)
     memory: AgentMemory | None = None
-    storage: PluginStorage | None = None
+    storage: Storage | None = None
     journal: Journal = field(default_factory=Journal)
     files: Files = field(default_factory=Files)
     network: Fetcher = field(default_factory=Fetcher)
@@ -112,6 +124,8 @@ class Services:
     """Asks the user on behalf of plugins; None: questions are declined."""
     ask_client: AskClient | None = None
     """Asks the client of a hosted MCP server for a model's reply or for roots, before the host answers."""
+    elsewhere: AskElsewhere | None = None
+    """Answers the requests in `ELSEWHERE`, if another host does that for this one."""
     offered: Callable[[str, Any], object] | None = None
     """Called with the id of a plugin whose exports have changed, and its new exports."""
     bus: Bus = field(init=False)
@@ -212,6 +226,8 @@ class InboundHandler:
         return Cause(0 if until is None else 1, None if self._acts_alone else until)
 
     async def _dispatch(self, op: Operation, progress: Callable[[Any], None]) -> Any:
+        if self._services.elsewhere is not None and isinstance(op, ELSEWHERE):
+            return await self._services.elsewhere(self._spec.id, op, progress)
         match op:
             case Publish():
                 return self._publish(op)
@@ -318,7 +334,7 @@ class InboundHandler:
         refusal = refuse_event_size(memoryview(event.raw()).nbytes)
         if refusal is None:
             if event.session_id is None and op.event.get("session_id") is not None:
-                self._note("session_dropped", f"the session_id of an event to {op.topic} is no UUID")
+                self._note("session_dropped", f"the session_id of an event to {op.topic} is not a UUID")
             self._services.bus.publish(event)
         return refusal
 
@@ -358,13 +374,13 @@ class InboundHandler:
         """Why no large answer is made now: the plugin does not read, so the host would have to keep it in memory."""
         if self._link is None or self._link.has_room:
             return None
-        return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
+        return Failure(Code.OVERLOADED, "the plugin has not read its earlier answers yet", retryable=True)
 
     def _path_refusal(self, path: str, error: Outside) -> Failure:
         reason = ""
         if error.entry is not None:
             where = f"{path} is" if error.entry.path == path else f"{path} lies in"
-            reason = f"{where} {error.entry.what}, which no grant opens"
+            reason = f"{where} {error.entry.what}, which no grant allows"
         return self._gate.refuse_path(path, os.path.expanduser("~"), reason)
 
     async def _handle_storage(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
@@ -402,7 +418,7 @@ class InboundHandler:
                 self._spec.subscribes, lambda event: link.notify(DeliverEvent(event.topic, event.raw()))
             )
         for topic in self._snapshots.subscribe_declared():
-            self._note("subscription_refused", f"its manifest subscribes to {topic}; event_bus is not granted for that")
+            self._note("subscription_refused", f"its manifest subscribes to {topic}; event_bus is not granted for it")
 
     def detach(self) -> None:
         """End delivery: the process is going away. May be called twice."""
@@ -416,7 +432,7 @@ class InboundHandler:
             self._subscription = None
         self._snapshots.close()
         if link is not None and link.dropped:
-            self._note("events_dropped", "it did not read its input in time, or could not have read them", link.dropped)
+            self._note("events_dropped", "it did not read its input in time, or they were too large", link.dropped)
         if link is not None and link.urgent_dropped:
             self._note("keys_dropped", "it did not read its input in time", link.urgent_dropped)
 

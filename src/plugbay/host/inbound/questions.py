@@ -52,7 +52,7 @@ async def ask_user(questions: Questions | None, question: Question) -> dict[str,
         return Failure(Code.INTERNAL, f"the user could not be asked: {error!r}")
     action = response.get("action") if isinstance(response, Mapping) else None
     if action not in ACTIONS:
-        return Failure(Code.INTERNAL, f"{action!r} is no answer to a question; there are {', '.join(ACTIONS)}")
+        return Failure(Code.INTERNAL, f"{action!r} is not an answer; use one of {', '.join(ACTIONS)}")
     if action != ACCEPT or question.url is not None:
         return {"action": action}
     content = response.get("content")

@@ -63,9 +63,9 @@ class Artifacts:
         self._store = store
 
     def path(self, asset_id: str) -> Path:
-        """The file of an asset; raises `BadArtifact` for a text that is no asset id."""
+        """The file of an asset; raises `BadArtifact` for a text that is not an asset id."""
         if not asset_id.startswith(PREFIX) or not _is_digest(asset_id.removeprefix(PREFIX)):
-            raise BadArtifact(f"{asset_id!r:.100} is no asset_id")
+            raise BadArtifact(f"{asset_id!r:.100} is not an asset_id")
         return self._store() / asset_id
 
     def collect(self, folder: Path, references: Any) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ class Artifacts:
         try:
             facts = os.fstat(source)
             if not stat.S_ISREG(facts.st_mode):
-                raise BadArtifact(f"{path} is no file")
+                raise BadArtifact(f"{path} is not a file")
             if facts.st_size != size:
                 raise BadArtifact(f"{path} has {facts.st_size:,} bytes, not {size:,}")
             self._copy(source, path, size, digest)
@@ -103,7 +103,7 @@ class Artifacts:
                     file.write(data)
                     left -= len(data)
             if left or hashed.hexdigest() != digest:
-                raise BadArtifact(f"{path} is not what its sha256 says")
+                raise BadArtifact(f"{path} does not match its sha256")
             os.replace(draft, folder / _asset_id(digest))
         finally:
             draft.unlink(missing_ok=True)

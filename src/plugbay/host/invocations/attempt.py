@@ -99,7 +99,7 @@ class Attempt:
             run_id=request.run_id,
             execution_id=self._execution.execution_id,
             retry_count=retry_count,
-            started_at=contexts.moment(time.time()),
+            started_at=contexts.moment(self._resources.now()),
             permissions=terms.permissions_json,
             narrowed=terms.narrowed,
             request_bytes=self._execution.size,
@@ -137,7 +137,7 @@ class Attempt:
             await self._resources.log.opened(self.record)
         except Exception as error:  # its text is for the operator, not for the caller
             self._resources.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
-            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it was not started", retryable=True)
+            return Failure(Code.UNAVAILABLE, "its record cannot be stored now, so it was not started", retryable=True)
         if self._execution.request.on_opened is not None:
             self._execution.request.on_opened(self.record)
         self._grace.seconds = supervisor.binding.spec.timeouts.grace
@@ -215,8 +215,8 @@ class Attempt:
             if logs is not None and lease.detail.get("stderr_tail"):
                 logs.write(record.org_id, record.package_id, lease.detail["stderr_tail"])
             return lease
-        if logs is not None:
-            logs.attach(record.org_id, record.package_id, lease.instance.child.stderr)
+        if logs is not None and lease.instance.stderr is not None:
+            logs.attach(record.org_id, record.package_id, lease.instance.stderr)
         watch: asyncio.Task[None] | None = None
         try:
             op = await self._operation(lease)
@@ -265,11 +265,11 @@ class Attempt:
 
     async def _context(self) -> dict[str, Any]:
         """The context of the request, with a token for the granted scopes if there are any."""
-        now, gateway, permissions = time.time(), self._gateway, self._terms.permissions
-        ends = now + self._deadline.left()
+        now, gateway, permissions = self._resources.now(), self._gateway, self._terms.permissions
+        left = self._deadline.left()
         if gateway is not None and permissions.gateway_api_scopes:
             limits = self._execution.token_limits()
-            claims = contexts.claims(self.record, permissions.gateway_api_scopes, limits, now, ends)
+            claims = contexts.claims(self.record, permissions.gateway_api_scopes, limits, now, now + left)
             self._token = await gateway.tokens.issue(claims)
         delegation = Delegation(
             None if gateway is None else gateway.base_url,
@@ -277,7 +277,8 @@ class Attempt:
             () if self._token is None else permissions.gateway_api_scopes,
         )
         scratch = None if self._folder is None else str(self._folder)
-        return contexts.context_object(self.record, permissions, contexts.moment(ends), scratch, delegation)
+        deadline = contexts.moment(time.time() + left)  # the plugin has the clock of this machine
+        return contexts.context_object(self.record, permissions, deadline, scratch, delegation)
 
     # Events and results of the plugin.
 
@@ -334,7 +335,8 @@ class Attempt:
         if self._lease is not None:
             failure = self._lease.instance.redactor.redact_failure(failure)
         await self._execution.on_failure(failure)
-        named, asked = failure.with_detail(self.record.package_id), self._lease is not None
+        asked = self._lease is not None and failure.detail.get("asked") is not False
+        named = failure.with_detail(self.record.package_id)
         return retry.classify(named, self.record.export_kind, self._execution.repeatable, asked=asked)
 
     # Clean-up.
@@ -347,7 +349,7 @@ class Attempt:
             await self._gateway.tokens.revoke(self._token)
         except Exception as error:  # its text may quote the token
             id, why = self.record.invocation_id, type(error).__name__
-            text = f"the token of {id} was not revoked and is valid until it expires: {why}"
+            text = f"the token of {id} could not be revoked and is valid until it expires: {why}"
             self._resources.journal.note(self.record.package_id, "token_left", text, level="error")
         if self._lease is not None:
             self._lease.instance.redactor.expire(self._token)
@@ -367,7 +369,7 @@ class Attempt:
         if lease is not None:
             await lease.wait_gone()
         if folder is not None and not await self._resources.scratch.remove(folder):
-            text = f"the scratch directory {folder} could not be removed; it is tried again when the host starts"
+            text = f"the scratch directory {folder} could not be removed; the next start of the host tries again"
             self._resources.journal.note(self.record.package_id, "scratch_left", text)
 
     async def _close(self, outcome: CallFinished | Failure) -> None:
@@ -376,11 +378,12 @@ class Attempt:
         # A result within the grace period is a success.
         self.record = msgspec.structs.replace(
             self.record,
-            ended_at=contexts.moment(time.time()),
+            ended_at=contexts.moment(self._resources.now()),
             status=status,
             status_reason=reason,
             error_code=None if failure is None else str(failure.detail.get("plugin_code") or failure.code),
             event_count=self._events,
+            node=None if self._lease is None else self._lease.instance.node,
         )
         if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
             self._resources.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")

@@ -44,7 +44,7 @@ def lost_pins(blocks: Sequence[Any], pinned: Sequence[Any]) -> list[str]:
 def violations(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], source: Sequence[Any]) -> list[str]:
     """The rules that a seed breaks. `blocks` are its own and the pinned items, `source` the blocks they replace."""
     if not isinstance(result, Mapping) or not isinstance(result.get("seed_blocks"), list) or not result["seed_blocks"]:
-        return ["seed_blocks must be a list of one block at least"]
+        return ["seed_blocks must be a list with at least one block"]
     found = [f"seed_blocks[{at}] {why}" for at, block in enumerate(blocks) if (why := _block_problem(block))]
     if found:
         return found[:MAX_VIOLATIONS]
@@ -64,7 +64,7 @@ def _block_problem(block: Any) -> str | None:
         return "must be an object"
     kind = block.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        return f"has the kind {kind!r:.60}, which no chain has"
+        return f"has the kind {kind!r:.60}, which chains do not have"
     content = block.get("content", [] if kind == "tool_call" else None)
     if not isinstance(content, list) or not all(_is_content(item) for item in content):
         return "must have content: a list of objects with a type"
@@ -84,7 +84,7 @@ def _pairing_problems(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
         id = block["tool_call_id"]
         if block["kind"] == "tool_call":
             if id in seen:
-                found.append(f"the tool_call {id!r:.60} is there twice")
+                found.append(f"the tool_call {id!r:.60} appears twice")
             seen.add(id)
             waiting[id] += 1
         elif waiting[id] == 0:
@@ -99,9 +99,9 @@ def _system_problems(blocks: Sequence[Mapping[str, Any]], source: Sequence[Any])
     of_source, of_seed = _system_contents(source), _system_contents(blocks)
     found = []
     if of_source and (blocks[0]["kind"] != "system" or blocks[0]["content"] != of_source[0]):
-        found.append("the first block must be the system block of the source, which is to be retained")
+        found.append("the first block must be the system block of the source")
     lost = [at for at, content in enumerate(of_source) if content not in of_seed]
-    return found + [f"system block {at} of the source was replaced or dropped; it is to be retained" for at in lost]
+    return found + [f"system block {at} of the source was replaced or dropped; it must stay" for at in lost]
 
 
 def _system_contents(blocks: Sequence[Any]) -> list[Any]:

@@ -137,6 +137,15 @@ class Invocations:
         self._resources.gateway = gateway
 
     @property
+    def now(self) -> Callable[[], float]:
+        """The clock of records and tokens."""
+        return self._resources.now
+
+    @now.setter
+    def now(self, now: Callable[[], float]) -> None:
+        self._resources.now = now
+
+    @property
     def org_logs(self) -> OrgLogs | None:
         """Where the output of plugins is kept apart for each org."""
         return self._resources.org_logs
@@ -150,7 +159,7 @@ class Invocations:
         self._stopping = False
         left = await self._resources.scratch.sweep()
         if left:
-            self._resources.journal.note("host", "scratch_swept", f"{left} hosts had left scratch directories behind")
+            self._resources.journal.note("host", "scratch_swept", f"{left} dead hosts left scratch directories")
 
     async def stop(self) -> None:
         """Cancel all running invocations, wait for them and for their clean-up."""
@@ -237,7 +246,7 @@ class Invocations:
             if supervisor is None:
                 return Failure(Code.UNAVAILABLE, NOT_RUNNING)
             if pending.is_cancelled():
-                return Failure(Code.CANCELLED, "it was cancelled before it began")
+                return Failure(Code.CANCELLED, "it was cancelled before it started")
             pending.current = attempt = Attempt(
                 self._resources,
                 execution,

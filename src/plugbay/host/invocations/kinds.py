@@ -155,7 +155,7 @@ class ToolExecution(Execution):
     async def check_result(self, result: Any, folder: Path | None) -> Any:
         code = "tool.invalid_output"
         if not isinstance(result, dict):
-            return self._invalid(code, "it is no object")
+            return self._invalid(code, "it is not an object")
         whole = {"content": [], "structured_output": None, "is_error": False, "retryable": False, **result}
         if not isinstance(whole["content"], list):
             return self._invalid(code, "content must be a list")
@@ -315,7 +315,9 @@ class HarnessExecution(Execution):
     def problem(self) -> Failure | None:
         mode = self.entry.export.facts.get("mode", MODES[0])
         if mode not in MODES:
-            text = f"{self._name} cannot run here: its harness mode is {mode!r:.60}; this host has {', '.join(MODES)}"
+            text = (
+                f"{self._name} cannot run here: its harness mode is {mode!r:.60}; this host supports {', '.join(MODES)}"
+            )
             return Failure(Code.UNAVAILABLE, text, detail={"plugin_code": "harness.unsupported_mode"})
         if not self._resuming:
             return super().problem()
@@ -366,7 +368,7 @@ class HarnessExecution(Execution):
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
         if not isinstance(result, dict):
-            return self._invalid("harness.invalid_result", "it is no object")
+            return self._invalid("harness.invalid_result", "it is not an object")
         why = None if result.get("checkpoint") is None else self._set_checkpoint(result["checkpoint"])
         if why is not None:
             return self._invalid("harness.invalid_checkpoint", why)

@@ -6,6 +6,7 @@ It also checks whether a plugin can take what a binding gives it. The course of 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -55,6 +56,8 @@ class Resources:
     gateway: Gateway | None = None
     org_logs: OrgLogs | None = None
     """The output of plugins, apart for each org; None: it is not kept apart."""
+    now: Callable[[], float] = time.time
+    """The clock of records and tokens: several gateways share one. Deadlines are by the clock of the machine."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     """Clean-up that runs on after the caller has its result."""
     _limits: dict[tuple[str, ...], ConcurrencyLimit] = field(default_factory=dict)
@@ -81,7 +84,7 @@ class Resources:
                 if refusal is not None and QUEUE_SECONDS in refusal.detail:
                     return refusal
                 if refusal is not None:
-                    text = f"{limit.limit} invocations of it run already, which is its limit, and none ended in time"
+                    text = f"{limit.limit} invocations of it are running, which is its limit, and none ended in time"
                     return Failure(Code.OVERLOADED, text, retryable=True)
                 taken.append(limit)
             done = True
@@ -132,9 +135,9 @@ class Resources:
             return _unusable_binding("binding.invalid_config", text, errors=errors)
         for slot, value in binding.secrets.items():
             if not isinstance(value, str):
-                return _unusable_binding("binding.invalid_secret", f"the secret {slot} is no text")
+                return _unusable_binding("binding.invalid_secret", f"the secret {slot} is not text")
             if len(value) < SHORTEST:
-                text = f"the secret {slot} has fewer than {SHORTEST} characters: too few to redact it from output"
+                text = f"the secret {slot} has fewer than {SHORTEST} characters, too few to redact it from output"
                 return _unusable_binding("binding.secret_too_short", text)
         return None
 

@@ -123,7 +123,7 @@ class Channels(Registry[PluginChannel]):
         channel = self.find(kind)
         if channel is None:
             known = ", ".join(self) or "none"
-            raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin carries the channel {kind!r}; there are: {known}"))
+            raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin has the channel {kind!r}; known channels: {known}"))
         return channel
 
 
@@ -138,5 +138,5 @@ def _missing_chunks(reply: ChatReply, seen: set[str | None]) -> list[Chunk]:
 def _reply(answer: Any, provider: str) -> ChatReply:
     reply = ChatReply.from_json(answer)
     if isinstance(reply, str):
-        raise CallFailed(Failure(Code.MALFORMED_RESPONSE, f"the answer of {provider} is no chat reply: {reply}"))
+        raise CallFailed(Failure(Code.MALFORMED_RESPONSE, f"the answer of {provider} is not a chat reply: {reply}"))
     return reply

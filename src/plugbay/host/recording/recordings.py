@@ -57,7 +57,7 @@ class Recorder:
     def take(self, item: Item) -> None:
         line = encode(item)
         if self.problem or len(line) > self._left:
-            self.problem = self.problem or f"the recording has reached its limit; what follows is not in {self.path}"
+            self.problem = self.problem or f"the recording has reached its limit; later frames are not in {self.path}"
             self.dropped += 1
             return
         self._write(line)
@@ -91,7 +91,7 @@ class Recorder:
 def record_file(path: Path, spec: PluginSpec, began: float) -> Recorder:
     """A recorder for this file. Replaces an older recording, but refuses to replace any other file."""
     if path.is_symlink() or (path.exists() and not _is_recording(path)):
-        raise PlugbayError(f"{path} exists and is no recording; name another file")
+        raise PlugbayError(f"{path} exists and is not a recording; choose another file")
     path.unlink(missing_ok=True)
     return Recorder(path, header_of(spec, began))
 

@@ -11,7 +11,7 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -52,8 +52,10 @@ class Redactor:
         """The prefix of each pattern, and all patterns that begin with it."""
         self.learn(secrets)
 
-    def learn(self, secrets: Any, tokens: Iterable[str] = ()) -> None:
+    def learn(self, secrets: Any, tokens: Collection[str] = ()) -> None:
         """Redact these secrets too, for good; and the `tokens` until some time after they `expire`."""
+        if not secrets and not tokens:
+            return
         fresh = set(_long_enough(_texts(secrets))) - self._secrets
         live = {token: encodings(token) for token in _long_enough(tokens)}
         if not fresh and not live:

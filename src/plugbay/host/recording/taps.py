@@ -112,7 +112,7 @@ class Taps:
     def _spec(self, plugin_id: str) -> PluginSpec:
         spec = self._specs.get(plugin_id)
         if spec is None:
-            raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin is called {plugin_id!r}"))
+            raise CallFailed(Failure(Code.NOT_FOUND, f"there is no plugin {plugin_id!r}"))
         return spec
 
     def _join(self, spec: PluginSpec, listener: Listener) -> None:

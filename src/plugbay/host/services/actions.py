@@ -57,7 +57,7 @@ class Actions:
         if not name or len(name) > MAX_ACTION or not name.isprintable():
             raise ValueError(f"an action's name has 1 to {MAX_ACTION} printable characters")
         if name in self._table:
-            raise ValueError(f"there is an action {name!r} already")
+            raise ValueError(f"the action {name!r} already exists")
         self._table[name] = _Action(handler, spawns)
 
     def names(self) -> list[str]:
@@ -69,18 +69,18 @@ class Actions:
         seconds = min(timeout_ms / 1000 or DEFAULT_SECONDS, LONGEST_SECONDS)
         known = self._table.get(action)
         if known is not None and known.spawns and not may_spawn:
-            text = f"the action {action} starts a process, and that is not granted"
+            text = f"the action {action} starts a process, which is not granted"
             detail = {"capability": "spawn_subprocess"}
             raise CallFailed(Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail=detail))
         if self._running[caller] >= MAX_RUNNING:
-            text = f"{MAX_RUNNING} actions run for {caller} already"
+            text = f"{MAX_RUNNING} actions of {caller} are already running"
             raise CallFailed(Failure(Code.OVERLOADED, text, retryable=True))
         work = _run(known.handler, data) if known else self._forwarded(caller, action, data, seconds)
         answer = await self._wait(seconds, caller, action, work)
         if not isinstance(answer, bytes | bytearray | memoryview):
-            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with no bytes"))
+            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} did not return bytes"))
         if len(answer) > MAX_PAYLOAD:
-            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with {len(answer):,} bytes"))
+            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} returned {len(answer):,} bytes"))
         return bytes(answer)
 
     def _forwarded(self, caller: str, action: str, data: bytes, seconds: float) -> asyncio.Future[Any]:
@@ -101,7 +101,7 @@ class Actions:
         try:
             await asyncio.wait({work}, timeout=seconds)
             if not work.done():
-                text = f"action timed out: {action} was not done within {seconds:g} s"
+                text = f"action timed out: {action} did not finish within {seconds:g} s"
                 raise CallFailed(Failure(Code.TIMEOUT, text))
             return work.result()
         except (CallFailed, asyncio.CancelledError):

@@ -56,7 +56,7 @@ class CompactionRequest:
         if self.strategy not in STRATEGIES:
             raise ValueError(f"{self.strategy!r} is not a strategy of compaction; there are {', '.join(STRATEGIES)}")
         if self.keep < 0:
-            raise ValueError("a compaction cannot keep fewer than no messages")
+            raise ValueError("the number of kept messages must not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +189,9 @@ def _rejection(answer: object, request: CompactionRequest) -> str | None:
         return "it left the decision to the host"
     messages = answer.get("messages") if isinstance(answer, Mapping) else None
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        return "its answer holds no messages (a list of objects)"
+        return "its answer has no messages (a list of objects)"
     if request.messages and not messages:
-        return "its answer leaves nothing of the conversation"
+        return "its answer leaves no messages"
     if _size(messages) > _size(request.messages):
         return "its answer is longer than the conversation it was given"
     return None

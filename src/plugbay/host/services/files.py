@@ -92,7 +92,7 @@ class Files:
                 done.add_done_callback(lambda _: threads.release())
                 return await asyncio.shield(done)
         except TimeoutError:
-            raise CallFailed(Failure(Code.TIMEOUT, f"read {path}: not done within {READ_SECONDS:g} s")) from None
+            raise CallFailed(Failure(Code.TIMEOUT, f"read {path}: not finished within {READ_SECONDS:g} s")) from None
 
 
 # All functions below run on threads.

@@ -118,7 +118,7 @@ async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask
         if outcome.blocked:
             return outcome
     for plugin_id in handlers[MAX_HANDLERS:]:
-        text = f"{hook} asks at most {MAX_HANDLERS} plugins"
+        text = f"{hook} calls at most {MAX_HANDLERS} plugins"
         outcome = _skip(outcome, plugin_id, Failure(Code.OVERLOADED, text, plugin=plugin_id))
     return outcome
 
@@ -182,7 +182,7 @@ def _skip(outcome: HookOutcome, plugin_id: str, failure: Failure) -> HookOutcome
 def _too_late(plugin_id: str, hook_name: str, answer: Mapping[str, Any]) -> Failure:
     """A block of something that has happened already."""
     field = "abort" if answer.get("abort") else "decision"
-    text = f"{hook_name} cannot be blocked, it is about the past: {field} is ignored"
+    text = f"{hook_name} reports a past event and cannot be blocked: {field} is ignored"
     if answer.get("reason"):
         text += f" (its reason: {answer['reason']:.200})"
     return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN, plugin=plugin_id, detail={"fields": [field]})

@@ -136,7 +136,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         return self.stream
 
     async def connect_unix_socket(self, *args: Any, **options: Any) -> BoundedStream:
-        raise httpcore2.ConnectError("no plugin is connected to a socket of this machine")
+        raise httpcore2.ConnectError("plugins cannot connect to a Unix socket")
 
 
 async def send(request: httpcore2.Request, backend: PinnedBackend, trust: ssl.SSLContext | None) -> Reply:

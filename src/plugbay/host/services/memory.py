@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -121,6 +121,41 @@ class MemoryEntry:
         }
 
 
+class TextMemory(Protocol):
+    """The entries of all agents and their search: in a file (`LongTermMemory`), or in the database of a control plane.
+
+    Methods raise `CallFailed`, `open` a `PlugbayError`.
+    """
+
+    path: Path | str
+    """Where they are, for messages."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def remember(
+        self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
+    ) -> MemoryEntry:
+        """Store `content` for this agent."""
+        ...
+
+    async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
+        """The entries of this agent that match `query`, best first; for a blank query the newest, newest first."""
+        ...
+
+    async def entries(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry]:
+        """This agent's entries with these ids, in that order; an id it has no entry for is left out."""
+        ...
+
+    async def forget(self, memory_id: str) -> bool:
+        """Remove an entry for good; False when there is none with this id."""
+        ...
+
+    async def clear(self, agent_id: str) -> list[str]:
+        """Remove every entry of this agent for good; returns their ids."""
+        ...
+
+
 class LongTermMemory:
     """The memory of every agent of one host, in one file. All methods raise `CallFailed`, `open` a `PlugbayError`."""
 
@@ -178,14 +213,7 @@ class LongTermMemory:
         self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
     ) -> MemoryEntry:
         """Store `content` for this agent."""
-        _check_name("the agent's id", agent_id)
-        _check_size("the content", content, MAX_CONTENT)
-        if len(tags) > MAX_TAGS:
-            raise _refused(f"an entry has at most {MAX_TAGS} tags, not {len(tags)}")
-        for tag in tags:
-            _check_name("a tag", tag)
-        if memory_type is not None:
-            _check_name("the type", memory_type)
+        check_entry(agent_id, content, tags, memory_type)
         new_id, now = self._new_id(), self._now()
 
         def add(connection: sqlite3.Connection) -> MemoryEntry:
@@ -197,16 +225,15 @@ class LongTermMemory:
 
     async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
         """The entries of this agent that match `query`, best first; for a blank query the newest, newest first."""
-        _check_name("the agent's id", agent_id)
-        _check_size("the query", query, MAX_QUERY)
+        check_query(agent_id, query)
         limit = max(0, min(limit, MAX_LIMIT))
 
         def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
             if not query.strip():
-                return _fit(map(_entry, connection.execute(_NEWEST, (agent_id, limit))))
+                return fit(map(_entry, connection.execute(_NEWEST, (agent_id, limit))))
             expression = match_expression(query)
             rows = connection.execute(_BEST, (expression, agent_id, limit)) if expression else ()
-            return _fit(map(_entry, rows))
+            return fit(map(_entry, rows))
 
         return await (await self._opened()).run(look_up)
 
@@ -215,7 +242,7 @@ class LongTermMemory:
 
         def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
             rows = (connection.execute(_ONE, (memory_id, agent_id)).fetchone() for memory_id in ids[:MAX_LIMIT])
-            return _fit(_entry(row) for row in rows if row is not None)
+            return fit(_entry(row) for row in rows if row is not None)
 
         return await (await self._opened()).run(look_up)
 
@@ -229,7 +256,7 @@ class LongTermMemory:
 
     async def clear(self, agent_id: str) -> list[str]:
         """Remove every entry of this agent for good; returns their ids."""
-        _check_name("the agent's id", agent_id)
+        check_name("the agent's id", agent_id)
 
         def remove(connection: sqlite3.Connection) -> list[str]:
             ids = [row[0] for row in connection.execute("SELECT id FROM memories WHERE agent_id = ?", (agent_id,))]
@@ -258,7 +285,7 @@ def _entry(row: Any) -> MemoryEntry:
     return MemoryEntry(memory_id, agent_id, content, _names(tags), _names(concept_tags), created_at, memory_type)
 
 
-def _fit(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
+def fit(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
     """The first entries that fit one answer together."""
     fitting: list[MemoryEntry] = []
     room = MAX_ANSWER
@@ -274,14 +301,33 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(msgspec.json.decode(text, type=list[str]))
 
 
-def _check_name(what: str, name: str) -> None:
+def check_entry(agent_id: str, content: str, tags: Sequence[str], memory_type: str | None) -> None:
+    """Raises `CallFailed` for an entry that is not stored."""
+    check_name("the agent's id", agent_id)
+    _check_size("the content", content, MAX_CONTENT)
+    if len(tags) > MAX_TAGS:
+        raise _refused(f"an entry has at most {MAX_TAGS} tags, not {len(tags)}")
+    for tag in tags:
+        check_name("a tag", tag)
+    if memory_type is not None:
+        check_name("the type", memory_type)
+
+
+def check_query(agent_id: str, query: str) -> None:
+    """Raises `CallFailed` for a query that is not answered."""
+    check_name("the agent's id", agent_id)
+    _check_size("the query", query, MAX_QUERY)
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises `CallFailed` for an empty or long name."""
     if not name:
         raise _refused(f"{what} must not be empty")
     _check_size(what, name, MAX_NAME)
 
 
 def _check_size(what: str, text: str, limit: int) -> None:
-    size = len(text.encode("utf-8", "surrogatepass"))  # the database refuses what is no Unicode
+    size = len(text.encode("utf-8", "surrogatepass"))  # the database refuses what is not Unicode
     if size > limit:
         raise _refused(f"{what} has {size} bytes; at most {limit} are allowed")
 
@@ -353,28 +399,31 @@ class AgentMemory:
 
     def __init__(
         self,
-        text: LongTermMemory,
+        text: TextMemory,
         vectors: VectorRecall | None = None,
         degraded: Callable[[Failure], object] = lambda failure: None,
     ) -> None:
         """`degraded` is called with the failure when the vector store could not be used."""
-        self._text = text
-        self.path = text.path
-        """The file; `:memory:` for one that ends with the host."""
+        self.text = text
         self._vectors = vectors
         self._degraded = degraded
 
+    @property
+    def path(self) -> Path | str:
+        """The file; `:memory:` for one that ends with the host."""
+        return self.text.path
+
     async def open(self) -> None:
-        await self._text.open()
+        await self.text.open()
 
     async def close(self) -> None:
-        await self._text.close()
+        await self.text.close()
 
     async def remember(
         self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
     ) -> MemoryEntry:
         """Store an entry for one agent."""
-        entry = await self._text.remember(agent_id, content, tags=tags, memory_type=memory_type)
+        entry = await self.text.remember(agent_id, content, tags=tags, memory_type=memory_type)
         if self._vectors is not None:
             try:
                 await self._vectors.remember(entry)
@@ -385,7 +434,7 @@ class AgentMemory:
     async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
         """The entries of this agent that match `query`: full-text hits first, best first, then similar entries."""
         limit = max(0, min(limit, MAX_LIMIT))
-        entries = await self._text.recall(agent_id, query, limit)
+        entries = await self.text.recall(agent_id, query, limit)
         if self._vectors is None or len(entries) >= limit:
             return entries
         try:
@@ -395,22 +444,22 @@ class AgentMemory:
             return entries
         known = {entry.id for entry in entries}
         alike = [match.id for match in matches if match.id not in known]
-        return _fit([*entries, *await self._text.entries(agent_id, alike[: limit - len(entries)])])
+        return fit([*entries, *await self.text.entries(agent_id, alike[: limit - len(entries)])])
 
     async def forget(self, agent_id: str, memory_id: str) -> bool:
         """Remove one entry; False when this agent has none with that id."""
-        if not await self._text.entries(agent_id, [memory_id]):
+        if not await self.text.entries(agent_id, [memory_id]):
             return False
         if self._vectors is not None:
             try:
                 await self._vectors.forget(agent_id, memory_id)
             except CallFailed as error:
                 self._degraded(error.failure)
-        return await self._text.forget(memory_id)
+        return await self.text.forget(memory_id)
 
     async def clear(self, agent_id: str) -> int:
         """Remove every entry of one agent; returns their number."""
-        ids = await self._text.clear(agent_id)
+        ids = await self.text.clear(agent_id)
         if self._vectors is not None:
             try:
                 for begin in range(0, len(ids), MAX_LIMIT):

@@ -150,7 +150,7 @@ class Fetcher:
             try:
                 return await send(request.to_http(), PinnedBackend(address, allow_local=may_be_local), self._tls)
             except OwnAddress:
-                raise _denied(f"{url.host} is at {address}, and that is this machine") from None
+                raise _denied(f"{url.host} is at {address}, which is this machine") from None
             except Unreachable as error:
                 problem = error
         raise _invalid(f"{url.origin} cannot be reached: {problem}")
@@ -167,7 +167,7 @@ class Fetcher:
         refused = addresses.closed(found, url.port, opened, frozenset(filter(is_ours, found)))
         if refused is not None:
             address, why = refused
-            raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
+            raise _denied(f"{url.host} is at {address}, which plugins may not reach: {why}")
         if not found:
             raise _invalid(f"{url.host} has no address")
         return found

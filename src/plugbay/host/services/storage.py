@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from plugbay.host.disk.sqlite import Database, Schema
 from plugbay.model.errors import CallFailed
@@ -50,6 +50,32 @@ _KEYS = "SELECT key FROM stored WHERE plugin_id = ? AND key >= ? AND key < ? ORD
 _OTHERS = "SELECT count(*), total(size) FROM stored WHERE plugin_id = ? AND key <> ?"
 
 
+class Storage(Protocol):
+    """The storage of every plugin: in a file (`PluginStorage`), or in the database of a control plane.
+
+    Methods raise `CallFailed`, `open` a `PlugbayError`.
+    """
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def get(self, plugin_id: str, key: str) -> tuple[bool, Any]:
+        """Whether the key exists, and its value."""
+        ...
+
+    async def set(self, plugin_id: str, key: str, value: Any) -> None:
+        """Store a JSON value under this key, replacing the previous one."""
+        ...
+
+    async def delete(self, plugin_id: str, key: str) -> bool:
+        """Delete a key; False when there was none."""
+        ...
+
+    async def keys(self, plugin_id: str, prefix: str = "", limit: int = MAX_LISTED) -> list[str]:
+        """The first keys with this prefix, sorted."""
+        ...
+
+
 class PluginStorage:
     """The storage of every plugin of one host. All methods raise `CallFailed`, `open` a `PlugbayError`.
 
@@ -78,13 +104,13 @@ class PluginStorage:
 
     async def get(self, plugin_id: str, key: str) -> tuple[bool, Any]:
         """Whether the key exists, and its value."""
-        name = _key(key)
+        name = key_bytes(key)
         row = await self._database.run(lambda connection: connection.execute(_GET, (plugin_id, name)).fetchone())
         return (False, None) if row is None else (True, self._codec.decode(row[0]))
 
     async def set(self, plugin_id: str, key: str, value: Any) -> None:
         """Store a JSON value under this key, replacing the previous one."""
-        name, encoded = _key(key), self._encode(value)
+        name, encoded = key_bytes(key), encode_value(self._codec, value)
         size = len(name) + len(encoded)
 
         def store(connection: sqlite3.Connection) -> None:
@@ -98,14 +124,14 @@ class PluginStorage:
 
     async def delete(self, plugin_id: str, key: str) -> bool:
         """Delete a key; False when there was none."""
-        name = _key(key)
+        name = key_bytes(key)
         return await self._database.write(
             lambda connection: connection.execute(_DELETE, (plugin_id, name)).rowcount == 1
         )
 
     async def keys(self, plugin_id: str, prefix: str = "", limit: int = MAX_LISTED) -> list[str]:
         """The first keys with this prefix, sorted."""
-        _check(prefix_problem(prefix))
+        check_problem(prefix_problem(prefix))
         first = prefix.encode()
         beyond = first + b"\xff"  # above every byte of UTF-8
         most = max(0, min(limit, MAX_LISTED))
@@ -114,20 +140,23 @@ class PluginStorage:
         )
         return [key.decode() for (key,) in rows]
 
-    def _encode(self, value: Any) -> bytes:
-        try:
-            encoded = bytes(self._codec.dump(value))
-        except Unencodable as error:
-            raise CallFailed(invalid(f"the value has no JSON form: {error}")) from None
-        _check(value_problem(len(encoded)))
-        return encoded
+
+def encode_value(codec: MsgspecCodec, value: Any) -> bytes:
+    """A value as JSON; raises `CallFailed` if it is too large."""
+    try:
+        encoded = bytes(codec.dump(value))
+    except Unencodable as error:
+        raise CallFailed(invalid(f"the value has no JSON form: {error}")) from None
+    check_problem(value_problem(len(encoded)))
+    return encoded
 
 
-def _key(key: str) -> bytes:
-    _check(key_problem(key))
+def key_bytes(key: str) -> bytes:
+    """A key as it is stored; raises `CallFailed` for an invalid one."""
+    check_problem(key_problem(key))
     return key.encode()
 
 
-def _check(problem: str | None) -> None:
+def check_problem(problem: str | None) -> None:
     if problem is not None:
         raise CallFailed(invalid(problem))

@@ -118,7 +118,7 @@ class VectorRegistry(Registry[VectorBackend]):
             return found
         there_is = ", ".join(self) or "none"
         return Failure(
-            Code.NOT_FOUND, f"no vector backend is called {name!r}; there is {there_is}", detail={"backend": name}
+            Code.NOT_FOUND, f"there is no vector backend {name!r}; known backends: {there_is}", detail={"backend": name}
         )
 
 
@@ -186,14 +186,14 @@ class EmbeddedVectors:
 
     async def upsert(self, collection: str, records: Sequence[VectorRecord]) -> int:
         """Store all records or none. The first one decides the dimension of a new or empty collection."""
-        _check_name(collection)
-        _check_batch(records)
+        check_name(collection)
+        check_batch(records)
         if not records:
             return 0
-        rows = [_row(record) for record in records]
+        rows = [record_row(record) for record in records]
         dimension = len(records[0].embedding)
         for record in records:
-            _check_dimension(dimension, len(record.embedding))
+            check_dimension(dimension, len(record.embedding))
 
         def put(connection: sqlite3.Connection) -> int:
             number = _get_or_create(connection, collection, dimension)
@@ -204,22 +204,22 @@ class EmbeddedVectors:
 
     async def search(self, collection: str, query: VectorQuery) -> list[VectorMatch]:
         """The nearest of the newest `MAX_CANDIDATES` records, by cosine, nearest first."""
-        wanted = _unit(query.embedding)
+        wanted = unit(query.embedding)
         conditions = {} if query.filter is None else query.filter
         if not isinstance(conditions, Mapping):
-            raise _invalid("a filter is an object: which metadata must have which value")
+            raise invalid("a filter is an object with the required metadata")
         limit = max(0, min(query.limit, MAX_LIMIT))
 
         def look_up(connection: sqlite3.Connection) -> list[VectorMatch]:
             number, dimension = _find(connection, collection)
-            _check_dimension(dimension, len(wanted))
+            check_dimension(dimension, len(wanted))
             rows = connection.execute(_NEWEST, (number, MAX_CANDIDATES))
-            return heapq.nlargest(limit, _compare(rows, wanted, conditions), key=lambda match: match.score)
+            return heapq.nlargest(limit, compare(rows, wanted, conditions), key=lambda match: match.score)
 
         return await self._database.run(look_up)
 
     async def delete(self, collection: str, ids: Sequence[str]) -> int:
-        _check_batch(ids)
+        check_batch(ids)
 
         def remove(connection: sqlite3.Connection) -> int:
             number, _ = _find(connection, collection)
@@ -235,9 +235,14 @@ def _find(connection: sqlite3.Connection, collection: str) -> tuple[int, int]:
     """Number and dimension of an existing collection."""
     row = connection.execute("SELECT number, dimension FROM collections WHERE name = ?", (collection,)).fetchone()
     if row is None:
-        text = f"there is no collection {collection!r}"
-        raise CallFailed(Failure(Code.NOT_FOUND, text, detail={"collection": collection}))
+        raise no_collection(collection)
     return row[0], row[1]
+
+
+def no_collection(collection: str) -> CallFailed:
+    """The collection does not exist."""
+    text = f"there is no collection {collection!r}"
+    return CallFailed(Failure(Code.NOT_FOUND, text, detail={"collection": collection}))
 
 
 def _get_or_create(connection: sqlite3.Connection, collection: str, dimension: int) -> int:
@@ -245,12 +250,13 @@ def _get_or_create(connection: sqlite3.Connection, collection: str, dimension: i
     connection.execute("INSERT OR IGNORE INTO collections (name, dimension) VALUES (?, ?)", (collection, dimension))
     number, fixed = _find(connection, collection)
     if fixed != dimension and connection.execute("SELECT 1 FROM records WHERE collection = ?", (number,)).fetchone():
-        _check_dimension(fixed, dimension)
+        check_dimension(fixed, dimension)
     connection.execute("UPDATE collections SET dimension = ? WHERE number = ?", (dimension, number))
     return number
 
 
-def _compare(rows: sqlite3.Cursor, wanted: array[float], conditions: Mapping[str, Any]) -> Iterable[VectorMatch]:
+def compare(rows: Iterable[Any], wanted: array[float], conditions: Mapping[str, Any]) -> Iterable[VectorMatch]:
+    """Matches of stored rows, which are id, content, metadata as JSON, and vector."""
     for id, content, written, blob in rows:
         metadata = msgspec.json.decode(written)
         if all(name in metadata and _equals(metadata[name], value) for name, value in conditions.items()):
@@ -263,51 +269,56 @@ def _equals(stored: Any, wanted: Any) -> bool:
     return bool(stored == wanted) and isinstance(stored, bool) == isinstance(wanted, bool)
 
 
-def _row(record: VectorRecord) -> tuple[str, str, str, bytes]:
-    _check_name(record.id)
+def record_row(record: VectorRecord) -> tuple[str, str, str, bytes]:
+    """A record as it is stored: id, content, metadata as JSON, and the vector at unit length."""
+    check_name(record.id)
     try:
         metadata = _CODEC.encode(dict(record.metadata))
     except Unencodable as error:
-        raise _invalid(f"record {record.id!r}: {error}") from None
+        raise invalid(f"record {record.id!r}: {error}") from None
     if max(_size(record.content), len(metadata)) > MAX_CONTENT:
-        raise _invalid(f"record {record.id!r}: content and metadata have at most {MAX_CONTENT} bytes each")
-    return record.id, record.content, metadata.decode(), _unit(record.embedding).tobytes()
+        raise invalid(f"record {record.id!r}: content and metadata have at most {MAX_CONTENT} bytes each")
+    return record.id, record.content, metadata.decode(), unit(record.embedding).tobytes()
 
 
-def _unit(embedding: Sequence[float]) -> array[float]:
+def unit(embedding: Sequence[float]) -> array[float]:
     """The vector at unit length, so that a dot product is the cosine; a zero vector stays zero and matches nothing."""
     if not 0 < len(embedding) <= MAX_DIMENSIONS:
-        raise _invalid(f"a vector has 1 to {MAX_DIMENSIONS} dimensions, not {len(embedding)}")
+        raise invalid(f"a vector has 1 to {MAX_DIMENSIONS} dimensions, not {len(embedding)}")
     try:
         length = math.hypot(*embedding)
     except (TypeError, OverflowError) as error:
-        raise _invalid(f"a vector is a list of numbers: {error}") from None
+        raise invalid(f"a vector is a list of numbers: {error}") from None
     if not math.isfinite(length):
-        raise _invalid("a vector holds finite numbers only")
+        raise invalid("a vector holds finite numbers only")
     return array("f", (value / length for value in embedding) if length else embedding)
 
 
-def _check_dimension(expected: int, got: int) -> None:
+def check_dimension(expected: int, got: int) -> None:
+    """Raises `CallFailed` unless the dimensions are equal."""
     if expected != got:
         text = f"dimension mismatch: expected {expected}, got {got}"
         raise CallFailed(Failure(Code.INVALID_INPUT, text, detail={"expected": expected, "got": got}))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raises `CallFailed` for an empty or long name."""
     if not 0 < _size(name) <= MAX_NAME:
-        raise _invalid(f"a name has 1 to {MAX_NAME} bytes, not {_size(name)}")
+        raise invalid(f"a name has 1 to {MAX_NAME} bytes, not {_size(name)}")
 
 
 def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))  # the database refuses what is no Unicode
+    return len(text.encode("utf-8", "surrogatepass"))  # the database refuses what is not Unicode
 
 
-def _check_batch(items: Sequence[object]) -> None:
+def check_batch(items: Sequence[object]) -> None:
+    """Raises `CallFailed` for too many records."""
     if len(items) > MAX_BATCH:
-        raise _invalid(f"one call takes at most {MAX_BATCH} records, not {len(items)}")
+        raise invalid(f"one call takes at most {MAX_BATCH} records, not {len(items)}")
 
 
-def _invalid(message: str) -> CallFailed:
+def invalid(message: str) -> CallFailed:
+    """The input cannot be used."""
     return CallFailed(Failure(Code.INVALID_INPUT, message))
 
 

@@ -104,11 +104,11 @@ class CheckAgain:
 
 def assess(rule: Rule, facts: Facts) -> Hung | CheckAgain:
     """Whether the plugin hangs now; if not, when to check again and whether to probe."""
-    silent = f"not one byte came from it for {facts.silence:.3g} s"
+    silent = f"it sent nothing for {facts.silence:.3g} s"
     if facts.stopped:
         return Hung(f"its process is stopped (state T); {silent}")
     if facts.unread_since is not None and facts.now >= facts.unread_since + UNREAD_SECONDS:
-        return Hung(f"it has read none of the answers to its own requests for {facts.now - facts.unread_since:.3g} s")
+        return Hung(f"it has not read the answers to its own requests for {facts.now - facts.unread_since:.3g} s")
     if facts.owed:
         return _check_again(facts)
     why = _by_probes(rule, facts) if rule.has_probe else _by_calls(rule, facts)
@@ -128,7 +128,7 @@ def _by_calls(rule: Rule, facts: Facts) -> str | CheckAgain:
 def _by_probes(rule: Rule, facts: Facts) -> str | CheckAgain:
     missed = [sent for sent in facts.missed if facts.now >= sent + rule.answer and not facts.may_be_busy(sent)]
     if len(missed) >= PROBES:
-        return f"{len(missed)} probes in a row were not answered, the first in {facts.now - missed[0]:.3g} s"
+        return f"{len(missed)} probes in a row were not answered, the first for {facts.now - missed[0]:.3g} s"
     overdue = next((call for call in facts.timed_out if call.at >= facts.heard), None)
     if overdue is None:
         return _at_interval(rule, facts)
@@ -137,7 +137,7 @@ def _by_probes(rule: Rule, facts: Facts) -> str | CheckAgain:
         return CheckAgain(facts.now + min(rule.patience, CHECK_SECONDS), probe=True)
     if facts.now < since + rule.patience or facts.may_be_busy(since):
         return _check_again(facts, since + rule.patience)
-    return f"{overdue}, and a probe after that not within {facts.now - since:.3g} s"
+    return f"{overdue}, and neither was a later probe within {facts.now - since:.3g} s"
 
 
 def _at_interval(rule: Rule, facts: Facts) -> CheckAgain:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from plugbay.contracts.contract import HostSide
 from plugbay.contracts.registry import CONTRACTS
@@ -41,6 +41,7 @@ from plugbay.model.spec import PluginSpec
 from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
+from plugbay.process.stderr import StderrDrain
 from plugbay.process.usage import memory_limit
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -107,6 +108,9 @@ class Instance:
         "_explained _killed_for _closing _handler _runtime _active binding child redactor link scratch_folder".split()
     )
 
+    node: ClassVar[str | None] = None
+    """The machine that it is on; None: this one."""
+
     def __init__(self, binding: Binding, runtime: Runtime, child: Child, scratch_folder: Path | None = None) -> None:
         """Connect a new process to a link. Nothing may be awaited between its spawn and here."""
         self.binding = binding
@@ -155,6 +159,10 @@ class Instance:
             runtime.cover_watch.begin(child, child.jail.uncovered, self._kill_for_uncovered)
         if policy is not None and policy.state is not None:
             runtime.state_watch.begin(child, policy.state, policy.limits.state, self._kill_for_state)
+
+    @property
+    def stderr(self) -> StderrDrain:
+        return self.child.stderr
 
     @property
     def counters(self) -> dict[str, int]:
@@ -207,9 +215,7 @@ class Instance:
                 self.child.terminate()
                 gone = await self.child.wait(timeouts.term)
             if gone is None and failure is None:
-                failure = Failure(
-                    Code.TIMEOUT, "it was asked to shut down, but was still running when its time was over"
-                )
+                failure = Failure(Code.TIMEOUT, "it was asked to shut down, but was still running at the deadline")
         finally:
             self.kill()
         return failure
@@ -363,7 +369,7 @@ async def _spawn(
 
 
 def _start_timeout(spec: PluginSpec) -> Failure:
-    return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
+    return Failure(Code.TIMEOUT, "the call timed out before the plugin was started", plugin=spec.id)
 
 
 def _side(binding: Binding, runtime: Runtime, era: str) -> HostSide:
@@ -373,7 +379,7 @@ def _side(binding: Binding, runtime: Runtime, era: str) -> HostSide:
         config=binding.config,
         secrets=binding.secrets,
         projects=(binding.project.id,),
-        storage=runtime.services.storage is not None,
+        storage=runtime.services.storage is not None or runtime.services.elsewhere is not None,
         pid=os.getpid(),
         era=era,
     )

@@ -49,7 +49,7 @@ class PerCallLease:
         if status is None:
             failure = self._late_exit(deadline)
         elif status.code != 0:
-            why = f"it answered, but then left with {status.describe()}, so the answer does not count"
+            why = f"it answered, but then ended with {status.describe()}, so the answer does not count"
             failure = Failure(Code.CRASHED, why, origin=Origin.PLUGIN)
         else:
             return answer
@@ -57,7 +57,7 @@ class PerCallLease:
 
     def _late_exit(self, deadline: Deadline) -> Failure:
         if deadline.left() <= 0:
-            return Failure(Code.TIMEOUT, "it answered, but the time for the call ran out before it left")
+            return Failure(Code.TIMEOUT, "it answered, but the call timed out before it exited")
         limit = self.instance.binding.spec.timeouts.teardown
         return Failure(Code.CRASHED, f"it answered, but was still running {limit:g} s later", origin=Origin.PLUGIN)
 

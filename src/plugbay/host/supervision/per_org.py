@@ -119,7 +119,7 @@ class PerOrgSupervisor:
         """Retire a worker that does not answer, after its other calls. The next call gets a new one."""
         if self._workers.get(key) is worker:
             del self._workers[key]
-            text = f"its instance for {key.org} did not answer in time; it is replaced when its other work is done"
+            text = f"its instance for {key.org} did not answer in time; it is replaced after its other calls"
             self._runtime.services.journal.note(self.binding.spec.id, "replaced", text)
             self._retire(worker)
 

@@ -43,7 +43,7 @@ HOPELESS = frozenset({Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH, Cod
 TROUBLE = frozenset({"crashed", "hung", "start_failed", "gave_up", "shutdown_failed"})
 """Events that are also noted in the journal, for operators who do not watch the bus."""
 
-HUNG_HINT = "if it needs more time for a call: timeouts = { call = N } in plugbay.toml; else see why it does not answer"
+HUNG_HINT = "find out why it does not answer; if a call needs more time: timeouts = { call = N } in plugbay.toml"
 
 SOURCE = "plugin.supervisor"
 """The source of lifecycle events."""
@@ -179,7 +179,7 @@ class ResidentSupervisor:
             if instance is not None and instance.link.fault is None:
                 return instance
             if self.state is State.IDLE and started:
-                return Failure(Code.CRASHED, "it left right after its greeting", origin=Origin.PLUGIN)
+                return Failure(Code.CRASHED, "it exited right after its handshake", origin=Origin.PLUGIN)
             if self.state is State.IDLE:
                 self._start()
                 started = True
@@ -404,7 +404,7 @@ class ResidentSupervisor:
 
     def _backoff_failure(self) -> Failure:
         left = max(0.0, self._resume_at - asyncio.get_running_loop().time())
-        text = f"the plugin failed {len(self._failures)} times; it is started again in {left:.1f} s"
+        text = f"the plugin failed {len(self._failures)} times; the host starts it again in {left:.1f} s"
         ms = round(left * 1000)
         return Failure(Code.UNAVAILABLE, text, plugin=self._spec.id, retryable=True, retry_after_ms=ms)
 

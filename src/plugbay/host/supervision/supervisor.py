@@ -7,28 +7,82 @@ both, as the execution classes of the exports say (`per_org`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from plugbay.host.nesting import Cause
+from plugbay.host.recording.redaction import Redactor
 from plugbay.host.supervision.binding import Binding
-from plugbay.host.supervision.instance import Deadline, Instance, Runtime
+from plugbay.host.supervision.instance import Deadline, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
 from plugbay.host.supervision.per_org import PerOrgSupervisor, has_execution_classes
 from plugbay.host.supervision.resident import ResidentSupervisor
-from plugbay.link.link import Link
+from plugbay.link.in_flight import Grace
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime
+from plugbay.process.stderr import StderrDrain
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
 
+class CallLink(Protocol):
+    """The way to a plugin: a `Link` to a process of this host, or to an instance on another machine."""
+
+    @property
+    def fault(self) -> Failure | None:
+        """Why it takes no calls any more."""
+        ...
+
+    async def call(
+        self,
+        op: PluginOp,
+        timeout: float,
+        on_progress: Callable[[Any], None] | None = None,
+        grace: Grace | None = None,
+        over: Callable[[], None] | None = None,
+    ) -> CallFinished:
+        """As `Link.call`."""
+        ...
+
+
+class LeasedInstance(Protocol):
+    """The instance behind a lease, as far as a call uses it."""
+
+    @property
+    def redactor(self) -> Redactor: ...
+    @property
+    def scratch_folder(self) -> Path | None:
+        """Its folder for scratch folders of calls, if it has one on this machine."""
+        ...
+
+    @property
+    def stderr(self) -> StderrDrain | None:
+        """Its stderr, if it is a process of this machine."""
+        ...
+
+    @property
+    def node(self) -> str | None:
+        """The machine that it is on; None: this one."""
+        ...
+
+    def nested(self, cause: Cause) -> AbstractContextManager[None]:
+        """It works on a call that a request of a plugin led to."""
+        ...
+
+
 class Lease(Protocol):
     """The right to use an instance for one call."""
 
-    link: Link
-    instance: Instance
+    @property
+    def link(self) -> CallLink: ...
+    @property
+    def instance(self) -> LeasedInstance: ...
+
     shared: ClassVar[bool]
     """Whether the instance serves other calls too, so it stays after this one."""
 
@@ -94,6 +148,10 @@ class Supervisor(Protocol):
 
     async def stop(self) -> None:
         """Start nothing new; shut down or kill all instances."""
+
+
+Supervise = Callable[[Binding, Runtime], Supervisor]
+"""Makes the supervisor of a plugin."""
 
 
 def supervise(binding: Binding, runtime: Runtime) -> Supervisor:

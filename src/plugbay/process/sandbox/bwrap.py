@@ -126,8 +126,8 @@ _RULES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"(?i)unknown option (\S+)", "this bubblewrap does not know {0}", INSTALL),
         (
             r"Can't chdir to (.+): (.+)",
-            "the working directory {0} is not to be seen inside ({1})",
-            "start the plugin in its own folder, or show it that one",
+            "the working directory {0} is not visible inside ({1})",
+            "start the plugin in its own folder, or grant it that folder",
         ),
         (r"Exceeded maximum number of arguments", "there are too many variables in its environment", "set fewer"),
         (
@@ -138,8 +138,8 @@ _RULES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"(?i)seccomp|system call filter", "the system call filter cannot be loaded", "install plugbay again"),
         (
             r"Race condition",
-            "something that it is shown was exchanged at that moment",
-            "try again; find out who renames its folders",
+            "a path that it may see was replaced during the start",
+            "try again; find the program that renames its folders",
         ),
     )
 )
@@ -155,8 +155,8 @@ def explain_setup_failure(argv: Sequence[str], said: str) -> LaunchFailed:
         if refused is not None:
             return LaunchFailed(
                 f"{argv[0]} cannot be run inside its sandbox: {refused[2]}",
-                "it, its interpreter or its libraries may lie where the plugin sees nothing, or its user may not "
-                "read them: show them to it (read or run of its policy), chmod o+rx",
+                "the program, its interpreter or its libraries may be hidden from the plugin, or unreadable for its "
+                "user: add them to read or run of its sandbox settings, or use chmod o+rx",
                 detail,
             )
     for line in reversed(lines):
@@ -166,5 +166,5 @@ def explain_setup_failure(argv: Sequence[str], said: str) -> LaunchFailed:
                 return SandboxUnavailable(
                     f"the sandbox cannot be set up: {cause.format(*found.groups())}", hint, detail
                 )
-    last = lines[-1] if lines else "bubblewrap ended and said nothing"
+    last = lines[-1] if lines else "bubblewrap ended without a message"
     return SandboxUnavailable(f"the sandbox cannot be set up: {last}", "run plugbay doctor", detail)

@@ -321,14 +321,14 @@ def find_v2(files: Files, places: Places, host: str) -> Layout | str:
     """Where groups can be made, or why nowhere. `host` names this process in the name of its leaf."""
     own = places.own(UNIFIED)
     if own is None:
-        return f"our own control group is not in sight; {V2_ADVICE}"
+        return f"our own control group is not visible; {V2_ADVICE}"
     try:
         # The leaf that we, or the host that started us, moved into is no place to be divided again.
         problem = "we are in a leaf" if own.name.startswith(LEAF_PREFIX) else _divide(files, own, host)
         base = own
         if problem:
             base = own.parent
-            beside = "there is no group above it" if own in places.tops() else _beside(files, own)
+            beside = "it has no parent group" if own in places.tops() else _beside(files, own)
             if beside:
                 return f"{problem}, and {beside}; {V2_ADVICE}"
         given = files.words(base / "cgroup.subtree_control")
@@ -356,7 +356,7 @@ def _divide(files: Files, own: Path, host: str) -> str:
         return f"the control group {own} has no {' and '.join(missing)}"
     try:
         if not _enable(files, own) and not _move_and_enable(files, own, host):
-            return f"other processes live in the control group {own}"
+            return f"other processes are in the control group {own}"
     except OSError as error:
         return f"the control group {own} cannot be divided: {error.strerror}"
     return ""
@@ -411,12 +411,12 @@ def _beside(files: Files, own: Path) -> str:
     above = own.parent
     try:
         if not files.words(above / "cgroup.subtree_control").issuperset(NEEDED):
-            return "the group above does not give memory and pids to those below it"
+            return "the parent group does not delegate memory and pids"
         if files.read(own / "memory.max").strip() != "max":
-            return "groups beside it would escape its memory limit"
+            return "groups beside it would bypass its memory limit"
     except OSError as error:
-        return f"the group above cannot be used: {error.strerror}"
-    return "" if os.access(above / PROCS, os.W_OK) else "the group above is not ours to use"
+        return f"the parent group cannot be used: {error.strerror}"
+    return "" if os.access(above / PROCS, os.W_OK) else "the parent group belongs to another user"
 
 
 def _all_ours(pids: list[int]) -> bool:
@@ -449,9 +449,7 @@ def find_v1(places: Places) -> Layout | str:
     found = {name: base for name in _CONTROLLERS if (base := places.own(name)) is not None}
     missing = [name for name in ("memory", "pids") if name not in found]
     if missing:
-        return (
-            f"the control groups for {' and '.join(missing)} are not mounted, or our own is not in sight; {V1_ADVICE}"
-        )
+        return f"the control groups for {' and '.join(missing)} are not mounted, or our own is not visible; {V1_ADVICE}"
     lacking = [] if "cpu" in found else ["no control groups for cpu are mounted: the use of processors is not limited"]
     if not (found["memory"] / SOCKETS).exists():
         lacking.append(f"this kernel has no {SOCKETS}: the host checks buffers of sockets every second instead")
@@ -737,7 +735,7 @@ class Cgroups:
             with closing(self._create(branches, "trial")) as group:
                 group.limit(Limits())
         except OSError as error:
-            return f"no control group can be made in {branches[0].base}: {error}"
+            return f"no control group can be created in {branches[0].base}: {error}"
         closed = [str(branch.base) for branch in branches if not os.access(branch.base / PROCS, os.W_OK)]
         return f"processes cannot be moved within {', '.join(closed)}" if closed else ""
 

@@ -66,7 +66,7 @@ def _bubblewrap() -> Fact:
         return Fact("bubblewrap", False, f"bwrap cannot be run: {error}", INSTALL)
     lacking = [option for option in ("--bind-fd", "--disable-userns") if option not in said.stdout]
     if lacking:
-        return Fact("bubblewrap", False, f"{path} is too old: it does not know {', '.join(lacking)}", INSTALL)
+        return Fact("bubblewrap", False, f"{path} is too old: it lacks {', '.join(lacking)}", INSTALL)
     return Fact("bubblewrap", True, path)
 
 
@@ -102,13 +102,13 @@ def _user(sandbox: Sandbox) -> Fact:
     except LaunchFailed as error:
         return Fact("user", False, error.message, error.hint)
     first, last = sandbox.settings.uids
-    return Fact("user", True, f"each plugin has a user number of its own in {first}-{last}")
+    return Fact("user", True, f"each plugin has its own user id in {first}-{last}")
 
 
 def _limits(sandbox: Sandbox) -> Fact:
     state = sandbox.limits_state
     if state == DEGRADED:
-        why = "limits of single processes hold, and the host checks the memory of all of them every second"
+        why = "the limits apply to single processes, and the host checks the memory of all of them every second"
         return Fact("limits", False, f"degraded: {why}", sandbox.why, sandbox.settings.require_limits)
     return Fact("limits", True, f"{state}; {sandbox.why}" if sandbox.why else state)
 
@@ -124,7 +124,7 @@ def _proof(sandbox: Sandbox) -> Fact:
     wrong = [name for name, value in _EXPECTED.items() if lines.get(name, "").strip() != value]
     wrong += [f"{name} can be written" for name in ("core_pattern", "root") if name in lines]
     if wrong:
-        return Fact("confinement", False, f"it does not hold: {', '.join(wrong)}", "report this, with bwrap --version")
+        return Fact("confinement", False, f"it has gaps: {', '.join(wrong)}", "report this with bwrap --version")
     text = f"a probe inside has no rights, a filter, and sees {lines['processes'].strip()} processes"
     return Fact("confinement", True, text)
 

@@ -352,10 +352,10 @@ class Jail:
         group.limit(replace(self.policy.limits, processes=self.policy.limits.processes + OWN_PROCESSES))
         first = self.reports.first_process(monitor, watch)
         if first is None:
-            raise self._not_run(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
+            raise self._not_run(monitor, stderr, f"it did not start within {READY_SECONDS:g} s")
         self._first = first
         if self.policy.network.reach is not Reach.HOST and network.namespace_of(first) == network.namespace_of("self"):
-            raise SandboxUnavailable("the program would be in the host's own network, and was not run", DOCTOR)
+            raise SandboxUnavailable("the program would share the network of the host, so it was not run", DOCTOR)
         group.hold(monitor, first)
         with as_user(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, _combined(self._limits, self.policy, self.limits_state))
@@ -369,7 +369,7 @@ class Jail:
         leader = self.reports.program(monitor, first, watch)
         self._clear_places()  # not before: the kernel would have bubblewrap wait for it
         if leader is None:
-            raise self._not_run(monitor, stderr, "its program did not begin to run")
+            raise self._not_run(monitor, stderr, "its program did not start")
         if leader:
             _check_confined(leader)
         return leader
@@ -429,7 +429,7 @@ class Jail:
         """The reason why the program did not run: the monitor has ended, or it hangs."""
         if pidfd.has_ended(monitor):
             return explain_setup_failure(self._command, _read_stderr(stderr))
-        return SandboxUnavailable(f"the sandbox hangs: {what}", "the machine is overloaded, or a disk does not answer")
+        return SandboxUnavailable(f"the sandbox hangs: {what}", "the machine is overloaded, or a disk does not respond")
 
     def _close_opened(self) -> None:
         self.reports.close_their_ends()
@@ -481,7 +481,7 @@ def _check_confined(leader: int) -> None:
         wrong.append("Uid")
     if wrong:
         raise SandboxUnavailable(
-            f"the program was not confined, and was killed: the kernel says otherwise of {', '.join(wrong)}",
+            f"the program was killed because its confinement is incomplete: {', '.join(wrong)}",
             DOCTOR,
         )
 

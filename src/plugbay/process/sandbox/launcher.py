@@ -107,7 +107,7 @@ class Sandbox:
         if uid is not None:
             users.check_mapped(uid, self.settings)
         if self.settings.require_limits and self.limits_state == DEGRADED:
-            raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
+            raise SandboxUnavailable("limits of memory and processes are required, but cannot be set here", self.why)
         launcher = tool("bwrap")
         networks = None if uid is None or policy.network.reach is Reach.HOST else self.networks
         user_limits = self.user_limits if uid is None else None
@@ -263,7 +263,7 @@ def tool(name: str) -> str:
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     found = shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
-        raise SandboxUnavailable(f"{name} is not installed, and without it no plugin can be confined", INSTALL)
+        raise SandboxUnavailable(f"{name} is not installed; confinement needs it", INSTALL)
     if os.stat(found).st_mode & stat.S_ISUID:
         hint = f"run: chmod u-s {found}; it needs no special rights where user namespaces are allowed"
         raise SandboxUnavailable(f"{found} is set-uid root, which confines less than user namespaces do", hint)
@@ -296,7 +296,7 @@ def _check_rights(source: Source, policy: Policy, uid: int | None) -> None:
 
 
 def _verify_package(program: Program, policy: Policy, sources: Sequence[Source]) -> None:
-    """Check the files of the package in the folder that will be shown, which is open already: another folder that takes
+    """Check the files of the package in the folder that will be shown, which is already open: another folder that takes
     its name from here on is not the plugin's.
     """
     if program.verify is not None:
@@ -310,16 +310,16 @@ def _check_links(source: Source, ruled: Sequence[Source]) -> None:
     for around in ruled:
         below = source.path.startswith(f"{around.path}/")
         if below and not source.resolved.startswith(f"{around.resolved}/"):
-            why = f"leads to {source.resolved} by a link that lies in {around.path}, where the plugin may put any"
-            raise refused(source.path, why, "name what it leads to")
+            why = f"is a link in {around.path}, where the plugin may write; it leads to {source.resolved}"
+            raise refused(source.path, why, "use the target of the link")
 
 
 def _check_hidden(source: Source, hidden: Container[str], own: Sequence[str]) -> None:
     """Check the list again: a link may have changed since the policy was made."""
     entry = protecting(source.resolved, hidden, own)
     if entry is not None:
-        why = f"must not be shown to a plugin: it lies in {entry}, which is the host's own or another plugin's"
-        raise refused(source.path, why, "no grant opens that: take the grant away, or keep the file in another place")
+        why = f"must not be visible to a plugin: it is in {entry}, which belongs to the host or to another plugin"
+        raise refused(source.path, why, "no grant allows that: remove the grant, or move the file")
 
 
 def _memory_file(jail: Jail, name: str, content: bytes) -> int:

@@ -152,8 +152,8 @@ def _check_links(source: Source, steps: Sequence[_Step]) -> None:
     """A link on the way to a hidden path cannot be covered, and a plugin that may write there can replace it."""
     if source.writable and steps and stat.S_ISLNK(steps[-1].mode):
         link = f"{source.resolved}/{steps[-1].path}"
-        why = f"may be written by the plugin, but {link} lies in it, a link by which the host finds its own files"
-        raise refused(source.path, why, "grant a narrower folder, or have the host find its files without a link")
+        why = f"may be written by the plugin, but contains {link}, a link that the host follows to its own files"
+        raise refused(source.path, why, "grant a smaller folder, or configure the host without the link")
 
 
 def _pins(source: Source, name: str, steps: Sequence[_Step]) -> dict[str, tuple[Source, str]]:

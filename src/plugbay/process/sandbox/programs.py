@@ -121,7 +121,7 @@ def alternative(program: str) -> str:
 
 
 def executed_name(script: str) -> str:
-    """The program that a shell script becomes with its first command; empty if that command is no plain `exec`."""
+    """The program that a shell script becomes with its first command; empty if that command is not a plain `exec`."""
     try:
         with open(script, encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file.read(SCRIPT_BYTES).splitlines()]
@@ -180,7 +180,7 @@ def install_command(runner: str, package: str) -> str:
 
 
 def _find_package(words: Sequence[str]) -> Using | None:
-    """The package that a command runs; None if the command is no runner of packages, or names none."""
+    """The package that a command runs; None if the command is not a runner of packages, or names none."""
     runner = RUNNERS.get(os.path.basename(words[0]))
     if runner is None or tuple(words[1 : 1 + len(runner.follows)]) != runner.follows:
         return None

@@ -126,14 +126,14 @@ class Source:
 def open_source(path: str, homes: Iterable[str], *, writable: bool = False, links: bool = False) -> Source:
     """Open a path of a policy. `links`: the last part may be a link too, as parts of a runtime are.
 
-    Raises SandboxUnavailable when it may not be shown, does not exist or is no plain file or folder.
+    Raises SandboxUnavailable when it may not be shown, does not exist or is not a plain file or folder.
     """
     written, resolved = normalised(path), _resolved(path, links)
     for spelling in (written, resolved):
         entry = forbidden(spelling, homes, writing=writable)
         if entry is not None:
-            what = "shown to" if forbidden(spelling, homes) else "written by"
-            raise refused(path, f"must not be {what} a plugin: it is, contains or lies within {entry}")
+            what = "visible to" if forbidden(spelling, homes) else "written by"
+            raise refused(path, f"must not be {what} a plugin: it is, contains or is inside {entry}")
     try:
         fd = _open(resolved)
     except OSError as error:
@@ -152,7 +152,7 @@ def refused(path: str, why: str, hint: str = "") -> SandboxUnavailable:
 
 def _resolved(path: str, links: bool) -> str:
     if not path.startswith("/") or "\0" in path:
-        raise refused(repr(path), "is no absolute path")
+        raise refused(repr(path), "is not an absolute path")
     above, last = os.path.split(path.rstrip("/"))
     try:
         if links or last in {"", ".", ".."}:
@@ -160,7 +160,7 @@ def _resolved(path: str, links: bool) -> str:
         # The last part is never followed, not even after a look at it: it may become a link right after the look.
         resolved = os.path.join(os.path.realpath(above, strict=True), last)
         if stat.S_ISLNK(os.lstat(resolved).st_mode):
-            raise refused(path, "is a symbolic link, and what it leads to may change", "name what it leads to")
+            raise refused(path, "is a symbolic link, whose target may change", "use the target of the link")
     except OSError as error:
         raise refused(path, f"cannot be shown to the plugin: {error.strerror}") from error
     return resolved

@@ -306,7 +306,9 @@ def _host_libraries() -> Iterator[str]:
     """The libraries of the running Python, with plugbay, without the programs beside it."""
     prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
     for prefix in prefixes:
-        if not is_system(prefix):
+        if prefix in PREFIXES:
+            yield from _named_after("python")
+        elif not is_system(prefix):
             yield from (os.path.join(prefix, name) for name in PREFIX_PARTS if name != "bin")
     yield PLUGBAY
 

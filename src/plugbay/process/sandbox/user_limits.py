@@ -47,7 +47,7 @@ class UserLimits:
                 reply = str(error)
             if not reply.endswith("\n"):  # it is gone, or does not answer: the next start gets another
                 self._end()
-                return reply or "the helper that sets them does not answer"
+                return reply or "the helper that sets them does not respond"
             return reply.strip()
 
     def close(self) -> None:

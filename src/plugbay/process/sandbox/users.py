@@ -60,8 +60,8 @@ def check_mapped(uid: int, settings: SandboxSettings, maps: tuple[str, ...] = _M
         first, last = settings.uids
         why = f"{uid} is {taken}'s" if taken else f"{uid} cannot be used here"
         raise SandboxUnavailable(
-            f"plugins of a host that runs as root get a user number of {first}-{last}, and {why}",
-            'in plugbay.toml, set uids = "FIRST-LAST" of [sandbox] to numbers that /proc/self/uid_map has, '
+            f"plugins of a host that runs as root get a user id of {first}-{last}, and {why}",
+            'in plugbay.toml, set uids = "FIRST-LAST" of [sandbox] to ids in /proc/self/uid_map, '
             "or do not run the host as root",
             {"uid": uid},
         )
@@ -95,14 +95,14 @@ def drop_privileges() -> None:
     if getattr(_thread, "renounced", False):
         return
     _check(_libc.syscall(SYS_SETGROUPS, ctypes.c_ulong(0), None), "leave its groups")
-    _check(_libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "renounce rights")
+    _check(_libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "drop its capabilities")
     _inherit_nothing()
     number = 0
     while _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
-    if ctypes.get_errno() != errno.EINVAL:  # the first number that is no capability
-        _check(-1, "renounce rights")
-    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "renounce rights")
+    if ctypes.get_errno() != errno.EINVAL:  # the first number that is not a capability
+        _check(-1, "drop its capabilities")
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "drop its capabilities")
     _thread.renounced = True
 
 
@@ -127,14 +127,14 @@ def _inherit_nothing() -> None:
     rights = (ctypes.c_uint32 * 6)()  # twice effective, permitted, inheritable
     _check(_libc.capget(header, rights), "read its rights")
     rights[2] = rights[5] = 0
-    _check(_libc.capset(header, rights), "renounce rights")
+    _check(_libc.capset(header, rights), "drop its capabilities")
 
 
 def _check(result: int, what: str) -> None:
     if result != 0:
         raise SandboxUnavailable(
             f"the thread that starts plugins cannot {what}: {os.strerror(ctypes.get_errno())}",
-            "the host runs as root without the rights of root: run it as another user",
+            "the host runs as root without the capabilities of root: run it as another user",
         )
 
 

@@ -138,7 +138,7 @@ def _subscribe(connection: Connection, topics: list[str]) -> None:
         try:
             connection.ask(SubscribeSnapshot(topic), _refusal_of(topic))
         except ServiceError as error:
-            note(f"nothing is heard of {topic}: {error}")
+            note(f"no snapshots of {topic} arrive: {error}")
 
 
 def _refusal_of(topic: str) -> Sink:
@@ -146,7 +146,7 @@ def _refusal_of(topic: str) -> Sink:
 
     def heard(answer: Reply) -> None:
         if isinstance(answer, CallFinished) and answer.failure is not None:
-            note(f"nothing is heard of {topic}: {answer.failure.message}")
+            note(f"no snapshots of {topic} arrive: {answer.failure.message}")
 
     return heard
 
@@ -175,7 +175,9 @@ class AinbDispatcher:
         self._keys = [(frozenset(map(inputs.canonical, key.names)), key) for key in plugin.keys]
         for listener in (*plugin.keys, *plugin.mice):
             if listener.screen not in plugin.screens:
-                raise ValueError(f"keys or the mouse of {listener.screen!r} are listened to, but it is no screen")
+                raise ValueError(
+                    f"a handler listens to keys or the mouse of {listener.screen!r}, which is not a screen"
+                )
 
     def serves(self) -> frozenset[type]:
         """The operations that are answered; a plugin without screens draws an empty one, as hosts always render."""
@@ -212,7 +214,7 @@ class AinbDispatcher:
         if screen is None:
             return _unknown("screen", op.screen, self._plugin.screens)
         if op.width * op.height > MAX_CELLS:
-            return _refused(f"a screen of {op.width} by {op.height} cells is more than a plugin draws")
+            return _refused(f"a screen of {op.width} by {op.height} cells is too large for a plugin")
         if op.width < screen.min_width or op.height < screen.min_height:
             return Drawing(_too_small(screen), op.width, op.height)
         return Drawing(screen, op.width, op.height)
@@ -421,11 +423,11 @@ def _listed(tools: Mapping[str, Tool]) -> str:
 
 def _arguments(tool: Tool, words: Sequence[str]) -> dict[str, Any] | Failure:
     if len(words) > 1:
-        return _refused(f"{tool.name} takes its input as one JSON value, not as {len(words)} words")
+        return _refused(f"{tool.name} needs its input as one JSON value, not as {len(words)} words")
     try:
         given = stdlib_codec().decode(words[0].encode()) if words else None
     except (Malformed, UnicodeEncodeError) as error:
-        return _refused(f"the input of {tool.name} is no JSON: {error}")
+        return _refused(f"the input of {tool.name} is not JSON: {error}")
     return tool.arguments(given, {})
 
 

@@ -54,7 +54,7 @@ class UsageDataEvent(Value):
         """The chunk in a payload, or the version that it has instead. Raises `ValueError` for anything else."""
         envelope = decode_payload(payload)
         if not isinstance(envelope, dict) or not isinstance(envelope.get("data"), dict):
-            raise ValueError("the payload is no UsageDataEvent: an object with version and data is expected")
+            raise ValueError("the payload is not a UsageDataEvent: an object with version and data is expected")
         if envelope.get("version") != WIRE_VERSION:
             return Mismatch(WIRE_VERSION, envelope.get("version"))
         return cls(

@@ -271,7 +271,7 @@ class CallResult(Pieces):
         return _said(self._result(self._pieces))
 
     def _result(self, value: Any) -> ToolResult:
-        """A value that is no object, or is not declared as one, is wrapped in one."""
+        """A value that is not an object, or is not declared as one, is wrapped in one."""
         is_bare = isinstance(value, dict) and (self._schema is None or not _is_wrapped(self._schema))
         output = value if is_bare else {RESULT: value}
         if value is None or isinstance(value, str):

@@ -118,7 +118,7 @@ class VaiDispatcher:
         id = _export(op)
         limit = self._limits[id]
         if not limit.try_acquire():
-            what = f"{id} runs as often as it may at once"
+            what = f"{id} already runs its maximum number of calls"
             return Failure(Code.OVERLOADED, what, origin=Origin.PLUGIN, retryable=True)
         request = InvocationRequest(op.context)
         deadline = local_deadline(self._offers[id].handler) if request.deadline is None else request.deadline
@@ -306,7 +306,7 @@ class HarnessInvocation(Invocation):
         checkpoint = make_checkpoint(self._fidelity, data)
         size = len(stdlib_codec().encode(checkpoint))
         if size > MAX_CHECKPOINT:
-            raise ValueError(f"a checkpoint of {size:,} bytes is more than the {MAX_CHECKPOINT:,} that hosts keep")
+            raise ValueError(f"a checkpoint of {size:,} bytes exceeds the limit of {MAX_CHECKPOINT:,}")
         self._kept = data
         return checkpoint
 
@@ -432,7 +432,7 @@ class InvocationRequest:
         """The client of this call, if it was given a token."""
         base_url, token = text(self._gateway, "base_url"), text(self._gateway, "delegation_token")
         if not (base_url and token and token.isascii() and token.isprintable()):
-            return None  # an error about a token that is no header would show it
+            return None  # an error about a token that is not a header would show it
         from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
 
         scopes = self._gateway.get("scopes")

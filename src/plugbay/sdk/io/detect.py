@@ -77,7 +77,7 @@ def detect(codec: Codec, received: bytes, ended: bool = False, owns: Owns = lamb
     if not (newline or ended or len(line) > MAX_FIRST_LINE):
         return None
     if not line:
-        return RUNE  # the host left without a word; the lightest way out
+        return RUNE  # the host left without a message; the lightest way out
     return NEXO if len(line) > MAX_FIRST_LINE else _contract_of(codec, line, owns)
 
 

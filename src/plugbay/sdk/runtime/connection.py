@@ -218,7 +218,7 @@ class Connection:
                 self._wire.write(data)
         except OSError as error:
             self._mute = True  # the host is gone; the end of input or a signal follows
-            note(f"the host no longer reads what this plugin says: {error}")
+            note(f"the host no longer reads the output of this plugin: {error}")
         finally:
             self.writing.release()
 

@@ -403,7 +403,7 @@ def _receipt(value: Any) -> dict[str, Any]:
 
 def _count(value: Any) -> dict[str, int]:
     if type(value) is not int:
-        raise TypeError(f"upsert and delete return how many records they touched, not {_kind(value)}")
+        raise TypeError(f"upsert and delete return the number of changed records, not {_kind(value)}")
     return {"count": value}
 
 

@@ -205,7 +205,7 @@ class Resident:
             case CallFinished() | CallProgress():
                 self._connection.deliver_reply(event)
             case Notified(op=Shutdown()):
-                self.shut_down("the host asked us to leave")
+                self.shut_down("the host asked this plugin to shut down")
             case Notified():
                 self._deliver(event.op)
             case Noise():
@@ -226,7 +226,7 @@ class Resident:
         while a write blocks.
         """
         if type(op) is Shutdown:
-            self.shut_down("the host asked us to leave", id)
+            self.shut_down("the host asked this plugin to shut down", id)
             return None
         if self._leaving.locked():
             self._refuse(id, unavailable("the plugin is shutting down"))
@@ -260,7 +260,7 @@ class Resident:
 
     def _conclude(self, task: Task, value: Any, failure: Failure | None) -> None:
         """Answer with the next write."""
-        assert task.number is not None, "nobody asked for it"
+        assert task.number is not None, "the task has no request"
         del self._open[task.number]
         task.over()
         self._connection.finish(task.number, value, failure)

@@ -304,14 +304,14 @@ def rgb(colour: Colour) -> Rgb:
         return _from_digits(colour)
     known = NAMES.get(colour.lower().replace("grey", "gray").replace("-", "_"))
     if known is None:
-        raise ValueError(f"there is no colour {colour!r}; there is #rrggbb, and {', '.join(NAMES)}")
+        raise ValueError(f"there is no colour {colour!r}; use #rrggbb or one of {', '.join(NAMES)}")
     return known
 
 
 def _from_digits(colour: str) -> Rgb:
     digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
     if len(digits) != 6 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        raise ValueError(f"{colour!r} is no colour; write it as #rrggbb or #rgb")
+        raise ValueError(f"{colour!r} is not a colour; write it as #rrggbb or #rgb")
     value = int(digits, 16)
     return value >> 16, value >> 8 & 0xFF, value & 0xFF
 

@@ -238,7 +238,7 @@ class Snapshots:
 
 
 def _publish(topic: str, data: bytes) -> PublishSnapshot:
-    """The publish; raises `ServiceError` for data that a host would drop without a word."""
+    """The publish; raises `ServiceError` for data that a host would drop without a message."""
     if len(data) > MAX_PAYLOAD:
         text = f"the snapshot of {topic} has {len(data):,} bytes; at most {MAX_PAYLOAD:,} fit one message"
         hint = "ctx.snapshots.publish_chunked sends a longer list in pieces; one item must fit a piece"
@@ -459,7 +459,7 @@ class ChunkCollector:
 
 
 def _envelope(piece: Any) -> dict[str, Any]:
-    """The envelope of a chunk; empty if it is no object."""
+    """The envelope of a chunk; empty if it is not an object."""
     try:
         said = piece if isinstance(piece, dict) else decode_payload(getattr(piece, "data", piece))
     except ValueError:

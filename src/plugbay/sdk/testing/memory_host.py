@@ -191,7 +191,7 @@ class MemoryHost(HostServices):
         deadline = monotonic() + seconds
         while not condition():
             if monotonic() > deadline:
-                raise AssertionError(f"it did not come true within {seconds:g} s")
+                raise AssertionError(f"the condition was not true within {seconds:g} s")
             sleep(LOOK_SECONDS)
 
     # Any request and notification.
@@ -443,8 +443,8 @@ class MemoryHost(HostServices):
         elif any(matches(pattern, topic) for pattern in self.spec.subscribes):
             self.tell(DeliverEvent(topic, bus_event(topic, "test", payload)))
         else:
-            heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "nothing"
-            raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")
+            heard = ", ".join((*self.spec.subscribes, *sorted(self.topics))) or "none"
+            raise ValueError(f"{self.plugin.id} gets no event of {topic!r} under {self.contract}; its topics: {heard}")
 
     def _vai_request(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> VaiRequest:
         allowed = export.facts["timeout_ms"] / 1000 if timeout is None else seconds("timeout", timeout)

@@ -91,7 +91,7 @@ class HostServices:
         except CallFailed as error:
             answer = error.failure
         except Exception as error:
-            answer = Failure(Code.INTERNAL, f"what the test put in the place of a service raised {error!r}")
+            answer = Failure(Code.INTERNAL, f"the test's replacement of a service raised {error!r}")
         if isinstance(answer, Failure):
             self.refused.append(answer)
         return answer
@@ -221,7 +221,7 @@ def _readable(data: bytes) -> Any:
 
 
 class Published(Value):
-    """An event or snapshot of the plugin; the payload of a snapshot is its JSON, or its bytes if it is no JSON."""
+    """An event or snapshot of the plugin; the payload of a snapshot is its JSON, or its bytes if it is not JSON."""
 
     __slots__ = ("payload", "raw", "topic")
 
@@ -281,7 +281,7 @@ class FakeLlm:
     def complete(self, op: CompleteChat, progress: Callable[[Any], None]) -> Any:
         self.asked.append(op)
         if not self._script:
-            return Failure(Code.NOT_FOUND, "nothing is scripted for a model to say: host.llm.script([…])")
+            return Failure(Code.NOT_FOUND, "no answer of a model is scripted: host.llm.script([…])")
         line: Any = self._script.pop(0)
         reply = line(op) if callable(line) else line
         if isinstance(reply, Failure):
@@ -309,7 +309,7 @@ class FakePeople:
     def answer(self, op: AskUser) -> Any:
         self.asked.append(op)
         if not self._script:
-            return Failure(Code.NOT_FOUND, "nothing is scripted for people to answer: host.people.script([…])")
+            return Failure(Code.NOT_FOUND, "no answer of a person is scripted: host.people.script([…])")
         reply = self._script.pop(0)
         if reply is None:
             return {"action": "decline"}

@@ -111,9 +111,9 @@ class Session:
         if self._raised is not None:
             raise self._raised
         if self._wire.status is None:
-            raise CallFailed(Failure(Code.TIMEOUT, f"the plugin did not leave within {END_SECONDS:g} s"))
+            raise CallFailed(Failure(Code.TIMEOUT, f"the plugin did not exit within {END_SECONDS:g} s"))
         if self._wire.status:
-            text = f"the plugin left with status {self._wire.status}"
+            text = f"the plugin exited with status {self._wire.status}"
             raise CallFailed(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": self.stderr}))
 
     def _put_back(self) -> None:
@@ -159,7 +159,7 @@ class HostConnection(Connection):
         super().__init__(machine, HostWire(wire))
         self.hello: Mapping[str, Any] = {}
         self.noise: list[str] = []
-        """Output of the plugin that was no message."""
+        """Output of the plugin that was not a message."""
         self.fault: Failure | None = None
         """Why the connection ended; None while it is open."""
         self.over = Flag()
@@ -206,7 +206,7 @@ class HostConnection(Connection):
             data = self.read()
             for event in self.receive(data):
                 self._react(event)
-        self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+        self._fail(Failure(Code.CRASHED, "the plugin has exited", origin=Origin.PLUGIN))
 
     def _react(self, event: Event) -> None:
         match event:
@@ -227,7 +227,7 @@ class HostConnection(Connection):
             case Fault():
                 self._fail(event.failure)
             case Closed():
-                self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+                self._fail(Failure(Code.UNAVAILABLE, "the plugin has exited as asked"))
 
     def _answer(self, id: CallId, op: Operation) -> None:
         value = self._services.answer(op, lambda item: self.progress(id, item))
@@ -273,7 +273,7 @@ class Pending:
             self._cancel_call(DEADLINE, Failure(Code.TIMEOUT, "no answer within the time allowed for the call"))
             answer = self._next(self._grace)
         if answer is None:
-            answer = CallFinished(self._id, failure=Failure(Code.TIMEOUT, "it was told to stop and did not answer"))
+            answer = CallFinished(self._id, failure=Failure(Code.TIMEOUT, "it was asked to stop and did not answer"))
         return self._check_reply(answer)
 
     def _check_reply(self, answer: CallFinished) -> CallFinished:
@@ -319,7 +319,7 @@ class Pipe:
     def write(self, data: bytes) -> None:
         with self._changed:
             if self._closed:
-                raise BrokenPipeError("nobody is at the other end")
+                raise BrokenPipeError("the other end is closed")
             self._bytes += data
             self._changed.notify_all()
 

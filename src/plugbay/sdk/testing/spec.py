@@ -115,7 +115,7 @@ class OperatorSettings:
         problems = [problem for schema in schemas for problem in _violations(schema, self.config)]
         problems += _violations(spec.settings.secrets_schema, self.secrets, secret=True)
         if problems:
-            raise ConfigInvalid(f"what is set for {spec.id}", problems)
+            raise ConfigInvalid(f"the settings of {spec.id}", problems)
 
     def machine(self, spec: PluginSpec) -> Machine:
         """A HOST machine, ready to greet."""

@@ -80,7 +80,7 @@ class Terms:
         **unknown: object,
     ) -> None:
         if unknown:
-            raise TypeError(f"nothing that a plugin offers has an argument {', '.join(unknown)}")
+            raise TypeError(f"no declaration of an export has an argument {', '.join(unknown)}")
         if execution_class is not None:
             refuse_other("execution_class", execution_class, CLASSES)
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):

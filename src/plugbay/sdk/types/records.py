@@ -45,7 +45,7 @@ class Member:
 
 
 def is_json(value: Any) -> bool:
-    """Whether a default can be published; one that is made for each call, or is no JSON, is left out."""
+    """Whether a default can be published; one that is made for each call, or is not JSON, is left out."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -222,7 +222,7 @@ class Array(Shape):
             problems.add(at, f"cannot be a set: {error}")
             return None
         if len(found) < len(items):
-            problems.add(at, "must not hold anything twice")
+            problems.add(at, "must not contain an item twice")
         return found
 
     def write(self, value: Any) -> Any:

@@ -307,7 +307,7 @@ class AnnotationReader:
         try:
             return self._shape(evaluate(annotation, names), names)
         except Exception as error:  # evaluating runs the author's code, and annotations may be anything
-            self.notes.append(f"{_describe(annotation)} says nothing here: {error}")
+            self.notes.append(f"{_describe(annotation)} is ignored here: {error}")
             return ANYTHING
 
     def _shape(self, annotation: Any, names: Namespace) -> Shape:
@@ -382,7 +382,7 @@ class AnnotationReader:
             return ANYTHING
         shape = format_shape(own)
         if shape is None:
-            raise TypeError(f"{own.__qualname__} is no type that JSON has a form for; a dataclass would be")
+            raise TypeError(f"{own.__qualname__} is a type without a JSON form; a dataclass has one")
         return shape
 
     def _record(self, cls: type, own: type | None, fields: list[_Raw], around: Namespace) -> Record:

@@ -64,9 +64,9 @@ def bearer_token(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
-        raise unauthenticated("auth.missing", "send the header Authorization: Bearer, and a key")
+        raise unauthenticated("auth.missing", "send the header Authorization: Bearer KEY")
     if len(token) > LONGEST_TOKEN:
-        raise unauthenticated("auth.key_unknown", "this key is not known here")
+        raise unauthenticated("auth.key_unknown", "this key is unknown")
     return token
 
 
@@ -104,24 +104,36 @@ MAX_CALLERS = 10_000
 """Callers kept; an evicted caller starts with a full bucket."""
 
 
-class RateLimits:
-    """A bucket for each caller."""
+LEAST_BURST = 10
+"""Requests that a caller may send at once to each of several gateways; a page of the dashboard needs some."""
 
-    def __init__(self, clock: Clock, per_second: float, burst: float) -> None:
+
+class RateLimits:
+    """A bucket for each caller. Of several gateways, each has its share of the rate."""
+
+    def __init__(self, clock: Clock, per_second: float, burst: float, gateways: Callable[[], int] = lambda: 1) -> None:
+        """`gateways` is the number of those that share the rate."""
         self._clock = clock
         self._per_second = per_second
         self._burst = burst
+        self._gateways = gateways
+        self._shares = 1
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, principal: Principal) -> None:
         """Count one request; raises when the rate is exceeded."""
+        shares = self._gateways()
+        if shares != self._shares:
+            self._shares = shares
+            self._buckets.clear()
         id = principal.id
         bucket = self._buckets.get(id)
         if bucket is None:
-            bucket = self._buckets[id] = TokenBucket(self._per_second, self._burst)
+            burst = self._burst if shares == 1 else max(self._burst / shares, min(LEAST_BURST, self._burst))
+            bucket = self._buckets[id] = TokenBucket(self._per_second / shares, burst)
         self._buckets.move_to_end(id)
         while len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)
         if not bucket.take(self._clock.monotonic()):
             text = f"more than {self._per_second:g} requests a second"
-            raise too_many(text, retry_after=1 / self._per_second)
+            raise too_many(text, retry_after=shares / self._per_second)

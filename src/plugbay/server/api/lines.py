@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import Query, Request
+from pydantic import Field
 
 from plugbay.host.admin.logs import MAX_TAIL, LogLine
 from plugbay.server.api.models import Answer
@@ -21,6 +22,7 @@ class LineOut(Answer):
     source: str
     level: str
     text: str
+    node: str = Field(default="", description="The node that it is from; empty: the machine of the server.")
 
 
 class Lines(Answer):

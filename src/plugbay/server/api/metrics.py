@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,13 +18,12 @@ from plugbay.server.domain.meters import BOUNDS, Labels, Meters
 PREFIX = "plugbay_"
 
 
-_HELP = {
+HELP = {
     "calls": "Finished calls of the host's plugins.",
     "call_seconds": "Duration of finished calls.",
     "http_requests": "Answered requests.",
     "http_request_seconds": "Duration of answered requests.",
     "invocations": "Finished invocations.",
-    "invocation_seconds": "Duration of finished invocations.",
     "queue_refusals": "Calls and invocations refused because they would queue for too long.",
     "deliveries": "Attempts to deliver an event to a hook.",
     "records_removed": "Records removed after their retention time.",
@@ -40,6 +40,7 @@ class _Gateway(Collector):
         yield from _plugins(self._gateway.host.plugins())
         yield from _tasks(self._gateway)
         yield from _broker(self._gateway.host.broker)
+        yield from _cluster(self._gateway)
 
 
 def render_metrics(gateway: Gateway) -> bytes:
@@ -52,13 +53,13 @@ def render_metrics(gateway: Gateway) -> bytes:
 def _meters(meters: Meters) -> Iterator[Metric]:
     for name, series in meters.counters.items():
         names = _names(series)
-        counter = CounterMetricFamily(PREFIX + name, _HELP.get(name, name), labels=names)
+        counter = CounterMetricFamily(PREFIX + name, HELP.get(name, name), labels=names)
         for labels, value in series.items():
             counter.add_metric(_values(names, labels), value)
         yield counter
     for name, spreads in meters.histograms.items():
         names = _names(spreads)
-        histogram = HistogramMetricFamily(PREFIX + name, _HELP.get(name, name), labels=names)
+        histogram = HistogramMetricFamily(PREFIX + name, HELP.get(name, name), labels=names)
         for labels, spread in spreads.items():
             total, buckets = 0, []
             for bound, count in zip([*map(str, BOUNDS), "+Inf"], spread.counts, strict=True):
@@ -109,6 +110,27 @@ def _tasks(gateway: Gateway) -> Iterator[Metric]:
     lost = CounterMetricFamily(PREFIX + "call_records_lost", "Call records that were dropped.")
     lost.add_metric([], gateway.calls.lost)
     yield from (crashes, lost)
+
+
+def _cluster(gateway: Gateway) -> Iterator[Metric]:
+    if gateway.membership is not None:
+        renewals = CounterMetricFamily(PREFIX + "lease_renewals", "Renewals of the lease of this gateway.")
+        renewals.add_metric([], gateway.membership.renewals)
+        yield renewals
+    if gateway.nodes is None:
+        return
+    nodes = GaugeMetricFamily(PREFIX + "nodes", "Nodes that this gateway has heard, by state.", labels=["state"])
+    states = Counter(node.state for node in gateway.cluster.nodes())
+    for state in sorted({"up", "draining", "gone", *states}):
+        nodes.add_metric([state], states[state])
+    calls = CounterMetricFamily(
+        PREFIX + "remote_calls", "Calls given to nodes, by what became of them.", labels=["outcome"]
+    )
+    for outcome, times in gateway.nodes.cluster.tally.outcomes.items():
+        calls.add_metric([outcome], times)
+    missed = CounterMetricFamily(PREFIX + "beats_missed", "Beats of nodes that did not come in time.")
+    missed.add_metric([], gateway.nodes.cluster.roster.missed)
+    yield from (nodes, calls, missed)
 
 
 def _broker(status: BrokerStatus | None) -> Iterator[Metric]:

@@ -132,19 +132,19 @@ class HttpMiddleware:
     def _check_request(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Reject requests with a wrong Host, Origin, version or path."""
         if not accepts_host(headers.get("host", ""), self._settings.hosts):
-            raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
+            raise GatewayError(INVALID, "request.host_denied", 421, "this server does not have this host name")
         if "origin" in headers:
             origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
             if not all(accepts_origin(origin, self._settings.hosts) for origin in origins):
-                raise denied("auth.origin_denied", "no page of another site may ask this server")
+                raise denied("auth.origin_denied", "requests from pages of other sites are not allowed")
         version = headers.get("x-vai-version", VERSION)
         if version != VERSION:
-            text = f"this server speaks version {VERSION} of the API"
+            text = f"this server supports version {VERSION} of the API"
             raise invalid("protocol.unsupported_version", text, "X-VAI-Version", supported=[VERSION])
         if "\0" in scope["path"]:
-            raise GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
+            raise GatewayError(NOT_FOUND, "route.not_found", 404, "there is no route with this path")
         if b"%00" in scope["query_string"]:
-            raise invalid("request.invalid", "U+0000 is in the query, which no database keeps")
+            raise invalid("request.invalid", "the query contains U+0000, which cannot be stored")
 
     async def _answer_error(self, scope: Scope, error: Exception, reply: _ResponseSender) -> None:
         refusal = as_gateway_error(error)
@@ -306,7 +306,7 @@ def _with_timeout(receive: Receive, seconds: float) -> Receive:
                 async with asyncio.timeout(seconds if more else None):
                     message = await started
             except TimeoutError:
-                text = f"nothing more of the body came for {seconds:g} seconds"
+                text = f"the rest of the body did not arrive for {seconds:g} seconds"
                 raise GatewayError(INVALID, "request.timeout", 408, text, retryable=True) from None
         more = message.get("more_body", False)
         return message
@@ -351,7 +351,7 @@ def parse_json(body: bytes) -> Any:
     except Malformed as error:
         raise invalid("request.invalid_json", str(error)) from None
     if b"\\u0000" in body and _has_nul(value):
-        raise invalid("request.invalid_json", "U+0000 is in a text, which no database keeps")
+        raise invalid("request.invalid_json", "a text contains U+0000, which cannot be stored")
     return value
 
 
@@ -359,7 +359,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Reject duplicate keys: another parser in front of us may read the other value."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Malformed("a key is there twice in one object")
+        raise Malformed("an object has a key twice")
     return found
 
 

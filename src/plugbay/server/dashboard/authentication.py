@@ -4,8 +4,8 @@
     async def plugins(visit: Visit) -> Response: ...
 
 A session is a random cookie and the digest of a token. The token is checked at every request (`Keys.principal_of`,
-`Principal.lacks`), so a session ends with its token. A restart does not end it (`session_file`). Forms need the
-session's form key and our own origin.
+`Principal.lacks`), so a session ends with its token. A restart does not end it (`session_file`); several gateways have
+it in common (`shared_logins`). Forms need the session's form key and our own origin.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from plugbay.server.dashboard import rendering
 from plugbay.server.dashboard.history import HistoryLoader
 from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.dashboard.session_file import FILE_NAME, SessionFile, StoredSession
+from plugbay.server.dashboard.shared_logins import SharedLink, SharedLogins, SharedSession
 from plugbay.server.dashboard.tries import Tries
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import digest_of
@@ -87,6 +88,19 @@ class Session:
     notice: Notice | None = None
     unshown: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
     """New keys by their id, until the page of the key has shown them."""
+    stored: SharedSession | None = field(default=None, repr=False)
+    """As other gateways know it."""
+
+    def to_shared(self) -> SharedSession:
+        """As other gateways should know it."""
+        notice = None if self.notice is None else (self.notice.tone, self.notice.text, self.notice.hint)
+        return SharedSession(self.token, notice, dict(self.unshown))
+
+    def update(self, shared: SharedSession, ends: float) -> None:
+        """Another gateway has changed it."""
+        self.stored, self.token, self.ends = shared, shared.token, ends
+        self.notice = None if shared.notice is None else Notice(*shared.notice)
+        self.unshown = OrderedDict(shared.unshown)
 
     def take_notice(self) -> Notice | None:
         """Return the notice and clear it."""
@@ -103,10 +117,20 @@ class Session:
 class Sessions:
     """All sessions of one server, and the codes for new ones."""
 
-    def __init__(self, clock: Clock, secret: Secret = secrets.token_urlsafe, file: SessionFile | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        secret: Secret = secrets.token_urlsafe,
+        file: SessionFile | None = None,
+        shared: SharedLogins | None = None,
+    ) -> None:
+        """`shared` has the logins of all gateways; without it, `file` keeps those of one server."""
         self._clock = clock
         self._secret = secret
         self._file = file
+        self._shared = shared
+        self._ended: list[bytes] = []
+        """Sessions whose end other gateways do not know yet."""
         self._saving = asyncio.Lock()
         self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
@@ -121,6 +145,21 @@ class Sessions:
         while len(self._codes) > MAX_CODES:
             self._codes.popitem(last=False)
         return code
+
+    async def share_code(self, code: str, token: str) -> None:
+        """Let every gateway accept this code, and forget it here: it is used once."""
+        if self._shared is not None:
+            digest = _secret_digest(code)
+            self._codes.pop(digest, None)
+            await self._shared.put(digest, SharedLink(token), self._clock.now() + CODE_SECONDS)
+
+    async def fetch_code(self, code: str) -> None:
+        """Take a code that a gateway made, for `redeem`."""
+        if self._shared is not None:
+            digest = _secret_digest(code)
+            found = await self._shared.take(digest, SharedLink)
+            if found is not None:
+                self._codes[digest] = (found[0].token, self._clock.monotonic() + found[1] - self._clock.now())
 
     def redeem(self, code: str) -> str | None:
         """The token of a code, which is used up by this; None if it is unknown or expired."""
@@ -156,6 +195,23 @@ class Sessions:
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
 
+    async def fetch(self, cookie: str) -> None:
+        """Have a session here as the gateway left it that served it last, for `find`."""
+        if self._shared is None:
+            return
+        digest = _secret_digest(cookie)
+        found = await self._shared.find(digest, SharedSession)
+        if found is None:
+            self._sessions.pop(digest, None)
+            return
+        shared, ends_at = found
+        ends = self._clock.monotonic() + ends_at - self._clock.now()
+        session = self._sessions.get(digest)
+        if session is None:
+            session = Session(shared.token, "", ends)
+            self._add(digest, session)
+        session.update(shared, ends)
+
     def find(self, cookie: str) -> Session | None:
         """The session of a cookie; None if there is none or it has expired."""
         session = self._sessions.get(_secret_digest(cookie))
@@ -168,16 +224,37 @@ class Sessions:
 
     def end(self, cookie: str) -> None:
         """End a session; idempotent."""
-        self._sessions.pop(_secret_digest(cookie), None)
+        digest = _secret_digest(cookie)
+        self._sessions.pop(digest, None)
+        if self._shared is not None and cookie:
+            self._ended.append(digest)
 
     async def save(self) -> None:
-        """Keep the sessions of now for the next start of the server."""
+        """Keep the sessions of now for the next start of the server, or for other gateways."""
+        if self._shared is not None:
+            while self._ended:
+                await self._shared.remove(self._ended.pop())
+            for digest, session in list(self._sessions.items()):
+                if session.stored is None:
+                    await self._share(digest, session, self._shared)
+            return
         if self._file is None:
             return
         async with self._saving:
             ahead = self._clock.now() - self._clock.monotonic()
             kept = [StoredSession(digest, each.token, each.ends + ahead) for digest, each in self._sessions.items()]
             await asyncio.to_thread(self._file.write, kept)
+
+    async def keep(self, cookie: str, session: Session) -> None:
+        """Keep what this request has changed in a session, for the gateway that serves the next one."""
+        digest = _secret_digest(cookie)
+        changed = session.stored is not None and session.stored != session.to_shared()
+        if self._shared is not None and changed and digest in self._sessions:
+            await self._share(digest, session, self._shared)
+
+    async def _share(self, digest: bytes, session: Session, shared: SharedLogins) -> None:
+        session.stored = session.to_shared()
+        await shared.put(digest, session.stored, session.ends - self._clock.monotonic() + self._clock.now())
 
 
 def _secret_digest(secret: str) -> bytes:
@@ -205,16 +282,22 @@ class Dashboard:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.sessions = Sessions(gateway.clock, file=SessionFile(gateway.settings.data / FILE_NAME))
+        file = SessionFile(gateway.settings.data / FILE_NAME)
+        shared = None
+        if gateway.membership is not None:
+            shared = SharedLogins(gateway.database, gateway.secrets.keyring, gateway.clock)
+        self.sessions = Sessions(gateway.clock, file=None if shared else file, shared=shared)
         self.loader = PluginLoader(gateway)
         self.history = HistoryLoader(gateway)
         self.tries = Tries(gateway.host, gateway.clock)
         self.streams = 0
         """Open live streams."""
 
-    def link(self, url: str, token: str) -> str:
+    async def link(self, url: str, token: str) -> str:
         """A one-time login link with the rights of this token."""
-        return f"{url.rstrip('/')}/login/{self.sessions.create_code(token)}"
+        code = self.sessions.create_code(token)
+        await self.sessions.share_code(code, token)
+        return f"{url.rstrip('/')}/login/{code}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +336,7 @@ class Visit:
             now=self.now,
             here=self.request.url.path,
             is_operator=self.principal.lacks((HOST,)) is None,
+            in_cluster=self.gateway.cluster.exists,
             may=self.principal.has_role,
             form_key=self.session.form_key,
             notice=notice or self.session.take_notice(),
@@ -313,11 +397,18 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
             if request.method == "POST":
                 visit = replace(visit, form=await read_form(request))
                 check_form_key(visit)
-            return await handler(visit)
+            response = await handler(visit)
+            await keep_session(visit)
+            return response
 
         return endpoint
 
     return decorate
+
+
+async def keep_session(visit: Visit) -> None:
+    """Keep what this visit has changed in its session."""
+    await visit.dashboard.sessions.keep(visit.request.cookies.get(cookie_name(visit.request), ""), visit.session)
 
 
 async def admit_visit(request: Request, need: str) -> Visit | None:
@@ -335,6 +426,8 @@ async def admit_visit(request: Request, need: str) -> Visit | None:
 async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
     """The session of the request and its owner. A session whose token became invalid is ended."""
     cookie = request.cookies.get(cookie_name(request), "")
+    if cookie:
+        await dashboard.sessions.fetch(cookie)
     session = dashboard.sessions.find(cookie) if cookie else None
     if session is None:
         return None, None
@@ -344,6 +437,7 @@ async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session
         if error.status != 401:
             raise
         dashboard.sessions.end(cookie)
+        await dashboard.sessions.save()
         return None, None
 
 
@@ -358,7 +452,7 @@ async def require_token_again(visit: Visit) -> None:
             raise
         owner = None
     if owner is None or owner.lacks((HOST,)) is not None:
-        text = "this is not the operator token; plugbay serve names its file when it starts"
+        text = "this is not the operator token; plugbay serve prints the path of its file when it starts"
         raise unprocessable("auth.token_denied", text, "token")
 
 
@@ -401,7 +495,7 @@ async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
     except ValueError:
         raise invalid("request.invalid", f"a form has at most {MAX_FORM_FIELDS} fields") from None
     if any("\0" in part for pair in pairs for part in pair):
-        raise invalid("request.invalid", "U+0000 is in the form, which no database keeps")
+        raise invalid("request.invalid", "the form contains U+0000, which cannot be stored")
     names = dict.fromkeys(name for name, _ in pairs)
     return {name: tuple(value for each, value in pairs if each == name) for name in names}
 

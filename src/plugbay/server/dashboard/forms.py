@@ -284,7 +284,7 @@ def fill(fields: tuple[Field, ...], value: Any) -> tuple[Field, ...]:
     filled = tuple(replace(field, value=_lines(_text_at(field, value))) for field in fields)
     made, checked = _collect(filled, drafted=True)
     if _exact(made) != _exact(value) or any(field.problem for field in checked):
-        raise Invalid("the form has no fields for all of this JSON")
+        raise Invalid("the form cannot show all of this JSON")
     return filled
 
 

@@ -25,6 +25,7 @@ from plugbay.server.dashboard.tries import Try
 from plugbay.server.dashboard.views.calls import CallRow, call_row, try_view
 from plugbay.server.dashboard.views.events import concerns, event_row, lifecycle_rows
 from plugbay.server.dashboard.views.logs import LogFilter, LogRow, log_row
+from plugbay.server.dashboard.views.nodes import ClusterHealth, gateways_table, nodes_table, summary_of
 from plugbay.server.dashboard.views.overview import Welcome, health_of, largest_of, problems_of, table_of
 from plugbay.server.dashboard.views.plugins import (
     ListFilter,
@@ -160,6 +161,7 @@ class _SessionWatch:
         if self._looks:
             await asyncio.sleep(POLL_SECONDS if self._pause is None else self._pause)
         self._looks += 1
+        await self._visit.dashboard.sessions.fetch(self._cookie)
         if self._visit.dashboard.sessions.find(self._cookie) is not self._visit.session:
             return False
         now = self._visit.gateway.clock.monotonic()
@@ -218,9 +220,10 @@ class PluginsFeed:
 
     async def regions(self) -> Regions:
         found = list_page(rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE)), self._wanted)
-        return {"summary": Region("parts/summary.html", found.summary)} | {
-            row.key: Region("parts/row.html", row) for row in found.rows
-        }
+        cluster = self._dashboard.gateway.cluster
+        rows = {row.key: Region("parts/row.html", row) for row in found.rows}
+        on_nodes = {"on-nodes": Region("parts/on_nodes.html", cluster.running())} if cluster.exists else {}
+        return {"summary": Region("parts/summary.html", found.summary), **rows, **on_nodes}
 
     def new_events(self) -> list[Event]:
         return []
@@ -287,6 +290,35 @@ class TableFeed:
             ended = self._clock.monotonic()
             self._due = ended + max(LIST_SECONDS, LIST_REST * (ended - began))
         return {"records": Region("parts/records.html", self._table)}
+
+    def new_events(self) -> list[Event]:
+        return []
+
+
+class NodesFeed:
+    """The cluster: nodes as they beat, gateways as their leases are."""
+
+    rows = ""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._gateways: Table | None = None
+        self._due = 0.0
+
+    async def regions(self) -> Regions:
+        status, clock = self._gateway.cluster, self._gateway.clock
+        nodes = status.nodes()
+        if self._gateways is None or clock.monotonic() >= self._due:
+            with suppress(GatewayError, StoreUnavailable):
+                self._gateways = gateways_table(await status.gateways())
+            self._due = clock.monotonic() + LIST_SECONDS
+        found = {
+            "cluster": Region("parts/cluster.html", ClusterHealth(summary_of(nodes), status.problem or "")),
+            "nodes": Region("parts/nodes.html", nodes_table(nodes, clock.now(), in_cluster=status.exists)),
+        }
+        if status.exists and self._gateways is not None:
+            found["gateways"] = Region("parts/gateways.html", self._gateways)
+        return found
 
     def new_events(self) -> list[Event]:
         return []

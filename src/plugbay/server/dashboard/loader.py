@@ -101,7 +101,7 @@ def _snapshot(
 
 
 def count_calls(series: Mapping[Labels, float]) -> dict[str, tuple[int, int]]:
-    """Calls and failures of each plugin since the start. A cancelled call is no failure."""
+    """Calls and failures of each plugin since the start. A cancelled call is not a failure."""
     found: dict[str, tuple[int, int]] = {}
     for key, times in series.items():
         labels = dict(key)

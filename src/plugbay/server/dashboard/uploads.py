@@ -26,6 +26,7 @@ from plugbay.server.dashboard.authentication import (
     admit_visit,
     check_form_key,
     check_form_origin,
+    keep_session,
     login_page,
 )
 from plugbay.server.domain.errors import invalid, too_large
@@ -34,7 +35,7 @@ MAX_PARTS = 20
 """Fields and files of one form: ours have three."""
 
 MAX_FIELD = 4 << 10
-"""Bytes of a field that is no file."""
+"""Bytes of a field that is not a file."""
 
 MAX_HEADERS, MAX_HEADER = 8, 1 << 10
 """Headers of a part, and bytes of each."""
@@ -58,7 +59,9 @@ def require_upload(need: str, files: Mapping[str, int]) -> Callable[[UploadHandl
                 finally:
                     parts.close()
                 check_form_key(parts.visit)
-                return await handler(parts.visit, parts.files)
+                response = await handler(parts.visit, parts.files)
+                await keep_session(parts.visit)
+                return response
 
         return endpoint
 
@@ -147,7 +150,7 @@ class _Parts:
             return
         check_form_key(self.visit)
         if self._name in self.files:
-            raise invalid("request.invalid", "a file is there twice")
+            raise invalid("request.invalid", "a file appears twice")
         self.files[self._name] = path = self._folder / self._name
         self._file = path.open("xb")
 

@@ -109,6 +109,6 @@ class Audit:
         try:
             heads = [Head.parse(text) for text in known]
         except ValueError as error:
-            raise invalid("audit.invalid_head", f"{str(error)!r} is no head: chain:position:hash", "head") from None
+            raise invalid("audit.invalid_head", f"{str(error)!r} is not a head: chain:position:hash", "head") from None
         async with self._database.reading() as tx:
             return await rows.verify(tx, caller.org_id, heads)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from plugbay.store.failures import StoreUnavailable
+from plugbay.store.leases import LeaseLost
 
 LOG = logging.getLogger("plugbay.server.domain")
 
@@ -116,6 +117,8 @@ async def retry_until_stored(step: Callable[[], Coroutine[Any, Any, T]]) -> T:
     while True:
         try:
             return await _run_to_end(step())
+        except LeaseLost:
+            raise  # another gateway closes this work
         except StoreUnavailable:
             await asyncio.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
             attempts += 1

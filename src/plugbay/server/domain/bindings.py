@@ -22,6 +22,7 @@ import msgspec
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.spec import MODES
+from plugbay.host.confinement.reach import Reach
 from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.host.request import ExportBinding
 from plugbay.model.spec import Export
@@ -34,7 +35,6 @@ from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import AVAILABLE, Packages
 from plugbay.server.domain.policy import (
     Policy,
-    Reach,
     effective_limits,
     effective_permissions,
     find_widened,
@@ -203,7 +203,7 @@ def _reference_errors(binding: BindingRow) -> Iterator[Finding]:
     for slot, text in binding.secrets.items():
         ref, path = parse_reference(text), f"secrets.{slot}"
         if ref is None:
-            why = "a slot is bound to a reference, secret://<org or project>/<name>; never paste the secret itself"
+            why = "a slot takes a reference, secret://<org or project>/<name>, never the secret itself"
             yield Finding("binding.raw_secret", path, why)
         elif ref.scope not in (binding.org_id, binding.project_id):
             why = f"a binding of this scope uses secrets of {binding.project_id or binding.org_id}, not of {ref.scope}"
@@ -228,7 +228,7 @@ def _package_errors(package: PackageRow, export: Export) -> list[Finding]:
         found.append(Finding("binding.unsupported_platform", "package_version", unsupported))
     mode = export.facts.get("mode", MODES[0])
     if export.kind == "harness" and mode not in MODES:
-        text = f"its harness mode is {mode!r:.60}, and this gateway has {', '.join(MODES)}"
+        text = f"its harness mode is {mode!r:.60}; this gateway supports {', '.join(MODES)}"
         found.append(Finding("binding.unsupported_mode", "export_id", text))
     return found
 
@@ -249,7 +249,7 @@ def _config_errors(schema: Any, config: Mapping[str, Any]) -> list[Finding]:
 def _secret_errors(binding: BindingRow, slots: Sequence[str], missing: Iterable[str]) -> list[Finding]:
     """Errors of the slots that the policies leave; the others get nothing, so nothing is needed for them."""
     unbound = [slot for slot in slots if slot not in binding.secrets]
-    found = [Finding("binding.unbound_slot", f"secrets.{slot}", "nothing is bound to this slot") for slot in unbound]
+    found = [Finding("binding.unbound_slot", f"secrets.{slot}", "this slot has no reference") for slot in unbound]
     text, gone = "there is no such secret", sorted(set(missing).intersection(slots))
     return found + [Finding("binding.secret_not_found", f"secrets.{slot}", text) for slot in gone]
 
@@ -258,7 +258,7 @@ def _rollout_errors(binding: BindingRow, others: Iterable[Share]) -> list[Findin
     more = excess_percent([*others, Share(binding.id, binding.traffic_percent)])
     if not more:
         return []
-    text = f"with the other active bindings of this export at this scope that is {more} percent too much"
+    text = f"together with the other active bindings of this export, that is {more} percent too much"
     return [Finding("binding.rollout_exceeded", "rollout.traffic_percent", text)]
 
 
@@ -266,10 +266,10 @@ def _warnings(package: PackageRow, export: Export, policy: Policy, permissions: 
     asked = effective_permissions(export, Policy())
     lost = [scope for scope in asked.gateway_api_scopes if scope not in permissions.gateway_api_scopes]
     if lost:
-        text = f"it asks for {', '.join(lost)} and does not get it"
+        text = f"it asks for {', '.join(lost)}, which is not granted"
         yield Finding("binding.scope_not_granted", "policy.gateway_api_scopes", text)
     if asked.network != permissions.network:
-        yield Finding("binding.network_not_granted", "policy.network", "it asks for the network and does not get it")
+        yield Finding("binding.network_not_granted", "policy.network", "it asks for the network, which is not granted")
     if asked.filesystem != permissions.filesystem:
         text = f"it asks for {asked.filesystem} and gets {permissions.filesystem}"
         yield Finding("binding.filesystem_not_granted", "policy.filesystem", text)
@@ -279,10 +279,10 @@ def _warnings(package: PackageRow, export: Export, policy: Policy, permissions: 
         yield Finding("binding.secret_not_granted", "policy.secret_slots", text)
     declared, least = export.facts.get("execution_class") or "isolated", least_execution_class(package)
     if execution_class(declared, least) != declared:
-        text = f"it wants to run {declared}; its publisher is trusted with {least}"
+        text = f"it asks for the execution class {declared}; its publisher is trusted for {least}"
         yield Finding("binding.class_raised", "policy.execution_class", text)
     if policy.timeout_ms is None and export.facts.get("timeout_ms", 0) >= LONGEST:
-        yield Finding("binding.timeout_clamped", "policy.timeout_ms", f"an invocation has {LONGEST} ms at most")
+        yield Finding("binding.timeout_clamped", "policy.timeout_ms", f"an invocation has at most {LONGEST} ms")
 
 
 def _slots(export: Export) -> list[str]:
@@ -501,7 +501,7 @@ class Bindings:
         work: dict[str, Any] = dict(await rows.unfinished_work(tx, id))
         if work:
             listed = "; ".join(f"{kind} {', '.join(ids)}" for kind, ids in work.items())
-            text = f"work of the binding {id} is not finished: {listed}"
+            text = f"the binding {id} has unfinished work: {listed}"
             hint = "wait for it, or disable the binding, which cancels it"
             raise conflict("binding.in_use", f"{text}; {hint}", retryable=True, **work)
         return row
@@ -565,7 +565,7 @@ class Bindings:
         await self._orgs.scope(tx, caller, org_id, project_id)
         await rows.lock_org(tx, org_id)
         if caller.project_id is not None and project_id is None:
-            raise denied("auth.role_denied", "a key of one project binds nothing for its org", required=["org key"])
+            raise denied("auth.role_denied", "a key of one project cannot bind for its org", required=["org key"])
 
     async def _record_audit(self, tx: Tx, caller: Principal, action: str, row: BindingRow, **details: Any) -> None:
         facts = {"export_id": row.export_id, "package_id": row.package_id, "package_version": row.package_version}

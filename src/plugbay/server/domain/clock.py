@@ -32,6 +32,37 @@ class SystemClock:
         return time.monotonic()
 
 
+class SharedClock:
+    """The wall clock of a database that several gateways share; times of their records must agree.
+
+    Between two comparisons it runs with a clock of this machine that is never set, and does not stop in a suspension.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = time.time() - boot_time()
+
+    def follow(self, now: float, asked_at: float) -> None:
+        """The database said `now`, asked at that boot time."""
+        ahead = now - (asked_at + boot_time()) / 2
+        if abs(ahead - self._ahead) > CLOCK_JITTER:
+            self._ahead = ahead
+
+    def now(self) -> float:
+        return round(boot_time() + self._ahead, 6)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+CLOCK_JITTER = 0.05
+"""Seconds by which a comparison may be wrong, because the answer of the database takes time."""
+
+
+def boot_time() -> float:
+    """Seconds since the machine started, with the time of suspensions."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def stamp(at: float) -> str:
     """RFC 3339 in UTC with microseconds: `2026-03-12T20:00:00.000000Z`."""
     return datetime.fromtimestamp(round(at, 6), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from plugbay.host.invocations.kinds import serves_context
 from plugbay.host.request import CallRequest
 from plugbay.server.domain.audit import Audit
@@ -49,6 +51,7 @@ from plugbay.store.chains import Chain, StoredBlock
 from plugbay.store.compactions import Compaction
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import ANY_OWNER
 
 MAX_STARTS = 3
 """Starts of one compaction, including those interrupted by a killed gateway."""
@@ -94,12 +97,21 @@ class Compactions:
         self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(partial(cut_off_outcome, "compaction"))
 
     async def start(self) -> None:
-        """Restart unfinished compactions, at most `MAX_STARTS` times."""
+        """Restart compactions of the last server; those of other gateways are restarted when their leases end."""
+        if self._database.fence is None:
+            await self.close_left(ANY_OWNER)
+
+    async def close_left(self, owner: str | None) -> None:
+        """Restart unfinished compactions of a killed gateway here, at most `MAX_STARTS` times."""
+        ours = self._database.owner
         async with self._database.reading() as tx:
-            left = await rows.unfinished(tx)
+            left = await rows.unfinished(tx, owner)
         for compaction in left:
             if compaction.attempts < MAX_STARTS:
-                self._launch(compaction)
+                async with self._database.transaction(fenced=True) as tx:
+                    taken = await rows.take_over(tx, compaction.id, compaction.owner, ours)
+                if taken:
+                    self._launch(msgspec.structs.replace(compaction, owner=ours))
             else:
                 text = "the gateway was restarted too often during this compaction"
                 await self._finish(compaction, failed_outcome("compaction.host_restarted", text))
@@ -112,7 +124,7 @@ class Compactions:
 
     async def create(self, caller: Principal, wanted: CompactionRequest) -> Compaction:
         """Create a compaction and start it after the commit. The same id returns the same compaction."""
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             chain = await self._chains.existing(tx, caller, wanted.chain_id)
             known = None if wanted.compaction_id is None else await rows.find(tx, wanted.compaction_id)
             if known is not None:
@@ -145,6 +157,7 @@ class Compactions:
                 attempts=0,
                 cause_depth=cause.events,
                 trace_id=cause.trace_id or wanted.trace_id or new_trace_id(),
+                owner=self._database.owner,
                 created_at=self._clock.now(),
                 started_at=None,
                 completed_at=None,
@@ -216,8 +229,8 @@ class Compactions:
 
     async def _perform(self, compaction: Compaction) -> WorkOutcome:
         async def begin() -> tuple[bool, int, list[StoredBlock]]:
-            async with self._database.transaction() as tx:
-                begun = await rows.begin(tx, compaction.id, self._clock.now())
+            async with self._database.transaction(fenced=True) as tx:
+                begun = await rows.begin(tx, compaction.id, compaction.owner, self._clock.now())
                 tried = await invocation_rows.count(tx, compaction.org_id, compaction.id)
                 stored = await chain_rows.blocks(tx, compaction.chain_id, through=compaction.source_blocks)
                 return begun, tried, stored
@@ -243,23 +256,25 @@ class Compactions:
         async with self._database.transaction() as tx:
             ended: dict[str, Any] = {"status": outcome.status, "error": outcome.error, "completed_at": now}
             if outcome.value is None:
-                await rows.end(tx, compaction.id, **ended)
+                await rows.end(tx, compaction.id, compaction.owner, **ended)
                 return
             source = await chain_rows.find(tx, compaction.chain_id, lock=True)
             current = await rows.find(tx, compaction.id, lock=True)
             assert source is not None and current is not None
-            if current.status not in rows.UNFINISHED:
+            if current.status not in rows.UNFINISHED or current.owner != compaction.owner:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
             if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
                 broken = failed_outcome("compaction.source_changed", f"{source.id} was modified")
-                await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
+                failed = {"status": broken.status, "error": broken.error, "completed_at": now}
+                await rows.end(tx, compaction.id, compaction.owner, **failed)
                 return
             made = await self._new_chain(tx, compaction, source, outcome.value)
             summary = outcome.value.get("summary")
             await rows.end(
                 tx,
                 compaction.id,
+                compaction.owner,
                 **ended,
                 new_chain_id=made.id,
                 summary=summary,

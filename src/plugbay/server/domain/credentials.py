@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from plugbay.host.disk.secret_files import others_can_read
 from plugbay.host.records import TOKEN_BYTES, TOKEN_PREFIX
 from plugbay.model.errors import PlugbayError
 from plugbay.server.domain.audit import Audit
@@ -71,7 +72,7 @@ class Keys:
             return OPERATOR
         found = await self._known.get(digest, partial(self._read, digest))
         if found is None:
-            raise unauthenticated("auth.key_unknown", "this key is not known here")
+            raise unauthenticated("auth.key_unknown", "this key is unknown")
         if found.revoked_at is not None:
             raise unauthenticated("auth.key_revoked", "this key was revoked")
         if found.expires_at is not None and found.expires_at <= self._clock.now():
@@ -96,13 +97,15 @@ class Keys:
             raise denied("auth.role_denied", "a key cannot have a higher role than its creator", required=[role])
         now = self._clock.now()
         if expires_at is not None and expires_at <= now:
-            raise invalid("key.expired", "the key would have expired already", "expires_at")
+            raise invalid("key.expired", "the expiry of the key is in the past", "expires_at")
         key = API_KEY_PREFIX + secrets.token_urlsafe(API_KEY_BYTES)
         made = ApiKey(self._ids("key_"), org_id, project_id, name, role, key[-HINT_LENGTH:], now, expires_at, None)
         async with self._database.transaction() as tx:
             await self._orgs.scope(tx, caller, org_id, project_id)
             if caller.project_id is not None and project_id is None:
-                raise denied("auth.role_denied", "a key of one project makes no keys for its org", required=["org key"])
+                raise denied(
+                    "auth.role_denied", "a key of one project cannot make keys of its org", required=["org key"]
+                )
             await key_rows.insert(tx, made, digest_of(key))
             await self._audit.record(
                 tx, caller, "key.create", "key", made.id, org_id=org_id, project_id=project_id, role=role
@@ -155,8 +158,19 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
+TOKEN_VARIABLE = "PLUGBAY_OPERATOR_TOKEN_FILE"
+"""Names a mounted file with the operator token, the same for several gateways."""
+
+
+def token_file(data: Path) -> Path:
+    """Where the operator token is."""
+    return Path(os.environ.get(TOKEN_VARIABLE) or data / TOKEN_FILE)
+
+
 def operator_token(data: Path) -> tuple[str, bool]:
-    """The operator token in the data directory, and whether it was created just now."""
+    """The operator token of the data directory, and whether it was created just now."""
+    if os.environ.get(TOKEN_VARIABLE):
+        return read_token(token_file(data)), False
     path = data / TOKEN_FILE
     if path.exists():
         return read_token(path), False
@@ -177,13 +191,13 @@ def operator_token(data: Path) -> tuple[str, bool]:
 
 
 def read_token(path: Path) -> str:
-    """Read a token from a file with mode 600; raises `PlugbayError`."""
+    """Read a token from a file that others cannot read; raises `PlugbayError`."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
-            raise PlugbayError(f"{path} can be read by others; chmod 600 it, and have another token made")
+        if others_can_read(os.fstat(file.fileno())):
+            raise PlugbayError(f"other users can read {path}; remove it, and the next start makes a new token")
         text = file.read(4096).strip()
     if not text:
-        raise PlugbayError(f"{path} is empty; remove it to have another token made at the next start")
+        raise PlugbayError(f"{path} is empty; remove it, and the next start makes a new token")
     return text
 
 
@@ -262,9 +276,9 @@ class Credentials:
         async with self._database.reading() as tx:
             found = await token_rows.get(tx, digest_of(token))
         if found is None:
-            raise unauthenticated("auth.key_unknown", "this token is not known here")
+            raise unauthenticated("auth.key_unknown", "this token is unknown")
         if found.revoked_at is not None:
-            raise unauthenticated("auth.token_revoked", "this token was of one invocation, which is over")
+            raise unauthenticated("auth.token_revoked", "this token belongs to an invocation that has ended")
         if found.expires_at <= self._clock.now():
             raise unauthenticated("auth.token_expired", "this token has expired")
         return found.claims
@@ -305,5 +319,5 @@ def _number(value: Any) -> int | None:
 
 
 def _limit_exceeded(limit: str, most: int | bool | None) -> GatewayError:
-    text = f"the limit {limit} of this execution is reached"
+    text = f"this execution has reached its limit {limit}"
     return denied("policy.limit_exceeded", text, limit=limit, max=most)

@@ -247,7 +247,7 @@ class Deliveries:
             found = await self._existing(tx, caller, id)
             if not await rows.replay(tx, id, self._clock.now(), MAX_ATTEMPTS):
                 if found.status == rows.DELIVERED:
-                    raise conflict("delivery.delivered", f"{id} was delivered and is not delivered again")
+                    raise conflict("delivery.delivered", f"{id} was delivered; a delivered event is not sent again")
                 raise conflict("delivery.not_ended", f"{id} has not ended", retryable=True)
             await self._audit.record_change(tx, caller, "delivery.replay", found)
             self._database.after_commit(self._wake)
@@ -300,7 +300,7 @@ class Dispatcher:
         self._meters = meters or Meters()
         self._lease = lease
         self._chance = chance
-        self._owner = new_id("gw_")
+        self._owner = database.owner or new_id("gw_")
         self._poller = Poller(self._try_begin)
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._disabled: dict[str, float] = {}
@@ -345,6 +345,12 @@ class Dispatcher:
         except StoreUnavailable as error:
             LOG.warning("deliveries wait until their leases expire: %s", error)
 
+    async def close_left(self, owner: str | None) -> None:
+        """End the leases of a killed gateway, so that its deliveries are tried again now."""
+        async with self._database.transaction() as tx:
+            await rows.release(tx, str(owner), self._clock.now())
+        self.wake()
+
     async def _try_begin(self) -> float:
         """Start due deliveries; returns the seconds to wait."""
         try:
@@ -363,13 +369,15 @@ class Dispatcher:
 
     async def _begin(self) -> float:
         await self._drop()
-        await self._follow_clock()
+        # One look at the clock: if it is set back after this, rows that wait would seem to be due.
+        now = await self._follow_clock()
         free = MAX_PARALLEL - len(self._in_flight)
         if free <= 0:
             return LONGEST_WAIT
-        now, held = self._clock.now(), frozenset(self._in_flight)
-        # Rows due or leased beyond these limits were written with a wrong clock; they count as due.
-        latest, longest = now + LONGEST_PAUSE, now + self._lease
+        held = frozenset(self._in_flight)
+        # Rows due or leased beyond these limits were written with a wrong clock; they count as due. Another gateway may
+        # have written a row after our look at the clock, so the limits are a lease later than any row of this moment.
+        latest, longest = now + LONGEST_PAUSE + self._lease, now + 2 * self._lease
         async with self._database.reading() as tx:
             due = await rows.next_due(tx, now, latest, longest, held)
         if due is None or due > now:
@@ -383,25 +391,26 @@ class Dispatcher:
             self._start_attempt(delivery)
         return SHORTEST_WAIT if claimed else LONGEST_WAIT
 
-    async def _follow_clock(self) -> None:
-        """When the wall clock was set back, move waiting deliveries with it, so they wait no longer than planned.
+    async def _follow_clock(self) -> float:
+        """The time now. When the wall clock was set back, waiting deliveries move with it: none waits longer for it.
 
         The difference to the monotonic clock is the amount. At the first check of a gateway it is the newest timestamp
         in the table, which cannot be later than now.
         """
         now = self._clock.now()
         ahead = now - self._clock.monotonic()
-        lost = await self._set_back_before_start(now) if self._ahead is None else self._ahead - ahead
+        lost = await self._set_back_before_start() if self._ahead is None else self._ahead - ahead
         if lost > CLOCK_TOLERANCE:
             async with self._database.transaction() as tx:
                 await rows.set_back(tx, lost, now)
             LOG.warning("the clock was set back by %.0f s; waiting deliveries were moved with it", lost)
         self._ahead = ahead
+        return now
 
-    async def _set_back_before_start(self, now: float) -> float:
+    async def _set_back_before_start(self) -> float:
         async with self._database.reading() as tx:
             newest = await rows.newest(tx)
-        return 0.0 if newest is None else newest - now
+        return 0.0 if newest is None else newest - self._clock.now()  # of now: another gateway may have just written
 
     def _start_attempt(self, delivery: Delivery) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(delivery))

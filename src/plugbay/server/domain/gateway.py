@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from plugbay.host.admin.channels import ChannelStarter
 from plugbay.host.admin.folders import FolderWatch
@@ -30,6 +30,7 @@ from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
 from plugbay.server.domain.clock import Clock, SystemClock
+from plugbay.server.domain.cluster_status import ClusterStatus
 from plugbay.server.domain.compactions import Compactions
 from plugbay.server.domain.credentials import Credentials, Keys, operator_token
 from plugbay.server.domain.deliveries import LEASE, Deliveries, Dispatcher, Events
@@ -37,7 +38,9 @@ from plugbay.server.domain.harnesses import Harnesses
 from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.installed_plugins import InstalledPlugins
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
+from plugbay.server.domain.live import LiveStreams
 from plugbay.server.domain.marketplace import Marketplace
+from plugbay.server.domain.membership import Membership
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.operator_config import OperatorConfig
 from plugbay.server.domain.operator_memory import OperatorMemory
@@ -60,6 +63,11 @@ from plugbay.server.domain.trust import TrustedPublishers
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from plugbay.host.config.config import Config
+    from plugbay.server.domain.nodes import Nodes
+    from plugbay.server.domain.placed_plugins import PlacedPlugins
 
 READY_SECONDS = 1.0
 """For the database to be free, in a readiness check: orchestrators wait as long by default."""
@@ -124,13 +132,14 @@ class Gateway:
         settings: GatewaySettings,
         clock: Clock | None = None,
         calls: CallHistory | None = None,
+        membership: Membership | None = None,
     ) -> None:
-        """`host` has the plugins of the operator's folders; the creator starts and stops it, and passed it `calls` as
-        its call log if calls are recorded.
+        """`host` has the plugins of the operator's folders; the creator starts it before `start`, stops it, and passed
+        it `calls` as its call log if calls are recorded. `membership` is that of one of several gateways; it has
+        joined.
         """
-        self.database = database
-        self.host = host
-        self.settings = settings
+        self.database, self.membership = database, membership
+        self.host, self.settings = host, settings
         self.clock = clock = clock or SystemClock()
         self.tasks = Tasks()
         self.calls = calls or CallHistory(database, Meters(), settings.calls_kept)
@@ -177,13 +186,14 @@ class Gateway:
         self.invocation_log = SqlInvocationLog(
             database, self.invocation_events, self.meters, clock, self.credentials.holders
         )
-        self.package_logs = PackageLogs(database, self.packages, self.orgs, settings.data / "logs")
+        self._make_nodes()
+        self.placed_plugins = self._place(membership)
         self.runner = Runner(
             self.packages,
             RunnerSettings(
                 settings.data / "state",
                 settings.data / "logs",
-                settings.base_url,
+                settings.plugin_url,
                 settings.unconfined,
                 self.package_logs.written,
                 lambda: (*protected(settings, database.file), *host.protection.everything),
@@ -194,6 +204,7 @@ class Gateway:
             self.credentials,
             clock,
             host.tracer,
+            self.nodes,
         )
         self.invocations = Invocations(
             database,
@@ -224,7 +235,53 @@ class Gateway:
         self.compactions, self.harnesses = conversations.compactions, conversations.harnesses
         self.events, self.deliveries = conversations.events, conversations.deliveries
         self.bindings.on_disabled.append(conversations.dispatcher.drop_binding)
-        self._areas: list[Area] = [self.invocations, conversations]
+        self._areas: list[Area] = [*self._node_areas(), self.invocations, conversations]
+        self.live = LiveStreams(self.invocation_events, self.invocations.others, self.runs)
+        if membership is not None:
+            self._follow_others(membership, conversations)
+
+    def _follow_others(self, membership: Membership, conversations: Conversations) -> None:
+        """Take part in the work of several gateways."""
+        if self.nodes is not None:
+            self.live.join(self.nodes.cluster.live)
+        membership.reaps(
+            self.invocation_log.close_left,
+            self.idempotency.close_left,
+            self.runs.close_left,
+            self.harnesses.close_left,
+            self.compactions.close_left,
+            conversations.dispatcher.close_left,
+        )
+        membership.pulses(
+            self.invocations.cancel_requested,
+            self.runs.cancel_requested,
+            self.harnesses.cancel_requested,
+            self.invocations.others.look,
+            self.runs.look_at_others,
+        )
+        membership.on_edition(self.invocations.cancel_unbound)
+
+    def _make_nodes(self) -> None:
+        """The cluster, and the logs of packages, which may be on its nodes."""
+        database, settings = self.database, self.settings
+        self.nodes = _nodes(settings, self.releases, self.host.config)
+        self.cluster = ClusterStatus(database, self.audit, self.nodes, self.membership)
+        logs = None if self.nodes is None else self.nodes.cluster.logs
+        self.package_logs = PackageLogs(database, self.packages, self.orgs, settings.data / "logs", logs)
+
+    def _place(self, membership: Membership | None) -> PlacedPlugins | None:
+        """Have the operator's plugins run on the nodes of the cluster, if it has some."""
+        if self.nodes is None or self.settings.cluster is None:
+            return None
+        from plugbay.server.domain.placed_plugins import PlacedPlugins
+
+        seconds = self.settings.cluster.lease_seconds if membership is None else membership.seconds
+        confined = not self.settings.unconfined
+        return PlacedPlugins(self.nodes, self.host, self.database, seconds, confined=confined)
+
+    def _node_areas(self) -> list[Area]:
+        """What a gateway with nodes starts first."""
+        return [area for area in (self.nodes, self.placed_plugins) if area is not None]
 
     def _make_operator_areas(self) -> None:
         """The operator's plugins."""
@@ -244,7 +301,7 @@ class Gateway:
         token, made = operator_token(self.settings.data)
         self.keys.trust(token)
         self.made_operator_token = token if made else None
-        await self.idempotency.recover()
+        await self.idempotency.start()
         self.tasks.start("keeping of answers", self.idempotency.run)
         self.tasks.start("calls", self.calls.run)
         self.tasks.start("host events", self.host_events.run)
@@ -259,6 +316,9 @@ class Gateway:
         await asyncio.to_thread(self.installed_plugins.sweep)
         for area in self._areas:
             await area.start()
+        if self.membership is not None:
+            await self.membership.close_exclusive()
+            self.tasks.start("other gateways", self.membership.watch)
 
     async def stop(self) -> None:
         """Stop everything that `start` started, even after errors. The caller closes database and host."""
@@ -290,15 +350,31 @@ class Gateway:
         full = [problem for problem in await asyncio.to_thread(lambda: [*map(room_problem, folders)]) if problem]
         crashed = [name for name, times in self.tasks.crashes.items() if times and name not in self.tasks.names]
         work = f"not running: {', '.join(crashed)}" if crashed else "ok"
-        return {
+        lease = {} if self.membership is None else {"lease": self.membership.problem() or "ok"}
+        checks = {
+            **lease,
             "database": database,
             "disk": full[0] if full else "ok",
             "background": work,
             "host": "ok" if self.host.is_running else "not running",
         }
+        return checks if self.nodes is None else {**checks, "nats": self.nodes.problem or "ok"}
+
+    def count_gateways(self) -> int:
+        """The gateways that share the database."""
+        return 1 if self.membership is None else self.membership.gateways
 
     async def authenticate(self, token: str) -> Principal:
         """The owner of this token; raises if it is unknown, revoked or expired."""
         if token.startswith(TOKEN_PREFIX):
             return await self.credentials.principal(token)
         return await self.keys.principal(token)
+
+
+def _nodes(settings: GatewaySettings, releases: Releases, config: Config) -> Nodes | None:
+    """The nodes of the cluster, if it has NATS servers. Other gateways do not load the client of NATS."""
+    if settings.cluster is None or not settings.cluster.nats:
+        return None
+    from plugbay.server.domain.nodes import Nodes
+
+    return Nodes(settings.cluster, os.environ, releases, config, unconfined=settings.unconfined)

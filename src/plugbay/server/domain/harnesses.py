@@ -47,6 +47,7 @@ from plugbay.store.chains import Chain
 from plugbay.store.database import Database, Tx
 from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import ANY_OWNER
 
 START, RESUME = "start", "resume"
 
@@ -111,13 +112,23 @@ class Harnesses:
         self._jobs: BackgroundJobs[WorkOutcome] = BackgroundJobs(_cut_off)
 
     async def start(self) -> None:
+        """Close executions of the last server; those of other gateways are closed when their leases end."""
+        if self._database.fence is None:
+            await self.close_left(ANY_OWNER)
+
+    async def close_left(self, owner: str | None) -> None:
         """Close executions of a killed gateway. Their steps had effects, so they resume only on request."""
         async with self._database.reading() as tx:
-            left = await rows.unfinished(tx)
+            left = await rows.unfinished(tx, owner)
         for execution in left:
             text = "the gateway was restarted while this harness was running; it can be resumed"
             restarted = failed_outcome("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
             await self._finish(execution, _cut_off(USER) if execution.cancel_requested else restarted)
+
+    async def cancel_requested(self, tx: Tx) -> None:
+        """Cancel the executions here that were cancelled at another gateway."""
+        for id in await rows.to_cancel(tx, self._database.owner):
+            self._jobs.cancel(id)
 
     async def stop(self) -> None:
         """Cancel running executions and record their ends."""
@@ -129,7 +140,7 @@ class Harnesses:
         self, caller: Principal, request: HarnessRequest, watch: ExecutionWatch | None = None
     ) -> HarnessExecution:
         """Create an execution and start it after the commit. Every harness starts here."""
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             if request.execution_id is not None and await rows.find(tx, request.execution_id) is not None:
                 raise conflict("harness.exists", f"execution {request.execution_id} already exists", "execution_id")
             chain = await self._target(tx, caller, request)
@@ -139,7 +150,9 @@ class Harnesses:
                 raise unprocessable("harness.no_binding", text, "binding_id")
             mode = bound.facts.get("mode", MODES[0])
             if mode not in MODES:
-                text = f"the harness mode of {bound.export_id} is {mode!r:.60}; this gateway has {', '.join(MODES)}"
+                text = (
+                    f"the harness mode of {bound.export_id} is {mode!r:.60}; this gateway supports {', '.join(MODES)}"
+                )
                 raise unprocessable("harness.unsupported_mode", text, "binding_id")
             policy = _limits(request.policy, bound)
             if policy.get("tools") is not None:
@@ -164,6 +177,7 @@ class Harnesses:
                 cause_depth=0,
                 trace_id=request.trace_id or new_trace_id(),
                 cancel_requested=False,
+                owner=self._database.owner,
                 created_at=self._clock.now(),
                 started_at=None,
                 completed_at=None,
@@ -206,7 +220,7 @@ class Harnesses:
     async def resume(self, caller: Principal, id: str) -> HarnessExecution:
         """Resume from the stored state that the fidelity of the harness names; a summary reseeds a fresh chain."""
         await self._jobs.wait_closed(id)
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             execution = await self._existing(tx, caller, id, lock=True)
             if execution.status in rows.UNFINISHED or id in self._jobs.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
@@ -217,7 +231,7 @@ class Harnesses:
                 text = f"{id} cannot be resumed: its harness supports {', '.join(listed)}, not continue"
                 raise conflict("harness.not_supported", text, supports=list(listed))
             if state is None or resume_source(fidelity, state) is None:
-                text = f"{id} has nothing stored that a harness of the fidelity {fidelity} resumes from"
+                text = f"{id} has no stored state for a harness of the fidelity {fidelity}"
                 raise conflict("harness.nothing_to_resume", text, fidelity=fidelity)
             chain_id = execution.chain_id
             if fidelity == SUMMARY_RESEED:
@@ -231,6 +245,7 @@ class Harnesses:
                 error=None,
                 completed_at=None,
                 cancel_requested=False,
+                owner=self._database.owner,
                 resumes=execution.resumes + 1,
             )
             await self._record(tx, caller, "harness.resume", execution)
@@ -286,7 +301,7 @@ class Harnesses:
         if claims.get("export_kind") == "harness" and claims.get("binding_id") is not None:
             harness = await self._workers.bound("harness", org_id, caller.project_id, claims["binding_id"])
         if harness is None or USES_TOOLS not in harness.facts.get("supports", ()):
-            text = f"tools are for a harness whose manifest supports {USES_TOOLS!r}"
+            text = f"only a harness whose manifest supports this may get tools: {USES_TOOLS!r}"
             raise denied("auth.scope_denied", text, required=[f"supports={USES_TOOLS}"])
         serving = await self._workers.serving("tool", org_id, caller.project_id, str(claims.get("session_id")))
         async with self._database.reading() as tx:
@@ -311,7 +326,7 @@ class Harnesses:
 
     async def _perform(self, execution: HarnessExecution, request: CallRequest) -> WorkOutcome:
         async def begin() -> bool:
-            async with self._database.transaction() as tx:
+            async with self._database.transaction(fenced=True) as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
 
         if not await retry_until_stored(begin):
@@ -324,6 +339,7 @@ class Harnesses:
             await rows.end(
                 tx,
                 execution.id,
+                execution.owner,
                 status=outcome.status,
                 error=outcome.error,
                 summary=value.get("summary"),

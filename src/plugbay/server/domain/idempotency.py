@@ -4,8 +4,8 @@
     …                                                         carry out the request, unless there is an answer
     await idempotency.settle(key, Completed(200, {}, body))   or LOST, or REFUSED: the key is free again
 
-A database has one gateway, so a claim that this process does not hold is stale (its commit was not confirmed) and is
-taken over. Outcomes that the database could not take are kept in memory and written when it is back.
+A claim of this gateway that this process does not hold is stale (its commit was not confirmed) and is taken over.
+Outcomes that the database could not take are kept in memory and written when it is back.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from plugbay.store import idempotency as rows
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.idempotency import Repeat
+from plugbay.store.rows import ANY_OWNER
 
 LOG = logging.getLogger("plugbay.server.domain")
 
@@ -79,13 +80,14 @@ class IdempotentRequests:
 
     async def finish(self, key: bytes, outcome: Outcome) -> None:
         """Record the outcome, in the same transaction."""
+        ours = self._database.owner
         async with self._database.transaction() as tx:
             if outcome == REFUSED:
-                await rows.forget(tx, key)
+                await rows.forget(tx, key, ours)
             elif isinstance(outcome, Completed) and len(outcome.body) <= MAX_BODY:
-                await rows.finish(tx, key, outcome.status, outcome.headers, outcome.body)
+                await rows.finish(tx, key, outcome.status, outcome.headers, outcome.body, ours)
             else:
-                await rows.lose(tx, key)
+                await rows.lose(tx, key, ours)
 
     async def claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
         """Like `begin`, for a request that takes longer than a transaction; must be settled."""
@@ -105,12 +107,12 @@ class IdempotentRequests:
 
     async def _insert(self, key: bytes, digest: bytes, kept: float, *, take_over: bool = False) -> Repeat | None:
         """Insert a claim; `take_over` a stale one."""
-        now = self._clock.now()
-        async with self._database.transaction() as tx:
+        now, ours = self._clock.now(), self._database.owner
+        async with self._database.transaction(fenced=True) as tx:
             await rows.expire(tx, now, key)
             if take_over:
-                await rows.retake(tx, key)
-            if await rows.insert(tx, key, digest, now, now + kept):
+                await rows.retake(tx, key, ours)
+            if await rows.insert(tx, key, digest, now, now + kept, ours):
                 return None
             found = await rows.get(tx, key)
         if found is None:  # refused concurrently
@@ -167,10 +169,15 @@ class IdempotentRequests:
             return False
         return True
 
-    async def recover(self) -> None:
-        """Mark requests that were running when the last gateway ended: their answers are lost."""
+    async def start(self) -> None:
+        """Close requests of the last server; those of other gateways are closed when their leases end."""
+        if self._database.fence is None:
+            await self.close_left(ANY_OWNER)
+
+    async def close_left(self, owner: str | None) -> None:
+        """Mark requests that were running when their gateway ended: their answers are lost."""
         async with self._database.transaction() as tx:
-            await rows.lose(tx)
+            await rows.lose(tx, owner=owner)
 
 
 def _in_progress() -> GatewayError:
@@ -187,6 +194,6 @@ def _replay_or_raise(found: Repeat, digest: bytes) -> Repeat:
     if found.state == rows.RUNNING:
         raise _in_progress()
     if found.state == rows.UNKNOWN:
-        text = "the request with this key was carried out, but its answer was not stored; read its effects"
+        text = "the request with this key was carried out, but its answer was not stored; read the changed records"
         raise conflict("idempotency.answer_lost", text)
     return found

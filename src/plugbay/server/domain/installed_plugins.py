@@ -100,7 +100,7 @@ class KeptPackages:
         """Raises `package.not_kept` if it has expired, gave way, or was used."""
         await self._drop_surplus()
         if id not in self._kept:
-            text = "this package is no longer kept: it was installed or discarded, or others took its place"
+            text = "this package is no longer stored: it was installed, discarded or replaced by newer uploads"
             raise GatewayError(NOT_FOUND, "package.not_kept", 404, f"{text}; upload or pull it again")
         return self._kept[id]
 
@@ -305,8 +305,8 @@ class InstalledPlugins:
         with installer.candidate(kept.archive, kept.source, allow_unsigned=self.allows_unsigned) as candidate:
             current = "" if candidate.before is None else candidate.before.current.digest
             if digest != candidate.opened.digest or (before != current and not candidate.unchanged):
-                text = f"{candidate.package.id} is not as the page has shown it"
-                raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
+                text = f"{candidate.package.id} changed since the page showed it"
+                raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="check the package again")
             return Changed(installer.install(candidate), candidate.before)
 
     # Changes of an installed plugin.
@@ -384,7 +384,7 @@ class InstalledPlugins:
         require_operator_of_all(caller, act)
         store = await self.store()
         if store is None:
-            raise conflict("plugin.no_store", "this server serves no store of installed plugins")
+            raise conflict("plugin.no_store", "this server has no store of installed plugins")
         return store
 
     def _installer(self, store: Store) -> Installer:
@@ -411,10 +411,10 @@ async def _in_thread(work: Callable[[], T]) -> T:
         try:
             return work()
         except ConfigInvalid as error:
-            text = f"{error}; correct the file, or remove it with its contents"
+            text = f"{error}; correct the file, or delete it and lose its contents"
             raise unavailable("package.invalid_config", text) from None
         except OSError as error:
-            text = f"the store cannot be changed: {error}; the user of the server must be able to write there"
+            text = f"the store cannot be changed: {error}; the user of the server needs write access"
             raise full_disk(error) or unavailable("plugin.store_unwritable", text) from None
 
     return await translate_refusals(asyncio.to_thread(run))

@@ -46,10 +46,12 @@ from plugbay.store import checkpoints as journey_rows
 from plugbay.store import invocations as rows
 from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
-from plugbay.store.database import Database
+from plugbay.store.database import Database, Tx
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import NO_OUTCOME, Outcome, Wanted
+from plugbay.store.leases import LeaseLost
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import ANY_OWNER
 
 STARTED, EVENT, ENDED, LOST = "started", "event", "ended", "lost"
 
@@ -68,7 +70,7 @@ class InvocationEvent:
     record: InvocationRecord | None
     """The current record of the invocation."""
     data: Any = field(default=None)
-    """The plugin's event, redacted; or the number of lost events."""
+    """The plugin's event, redacted; or the number of lost events, None if it is not known."""
     outcome: Outcome = NO_OUTCOME
     """Of `ended`: its result and its failure."""
 
@@ -79,6 +81,8 @@ class Subscription:
     def __init__(self, events: InvocationEvents, wanted: Callable[[InvocationEvent], bool]) -> None:
         self._events = events
         self.wanted = wanted
+        self.org_id: str | None = None
+        """The org whose events it gets; None: of all."""
         self._waiting: deque[InvocationEvent] = deque()
         self._lost = 0
         self._more = asyncio.Event()
@@ -90,6 +94,10 @@ class Subscription:
             self._lost += 1
         self._waiting.append(event)
         self._more.set()
+
+    def lose(self, number: int | None) -> None:
+        """Report events that another gateway had and that did not get here."""
+        self.put(InvocationEvent(LOST, None, number))
 
     def close(self) -> None:
         """End the subscription."""
@@ -117,6 +125,8 @@ class InvocationEvents:
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
+        self.share: Callable[[InvocationEvent], object] = lambda event: None
+        """Called with each event of an invocation that runs here."""
 
     def subscribe(self, wanted: Callable[[InvocationEvent], bool]) -> Subscription | None:
         """Subscribe from now on; None if there are too many subscribers. The subscriber closes it."""
@@ -126,19 +136,110 @@ class InvocationEvents:
         self._subscriptions.add(subscription)
         return subscription
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether there are subscribers."""
+        return bool(self._subscriptions)
+
     def unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)
 
     def publish(self, event: InvocationEvent) -> None:
-        """Queue an event for every subscriber that wants it."""
+        """An event of an invocation that runs here."""
+        self.show(event)
+        self.share(event)
+
+    def show(self, event: InvocationEvent) -> None:
+        """Queue an event for every subscriber here that wants it."""
         for subscription in self._subscriptions:
             if subscription.wanted(event):
                 subscription.put(event)
+
+    def lose(self, org_id: str | None, number: int | None) -> None:
+        """Report lost events of an org, or of any, to its subscribers."""
+        for subscription in self._subscriptions:
+            if None in (org_id, subscription.org_id) or org_id == subscription.org_id:
+                subscription.lose(number)
 
     def close(self) -> None:
         """End all subscriptions."""
         for subscription in list(self._subscriptions):
             subscription.close()
+
+
+OVERLAP = 5.0
+"""Seconds for which an invocation may begin before its row can be seen."""
+
+FOLLOWED_AT_ONCE = 500
+"""Records of other gateways that are read at a time."""
+
+
+class OtherInvocations:
+    """Invocations that other gateways run, for subscribers here.
+
+    Starts and ends are those of the database; with NATS, the other gateways send them sooner, with the events in
+    between. Each is shown once.
+    """
+
+    def __init__(self, database: Database, events: InvocationEvents, clock: Clock) -> None:
+        self._database = database
+        self._events = events
+        self._clock = clock
+        self.waits = False
+        """Whether an end in the database waits for one look: events before it may be on their way."""
+        self._open: set[str] = set()
+        self._late: set[str] = set()
+        """Ends that wait."""
+        self._began: dict[str, float] = {}
+        """Starts that were shown, and when."""
+        self._ended: dict[str, float] = {}
+
+    def take(self, event: InvocationEvent) -> None:
+        """Show an event that another gateway has sent."""
+        shown = {STARTED: self._began, ENDED: self._ended}.get(event.type)
+        if shown is not None and event.record is not None:
+            if event.record.invocation_id in shown:
+                return
+            shown[event.record.invocation_id] = self._clock.now()
+        self._events.show(event)
+
+    async def look(self, tx: Tx) -> None:
+        """Show the starts and ends since the last look."""
+        now = self._clock.now()
+        found = await rows.of_others(tx, self._database.owner, now - OVERLAP)
+        before, self._open = self._open, {id for id, is_open in found.items() if is_open}
+        self._forget(now)
+        ended = self._due_ends(before.union(found) - self._open)
+        began = self._open.union(ended) - self._began.keys()
+        self._began.update(dict.fromkeys(began, now))
+        self._ended.update(dict.fromkeys(ended, now))
+        if not self._events.is_watched:
+            return
+        wanted = sorted(ended.union(began))
+        for first in range(0, len(wanted), FOLLOWED_AT_ONCE):
+            for record, outcome in await rows.with_outcomes(tx, wanted[first : first + FOLLOWED_AT_ONCE]):
+                id = record.invocation_id
+                self._show(record, outcome, began=id in began, ended=id in ended)
+
+    def _forget(self, now: float) -> None:
+        old = now - 4 * OVERLAP
+        self._began = {id: at for id, at in self._began.items() if at > old or id in self._open or id in self._late}
+        self._ended = {id: at for id, at in self._ended.items() if at > old}
+
+    def _due_ends(self, ended: set[str]) -> set[str]:
+        """The ends to show now."""
+        late, self._late = self._late, set()
+        if self.waits:
+            self._late = ended - late - self._ended.keys()
+            ended = late
+        return ended - self._ended.keys()
+
+    def _show(self, record: InvocationRecord, outcome: Outcome, *, began: bool, ended: bool) -> None:
+        if began:
+            started = msgspec.structs.replace(record, status=None, ended_at=None)
+            self._events.show(InvocationEvent(STARTED, started))
+        if ended and record.status is not None:
+            self._events.show(InvocationEvent(ENDED, record, outcome=outcome))
 
 
 LOG = logging.getLogger("plugbay.server.domain")
@@ -160,6 +261,9 @@ CLOSE_ATTEMPTS = 3
 
 CLOSE_PAUSE = 0.5
 """Seconds between attempts."""
+
+SHARED_CLOSE_SECONDS = 30.0
+"""The same on a database that several gateways share: an answer must not differ from what another gateway records."""
 
 MAX_RESULT = 1 << 20
 """Bytes of a result as JSON that is kept with its invocation."""
@@ -183,12 +287,19 @@ class SqlInvocationLog:
         self._outcomes: dict[str, Outcome] = {}
         """Of attempts that have ended and whose rows are not closed yet."""
         self._pending: dict[str, InvocationRecord] = {}
+        self._superseded: set[str] = set()
+        """Closed by another gateway, or perhaps so, while they ran here."""
         self._more = asyncio.Event()
 
     async def opened(self, record: InvocationRecord) -> None:
         """Record the start; raises if that is not possible."""
+        fence = self._database.fence
         try:
-            await self._database.write(rows.opening(record))
+            opened, *_ = await self._database.write(rows.opening(record, fence))
+            if fence is not None and not opened.changed:
+                raise LeaseLost(fence.name)
+        except LeaseLost:
+            raise
         except StoreUnavailable:
             # The commit may have succeeded. The invocation does not start, so close the row if it exists.
             self._close_later(
@@ -205,25 +316,45 @@ class SqlInvocationLog:
 
     async def closed(self, record: InvocationRecord) -> None:
         """Record the end."""
-        attempts = 1
+        attempts, until = 1, self._clock.monotonic() + SHARED_CLOSE_SECONDS
         while not await self._close(record):
-            if attempts == CLOSE_ATTEMPTS:
+            if self._database.fence is None and attempts == CLOSE_ATTEMPTS:
+                return self._close_later(record)
+            if self._clock.monotonic() > until:
+                self._superseded.add(record.invocation_id)
                 return self._close_later(record)
             attempts += 1
             await asyncio.sleep(CLOSE_PAUSE)
+
+    def as_recorded(self, result: CallResult) -> CallResult:
+        """The result, or the failure that another gateway has recorded, since it took over the work of this one."""
+        record = result.invocation
+        if record is None or record.invocation_id not in self._superseded:
+            return result
+        self._superseded.discard(record.invocation_id)
+        ended = {"status": "failed", "status_reason": HOST_RESTARTED, "error_code": HOST_RESTARTED}
+        return msgspec.structs.replace(
+            result,
+            record=msgspec.structs.replace(result.record, failure=_RESTARTED),
+            output=None,
+            invocations=(*result.invocations[:-1], msgspec.structs.replace(record, **ended)),
+        )
 
     def _close_later(self, record: InvocationRecord) -> None:
         self._pending[record.invocation_id] = record
         self._more.set()
 
-    async def recover(self) -> int:
-        """Close rows that a killed gateway left open and revoke all tokens; returns their number."""
-        now = self._clock.now()
+    async def close_left(self, owner: str | None) -> int:
+        """Close rows that a killed gateway left open and revoke their tokens; returns their number."""
+        now, failure = self._clock.now(), stored_failure(_RESTARTED)
         async with self._database.transaction() as tx:
-            left = await rows.close_all(tx, now, "failed", HOST_RESTARTED, HOST_RESTARTED, stored_failure(_RESTARTED))
-            await token_rows.revoke_all(tx, now)
+            left = await rows.close_all(tx, now, "failed", HOST_RESTARTED, HOST_RESTARTED, failure, owner)
+            if owner == ANY_OWNER:
+                await token_rows.revoke_all(tx, now)
+            else:
+                await token_rows.revoke_of_invocations(tx, left, now)
         if left:
-            LOG.warning("%d invocations were open when the last gateway ended; they count as failed", len(left))
+            LOG.warning("%d invocations were open when the last gateway ended; they are recorded as failed", len(left))
         return len(left)
 
     async def catch_up(self) -> None:
@@ -250,15 +381,24 @@ class SqlInvocationLog:
             writes.append(token_rows.revoking(record.invocation_id, self._clock.now()))
         try:
             closed, *_ = await self._database.write(*writes)
+            if not closed.changed and self._database.fence is not None:
+                await self._note_superseded(record)
         except StoreUnavailable as error:
-            LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
+            LOG.warning("the end of %s cannot be recorded yet: %s", record.invocation_id, error)
             return False
         self._outcomes.pop(record.invocation_id, None)
         self._holders.discard(record.invocation_id)
         if closed.changed:
-            self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
+            self._meters.count("invocations", kind=record.export_kind, status=str(record.status))
             self._events.publish(InvocationEvent(ENDED, record, outcome=outcome))
         return True
+
+    async def _note_superseded(self, record: InvocationRecord) -> None:
+        """It was closed before: by an earlier attempt of ours whose answer was lost, or by another gateway."""
+        async with self._database.reading() as tx:
+            found = await rows.get(tx, record.invocation_id)
+        if found is not None and found.status_reason == HOST_RESTARTED:
+            self._superseded.add(record.invocation_id)
 
 
 class SqlCheckpoints:
@@ -333,13 +473,15 @@ class Invocations:
         self._events = events
         self._tasks = tasks
         self._clock = clock
+        self.others = OtherInvocations(database, events, clock)
         self._running: set[RunningInvocation] = set()
         self._detached: set[asyncio.Task[Any]] = set()
         bindings.on_disabled.append(self._binding_disabled)
 
     async def start(self) -> None:
-        """Close rows of a killed gateway, then start background work."""
-        await self._log.recover()
+        """Close rows of the last server, then start background work."""
+        if self._database.fence is None:
+            await self._log.close_left(ANY_OWNER)
         self._tasks.start("closing of invocations", self._log.catch_up)
         self._tasks.start("stopping of idle plugins", lambda: self._runner.reap(self._bindings.digests_in_use))
 
@@ -386,7 +528,7 @@ class Invocations:
                 stays=True,
             )
             async with self._runner.host(bound.package, bound.reach) as host:
-                return await host.run(bound_request)
+                return self._log.as_recorded(await host.run(bound_request))
         finally:
             self._running.discard(running)
 
@@ -415,7 +557,22 @@ class Invocations:
         record = await self.get(caller, id)
         if record.status is None:
             self._runner.cancel(id, reason)
+            if self._database.fence is not None:
+                async with self._database.transaction() as tx:
+                    await rows.request_cancel(tx, id, reason)  # another gateway may run it
         return record
+
+    async def cancel_requested(self, tx: Tx) -> None:
+        """Cancel the invocations here that were cancelled at another gateway."""
+        for id, reason in await rows.to_cancel(tx, self._database.owner):
+            self._runner.cancel(id, reason)
+
+    async def cancel_unbound(self) -> None:
+        """Cancel invocations whose bindings are no longer active: another gateway may have disabled them."""
+        for binding_id in {running.binding_id for running in self._running}:
+            bound = await self._bindings.bound(binding_id)
+            if bound is None or bound.row.status != ACTIVE:
+                self._binding_disabled(binding_id)
 
     def _binding_disabled(self, binding_id: str) -> None:
         for running in list(self._running):
@@ -450,7 +607,7 @@ class Invocations:
             values = await self._secrets.values(tx, row.org_id, references)
         gone = sorted(set(references) - set(values))
         if gone:
-            text = f"the binding {row.id} needs secrets that are not there: {', '.join(gone)}"
+            text = f"the binding {row.id} needs secrets that do not exist: {', '.join(gone)}"
             raise conflict("binding.secret_not_found", text, slots=gone)
         return values
 

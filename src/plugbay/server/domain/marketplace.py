@@ -99,7 +99,7 @@ class Card:
         """Why it is not installable; empty if it is."""
         rules = (
             (self.reviewed_at is None, "not_reviewed", "it has not been reviewed"),
-            (self.status != "available", "contract_ready", "its contract is ready, its runtime is not published yet"),
+            (self.status != "available", "contract_ready", "its runtime is not published yet"),
             (artifact.signature != "verified", "signature_not_verified", f"its signature is {artifact.signature}"),
             (artifact.digest is None, "digest_not_pinned", "no artifact is pinned by its digest"),
             (
@@ -321,7 +321,7 @@ class Marketplace:
                 raise not_found("package", new.package)
             await self._require_publishable(row, new)
             if _builtin(new.id) is not None or not await entry_rows.insert(tx, entry):
-                raise conflict("marketplace.entry_exists", f"there is a marketplace entry {new.id!r}", "id")
+                raise conflict("marketplace.entry_exists", f"the marketplace entry already exists: {new.id!r}", "id")
             facts = {"package": row.id, "package_id": row.package_id, "version": row.version, "reviewed": new.reviewed}
             await self._record_audit(tx, caller, "marketplace.publish", new.id, **facts)
             card = await self._card_of(tx, entry)
@@ -332,9 +332,10 @@ class Marketplace:
         if row.org_id is not None:
             text = f"{name} belongs to one org; the operator of all orgs uploads a shared package"
             raise unprocessable("marketplace.package_not_shared", text, "package")
+        await self._packages.fetch(row)
         found = await translate_refusals(asyncio.to_thread(self._releases.read_signature, row))
         if found.signature is None or row.status != AVAILABLE:
-            text = f"the signature of {name} is {found.status}; a publisher whose key is trusted signs it"
+            text = f"the signature of {name} is {found.status}; only packages with a trusted signature can be published"
             raise conflict("marketplace.signature_not_verified", text, "package", signature=found.status)
         if await self._packages.export(row, new.export_id) is None:
             raise unprocessable("marketplace.unknown_export", f"{name} has no export {new.export_id!r}", "export_id")
@@ -346,7 +347,7 @@ class Marketplace:
         """Remove a published entry; returns its card. Installed packages and bindings stay."""
         require_operator_of_all(caller, "removes marketplace entries")
         if _builtin(id) is not None:
-            text = f"{id} is part of plugbay; revoke the key of its publisher, and it cannot be installed"
+            text = f"{id} is part of plugbay; to prevent its installation, revoke the key of its publisher"
             raise conflict("marketplace.builtin", text)
         card = await self._find_card(id)
         shown = card.to_json(await self._artifact(card))
@@ -385,7 +386,7 @@ class Marketplace:
         async with self._database.transaction():
             binding = await self._bindings.upsert(caller, draft)
             if binding.package_row != package.id:
-                text = f"{org_id} has {card.package_id} {package.version} of its own, which is not that of the card"
+                text = f"{org_id} has {card.package_id} {package.version} of its own, which differs from the card"
                 raise conflict("marketplace.own_package", text)
         return package, binding
 
@@ -448,6 +449,7 @@ class Marketplace:
     async def _artifact(self, card: Card) -> Artifact:
         """The artifact of a card, with its signature as it is verified now."""
         if card.package is not None:
+            await self._packages.fetch(card.package)
             return await translate_refusals(asyncio.to_thread(self._artifact_of_package, card, card.package))
         if card.builtin is None:
             return Artifact()

@@ -1,7 +1,7 @@
 """`Meters`: counters and histograms by name and labels.
 
     meters.count("invocations", kind="tool", status="succeeded")
-    meters.observe("invocation_seconds", 0.2, kind="tool")
+    meters.observe("call_seconds", 0.2, plugin="weather", export="forecast")
 
 Labels must come from small sets: never a request, session or person id. `/metrics` renders them.
 """

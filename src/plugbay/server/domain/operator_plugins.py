@@ -140,7 +140,7 @@ class OperatorPlugins:
         self._status(plugin_id)
         seen = self._looks.get(plugin_id)
         if seen is None or seen.digest != digest:
-            text = f"the last look at {plugin_id} has another digest; look again, then approve that digest"
+            text = f"the definitions of {plugin_id} changed since the last look; look again, then approve"
             raise conflict("plugin.not_shown", text)
         async with self._config.changing:
             try:

@@ -75,6 +75,10 @@ class OperatorServers:
     async def declare(self, caller: Principal, entry: ServerEntry) -> list[str]:
         """Declare a server and host it; returns the names of its secrets that have no value yet."""
         require_operator_of_all(caller, "declares MCP servers")
+        cluster = self._host.config.cluster
+        if cluster is not None and cluster.nats:
+            text = "plugins of this gateway run on nodes, which run verified packages only; an MCP server is a command"
+            raise unprocessable("server.not_placed", text)
         state = self._state()
         async with self._declaring:
             self._check_name(entry.name)
@@ -117,7 +121,7 @@ class OperatorServers:
 
     @staticmethod
     def _exists(name: str) -> GatewayError:
-        text = f"there is a plugin {name!r} already; remove it first, or choose another name"
+        text = f"there is already a plugin {name!r}; remove it first, or choose another name"
         return conflict("server.exists", text)
 
     def _check_entry(self, entry: ServerEntry) -> None:

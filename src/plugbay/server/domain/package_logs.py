@@ -1,14 +1,16 @@
 """`PackageLogs`: the output of a package's processes, for readers of the org they ran for.
 
-Lines of another org are in another file: an org never reads them, and its package or id is not found.
+Lines of another org are in another file: an org never reads them, and its package or id is not found. Nodes are asked
+for the lines of processes there.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugbay.host.admin.logs import LogLine, PluginLogs
 from plugbay.host.journal import Journal
@@ -19,11 +21,17 @@ from plugbay.server.domain.packages import Packages
 from plugbay.server.domain.principal import Principal
 from plugbay.store.database import Database
 
+if TYPE_CHECKING:
+    from plugbay.cluster.logs import NodeLogs
+
 ORG_FOLDER = "orgs"
 
 
 MAX_FOLLOWERS = 200
 """Readers that follow a log at the same time; each polls a file."""
+
+MAX_WAITING = 1000
+"""Lines that wait for a reader; the log is read more slowly then."""
 
 
 class PackageLog(NamedTuple):
@@ -31,22 +39,41 @@ class PackageLog(NamedTuple):
 
     logs: PluginLogs
     label: str
+    package_id: str
+    org_id: str | None
+    nodes: NodeLogs | None
 
-    def tail(self, count: int) -> list[LogLine]:
-        """The last lines, oldest first."""
-        return self.logs.tail(self.label, count)
+    async def tail(self, count: int) -> Past:
+        """The last lines of this machine and of all nodes, oldest first."""
+        lines = self.logs.tail(self.label, count)
+        if self.nodes is None:
+            return Past(lines, {})
+        found, places = await self.nodes.tail(self.package_id, self.org_id, count)
+        merged = sorted([*lines, *found], key=lambda line: line.at)
+        return Past(merged[-count:] if count else [], places)
+
+
+class Past(NamedTuple):
+    """The lines of a log until now."""
+
+    lines: list[LogLine]
+    places: Mapping[str, int]
+    """Where the logs of nodes go on."""
 
 
 class PackageLogs:
     """The logs of all packages. `written` takes the output of their processes."""
 
-    def __init__(self, database: Database, packages: Packages, orgs: Orgs, log_dir: Path) -> None:
+    def __init__(
+        self, database: Database, packages: Packages, orgs: Orgs, log_dir: Path, nodes: NodeLogs | None = None
+    ) -> None:
         self._database = database
         self._packages = packages
         self._orgs = orgs
         self.written = OrgLogs(log_dir / ORG_FOLDER)
         self._of_orgs = PluginLogs(Journal(), self.written.folder)
         self._of_all = PluginLogs(Journal(), log_dir)
+        self._nodes = nodes
         self._followers = 0
 
     async def open(self, caller: Principal, id: str, org_id: str | None = None) -> PackageLog:
@@ -57,25 +84,55 @@ class PackageLogs:
         package = await self._packages.get(caller, id)
         org_id = org_id or caller.org_id
         if org_id is None:
-            return PackageLog(self._of_all, package.package_id)
+            return PackageLog(self._of_all, package.package_id, package.package_id, None, self._nodes)
         async with self._database.reading() as tx:
             await self._orgs.existing(tx, caller, org_id)
         if caller.project_id is not None:
-            text = "the processes of a package serve a whole org; a key of one project does not read their log"
+            text = "a key of one project cannot read the log of a package, which belongs to the whole org"
             raise denied("auth.role_denied", text, required=["org key"])
-        return PackageLog(self._of_orgs, org_label(org_id, package.package_id))
+        label = org_label(org_id, package.package_id)
+        return PackageLog(self._of_orgs, label, package.package_id, org_id, self._nodes)
 
-    def follow(self, log: PackageLog) -> AsyncGenerator[LogLine, None]:
-        """Lines of a log from now on; raises if too many are followed."""
+    def follow(self, log: PackageLog, past: Past) -> AsyncGenerator[LogLine, None]:
+        """Lines of a log after its past; raises if too many are followed."""
         if self._followers >= MAX_FOLLOWERS:
             raise unavailable("quota.too_many_watchers", "too many logs are being followed", retry_after=1.0)
-        return self._follow(log)
+        return self._follow(log, past)
 
-    async def _follow(self, log: PackageLog) -> AsyncGenerator[LogLine, None]:
+    async def _follow(self, log: PackageLog, past: Past) -> AsyncGenerator[LogLine, None]:
         self._followers += 1
+        source = log.logs.follow(log.label)
+        if log.nodes is not None:
+            source = _merge([source, log.nodes.follow(log.package_id, log.org_id, past.places)])
         try:
-            async with aclosing(log.logs.follow(log.label)) as lines:
+            async with aclosing(source) as lines:
                 async for line in lines:
                     yield line
         finally:
             self._followers -= 1
+
+
+async def _merge(sources: list[AsyncGenerator[LogLine, None]]) -> AsyncGenerator[LogLine, None]:
+    """The lines of several logs as they come."""
+    waiting: asyncio.Queue[LogLine | Exception] = asyncio.Queue(MAX_WAITING)
+
+    async def read(source: AsyncGenerator[LogLine, None]) -> None:
+        try:
+            async with aclosing(source):
+                async for line in source:
+                    await waiting.put(line)
+        except Exception as error:
+            await waiting.put(error)
+
+    loop = asyncio.get_running_loop()
+    readers = [loop.create_task(read(source)) for source in sources]
+    try:
+        while True:
+            found = await waiting.get()
+            if isinstance(found, Exception):
+                raise found
+            yield found
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tempfile
 import tomllib
 from collections import Counter
@@ -130,12 +131,16 @@ class UnpackedPackage:
         return self.opened.digest
 
 
+TRUST_VARIABLE = "PLUGBAY_TRUST_FILE"
+"""Names a mounted file with the trusted keys, the same for several gateways; default: in the data directory."""
+
+
 class Releases:
     """The package files of one gateway."""
 
     def __init__(self, data: Path, clock: Callable[[], datetime], limits: Limits = DEFAULT_LIMITS) -> None:
         self._store = Store(data / PACKAGES_FOLDER)
-        self.trust = TrustStore(data / TRUST_FILE)
+        self.trust = TrustStore(Path(os.environ.get(TRUST_VARIABLE) or data / TRUST_FILE))
         self.clock = clock
         self.limits = limits
         self._known: dict[str, Found] = {}
@@ -174,6 +179,20 @@ class Releases:
                 if self._verify(unpacked_package.opened, stored).status == VERIFIED:
                     return
             self._store.replace_signature(digest, package.id, given)
+
+    def is_kept(self, digest: str, package_id: str) -> bool:
+        """Whether the files of a release are here."""
+        return digest in self._known or self.folder(digest, package_id).is_dir()
+
+    def restore(self, digest: str, archive: bytes, signature: bytes | None) -> None:
+        """Unpack, verify and publish the archive of another gateway; raises `PackageRefused`."""
+        with tempfile.TemporaryDirectory(prefix="plugbay-package-") as folder:
+            path = Path(folder, "package")
+            path.write_bytes(archive)
+            with self.unpack(path, signature) as unpacked:
+                if unpacked.digest != digest:
+                    raise PackageRefused(Reason.TAMPERED, f"the archive that other gateways have is not {digest}")
+                self.keep(unpacked)
 
     def discard(self, digest: str) -> None:
         """Remove the files of a release."""
@@ -226,7 +245,7 @@ class Releases:
             root = self.folder(digest, package_id)
             known = inspect(root)
             if known.spec is None:
-                raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}")
+                raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are missing from {root}")
             self._known[digest] = known
         return known
 
@@ -236,9 +255,9 @@ class Releases:
         try:
             package = read_folder(root, to_pack=False)
         except OSError as error:
-            raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}") from error
+            raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are missing from {root}") from error
         if package.tree_sha256 != tree_sha256:
-            raise PackageRefused(Reason.TAMPERED, f"the files of {package_id} are not those that were verified")
+            raise PackageRefused(Reason.TAMPERED, f"the files of {package_id} changed since they were verified")
         return self.load(digest, package_id)
 
 
@@ -325,6 +344,7 @@ class Packages:
         self._ids = ids
         self._pulls = Counter[str]()
         self._connections: set[Connection] = set()
+        self._fetching = asyncio.Lock()
         self._storing = asyncio.Lock()
         """Held while files and rows change: files without a row are removed."""
 
@@ -345,7 +365,7 @@ class Packages:
     def _pulling(self, owner: str) -> Iterator[None]:
         """Limit the pulls of an owner: a slow registry holds a thread."""
         if self._pulls[owner] >= MAX_PULLS:
-            raise too_many(f"{MAX_PULLS} packages are being pulled already", retry_after=5.0, code="quota.pulls")
+            raise too_many(f"{MAX_PULLS} packages are already being pulled", retry_after=5.0, code="quota.pulls")
         self._pulls[owner] += 1
         try:
             yield
@@ -390,6 +410,7 @@ class Packages:
             async with self._storing:
                 # Files first: a row must never refer to missing files.
                 await translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
+                await self._keep_archive(unpacked_package.digest, archive, signature)
                 owner = None if shared else caller.org_id
                 try:
                     row, new, before = await self._record(caller, unpacked_package, source, owner)
@@ -456,7 +477,7 @@ class Packages:
         """
         if before.digest != row.digest and before.accepted_at is not None:
             gone = "" if before.deleted_at is None else ", and was deleted"
-            text = f"{row.package_id} {row.version} exists with other contents{gone}; a version is released once"
+            text = f"{row.package_id} {row.version} exists with other contents{gone}; a version must not change"
             raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
         if row.org_id is not None:
             _require_org_key(caller)
@@ -486,6 +507,28 @@ class Packages:
             stored = await rows.is_stored(tx, digest)
         if not stored:
             await asyncio.to_thread(self._releases.discard, digest)
+            if self._database.fence is not None:
+                async with self._database.transaction() as tx:
+                    await rows.remove_archive(tx, digest)
+
+    # The files of a release at each of several gateways.
+
+    async def _keep_archive(self, digest: str, archive: Path, signature: bytes | None) -> None:
+        """Keep the archive for other gateways."""
+        if self._database.fence is not None:
+            data = await asyncio.to_thread(archive.read_bytes)
+            async with self._database.transaction() as tx:
+                await rows.keep_archive(tx, digest, data, signature)
+
+    async def fetch(self, row: PackageRow) -> None:
+        """Have the files of a release here, if another gateway took the upload. They are verified again."""
+        if self._database.fence is None or await asyncio.to_thread(self._releases.is_kept, row.digest, row.package_id):
+            return
+        async with self._fetching:
+            async with self._database.reading() as tx:
+                found = await rows.read_archive(tx, row.digest)
+            if found is not None:
+                await translate_refusals(asyncio.to_thread(self._releases.restore, row.digest, *found))
 
     async def delete(self, caller: Principal, id: str) -> PackageRow:
         """Delete a package that nothing uses; raises with the ids of its users.
@@ -604,10 +647,12 @@ class Packages:
         known = self._releases.cached(row.digest)
         if known is not None:
             return known
+        await self.fetch(row)
         return await translate_refusals(asyncio.to_thread(self._releases.load, row.digest, row.package_id))
 
     async def load_verified(self, row: PackageRow) -> Found:
         """The manifest of a release, after its files were verified again."""
+        await self.fetch(row)
         work = asyncio.to_thread(self._releases.load_verified, row.digest, row.package_id, row.tree_sha256)
         return await translate_refusals(work)
 
@@ -618,7 +663,7 @@ def _sees(caller: Principal, row: PackageRow) -> bool:
 
 def _require_org_key(caller: Principal) -> None:
     if caller.project_id is not None:
-        text = "a key of one project neither replaces nor deletes a package of its org"
+        text = "a key of one project cannot replace or delete a package of its org"
         raise denied("auth.role_denied", text, required=["org key"])
 
 
@@ -649,7 +694,7 @@ async def _hide_registry_details(reference: Reference, work: Awaitable[T]) -> T:
         reason = f"{refused.message}; {refused.hint}" if refused.hint else refused.message
         LOG.warning("a package was not pulled", extra={"source": str(reference), "reason": reason})
         text = f"no registry answers over TLS at {reference.registry}, or this server does not connect to its address"
-        more = "its log has the reason, and [registries] of its plugbay.toml allows private addresses and plain HTTP"
+        more = "its log has the reason; [registries] of its plugbay.toml can allow private addresses and plain HTTP"
         raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; {more}") from None
 
 

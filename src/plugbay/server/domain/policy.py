@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plugbay.contracts.vai.permissions import SCOPES
+from plugbay.host.confinement.reach import Reach
 from plugbay.host.invocations.context import (
     CLASSES,
     FILESYSTEMS,
@@ -41,13 +42,13 @@ LIMITS = ("max_depth", "max_child_runs", "allow_compaction")
 def _domain(text: str) -> str:
     host = clean_host(text)
     if host is None:
-        raise ValueError(f"{text!r} is no name of a host")
+        raise ValueError(f"{text!r} is not a name of a host")
     return host
 
 
 def _scope(text: str) -> str:
     if text not in SCOPES:
-        raise ValueError(f"no gateway has the scope {text!r}")
+        raise ValueError(f"there is no scope {text!r}")
     return text
 
 
@@ -72,13 +73,13 @@ class PolicyDocument(BaseModel):
         None, title="Files", description="none, the files of the package, or also a scratch folder."
     )
     gateway_api_scopes: Annotated[list[Scope], Field(max_length=len(SCOPES))] | None = Field(
-        None, title="API scopes", description='Parts of this API that its token opens: ["sessions:read"].'
+        None, title="API scopes", description='Parts of this API that its token may use: ["sessions:read"].'
     )
     secret_slots: Annotated[list[Slot], Field(max_length=MAX_SLOTS)] | None = Field(
         None, title="Secrets", description='Slots that get their secret: ["token"].'
     )
     execution_class: Literal["inline", "worker", "isolated"] | None = Field(
-        None, title="Isolation", description="The least isolation of its process."
+        None, title="Isolation", description="The minimum isolation of its process."
     )
     max_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = Field(
         None, title="At once", description="Invocations at the same time."
@@ -90,15 +91,6 @@ class PolicyDocument(BaseModel):
         None, title="Runs", description="Runs that one execution may start."
     )
     allow_compaction: bool | None = Field(None, title="Compaction", description="Whether it may compact conversations.")
-
-
-class Reach(NamedTuple):
-    """The access that the sandbox of a plugin leaves it, beyond its own package."""
-
-    domains: tuple[str, ...] | None = None
-    """Network hosts: None is all, empty is none."""
-    scratch: bool = True
-    """Whether it may have scratch directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +195,7 @@ def find_widened(policy: Policy, export: Export) -> list[tuple[str, str]]:
         found.append(("gateway_api_scopes", f"the manifest does not ask for {', '.join(more)}"))
     declared = export.facts.get("execution_class")
     if policy.execution_class and declared and CLASSES.index(policy.execution_class) < CLASSES.index(declared):
-        found.append(("execution_class", f"the manifest wants {declared}, which is more apart"))
+        found.append(("execution_class", f"the manifest wants {declared}, which is more isolated"))
     longest = export.facts.get("timeout_ms")
     if policy.timeout_ms is not None and longest is not None and policy.timeout_ms > longest:
         found.append(("timeout_ms", f"the manifest allows {longest}"))

@@ -95,9 +95,9 @@ class Principal:
 
     def _refusal(self, need: str, wanted: tuple[str, ...]) -> GatewayError:
         if self.kind == "delegated":
-            return denied("auth.scope_denied", f"this token does not have {need}", required=list(wanted))
+            return denied("auth.scope_denied", f"this token has no right to {need}", required=list(wanted))
         if need == HOST:
-            text = "the plugins of the host are the operator's of all orgs"
+            text = "only the operator of all orgs may manage the plugins of the host"
             return denied("auth.role_denied", text, required=list(wanted))
         return denied("auth.role_denied", f"the role {self.role} is not enough for {need}", required=list(wanted))
 

@@ -19,6 +19,7 @@ from plugbay.server.domain.credentials import KEPT_EXPIRED
 from plugbay.server.domain.invocations import KEPT_JOURNEYS
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
+from plugbay.store import leases
 from plugbay.store import retention as rows
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
@@ -49,6 +50,10 @@ class RetentionCount:
 
     kept: float | None
     number: int
+
+
+DUTY = "duty/retention"
+"""The lease of the gateway whose round it is. Two rounds at once would be harmless."""
 
 
 class Retention:
@@ -87,10 +92,19 @@ class Retention:
     async def _remove_or_wait(self) -> float:
         """One round; returns the seconds until the next."""
         try:
+            if not await self._is_ours():
+                return ROUND_EVERY
             await self.remove()
         except Exception:  # logged and counted already
             return RETRY_AFTER
         return ROUND_EVERY
+
+    async def _is_ours(self) -> bool:
+        """Whether no other gateway has done or does this round."""
+        if self._database.owner is None:
+            return True
+        async with self._database.transaction() as tx:
+            return await leases.take(tx, DUTY, self._database.owner, ROUND_EVERY / 2) is not None
 
     async def prune(self, caller: Principal) -> dict[str, RetentionCount]:
         """Remove old records now, on request; returns the counts."""

@@ -257,7 +257,7 @@ class RunTools:
         return blocks, any(outcome.is_unknown for outcome in outcomes)
 
     async def _begin(self, executions: Sequence[ToolExecution]) -> None:
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             await rows.begin_tools(tx, *executions)
 
     def _execution(self, turn: int, position: int, call: ToolCall) -> ToolExecution:
@@ -285,8 +285,8 @@ class RunTools:
         if tool is None:
             return _refused_call("tool.not_found", f"There is no tool called {call.name}.")
         if not isinstance(call.arguments, Mapping):
-            return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
-        feeds.publish(run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
+            return _refused_call("tool.invalid_input", "The arguments are not a JSON object.")
+        feeds.publish(run, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
         request = CallRequest(
             binding_id=tool.binding_id,
             kind="tool",
@@ -300,9 +300,7 @@ class RunTools:
             run_id=run.id,
             timeout=seconds,
             scopes=self._scopes,
-            on_progress=lambda event: feeds.publish(
-                run.id, "tool.progress", tool_execution_id=execution.id, event=event
-            ),
+            on_progress=lambda event: feeds.publish(run, "tool.progress", tool_execution_id=execution.id, event=event),
         )
         try:
             result = await self._services.workers.do(request)
@@ -319,7 +317,7 @@ class RunTools:
 
     async def _end(self, execution: ToolExecution, outcome: ToolOutcome) -> None:
         now = self._services.clock.now()
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             await rows.end_tool(
                 tx,
                 execution.id,
@@ -339,7 +337,7 @@ class RunTools:
                 "attempts": outcome.attempts,
             }
             await rows.note(tx, self._run.id, "tool.finished", data, now)
-        self._services.feeds.publish(self._run.id, "tool.finished", **data)
+        self._services.feeds.publish(self._run, "tool.finished", **data)
 
 
 def _raise_or_return(ended: ToolOutcome | BaseException) -> ToolOutcome:
@@ -407,6 +405,8 @@ FEED_DEPTH = 1024
 
 FeedEvent = dict[str, Any]
 
+STARTED = "run.started"
+
 LAGGED: FeedEvent = {"type": "feed.lagged"}
 """The last event for a slow subscriber; the timeline has the rest."""
 
@@ -416,6 +416,9 @@ class RunFeed:
 
     def __init__(self, unsubscribe: Callable[[RunFeed], None]) -> None:
         self._unsubscribe = unsubscribe
+        self.org_id: str | None = None
+        """The org of its run, if another gateway may drive it."""
+        self._started = False
         self._events: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
         self._over = False
 
@@ -430,8 +433,9 @@ class RunFeed:
         self._unsubscribe(self)
 
     def put(self, event: FeedEvent) -> None:
-        if self._over:
+        if self._over or (event["type"] == STARTED and self._started):
             return
+        self._started = self._started or event["type"] == STARTED
         if self._events.qsize() >= FEED_DEPTH:
             self.end(LAGGED)
         else:
@@ -456,6 +460,8 @@ class RunFeeds:
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[RunFeed]] = {}
+        self.share: Callable[[Run, FeedEvent], object] = lambda run, event: None
+        """Called with each event of a run that is driven here."""
 
     def subscribe(self, run_id: str) -> RunFeed:
         """Subscribe to a run from now on."""
@@ -470,10 +476,27 @@ class RunFeeds:
         if not feeds:
             self._subscribers.pop(run_id, None)
 
-    def publish(self, run_id: str, type: str, /, **data: Any) -> None:
-        """Send an event to the subscribers of a run."""
+    @property
+    def watched(self) -> frozenset[str]:
+        """Ids of runs with subscribers."""
+        return frozenset(self._subscribers)
+
+    def publish(self, run: Run, type: str, /, **data: Any) -> None:
+        """An event of a run that is driven here."""
+        event = {"type": type, **data}
+        self.show(run.id, event)
+        self.share(run, event)
+
+    def show(self, run_id: str, event: FeedEvent) -> None:
+        """Send an event to the subscribers of a run here."""
         for feed in self._subscribers.get(run_id, ()):
-            feed.put({"type": type, **data})
+            feed.put(event)
+
+    def lose(self, org_id: str | None, number: int | None) -> None:
+        """Report lost events of other gateways about an org, or about any, to subscribers of its runs."""
+        for feed in [feed for feeds in self._subscribers.values() for feed in feeds]:
+            if feed.org_id is not None and org_id in (None, feed.org_id):
+                feed.put({"type": "lost", "events": number})
 
     def end(self, run_id: str) -> None:
         """End all feeds of a run."""
@@ -545,7 +568,7 @@ class RunLoop:
         except TimeoutError:
             return Ending("timed_out", "timeout", {"code": "run.timeout", "message": "the run took too long"})
         except EndedElsewhere:
-            return failed_ending("run.ended", "another gateway has ended the run")
+            return failed_ending("run.ended", "another server has ended the run")
         except CallFailed as error:
             return failed_ending(f"model.{error.failure.code}", error.failure.message)
 
@@ -589,7 +612,7 @@ class RunLoop:
                 if failure is not None:
                     raise CallFailed(failure)
                 if chunk["type"] == "text_delta":
-                    self._services.feeds.publish(self._run.id, "response.delta", delta=chunk["delta"])
+                    self._services.feeds.publish(self._run, "response.delta", delta=chunk["delta"])
         return assembly.finish()
 
     def _left(self) -> float:
@@ -605,12 +628,12 @@ class RunLoop:
         await retry_until_stored(lambda: self._append(turn, reply.usage, blocks, len(calls)))
         self._blocks += blocks
         self._tool_count += len(calls)
-        self._services.feeds.publish(self._run.id, "blocks.appended", blocks=blocks)
+        self._services.feeds.publish(self._run, "blocks.appended", blocks=blocks)
         return unknown
 
     async def _append(self, turn: int, usage: Usage, blocks: list[Block], tools: int) -> None:
         run, now = self._run, self._services.clock.now()
-        async with self._services.database.transaction() as tx:
+        async with self._services.database.transaction(fenced=True) as tx:
             chain = await chain_rows.find(tx, run.chain_id, lock=True)
             now_known = await rows.find(tx, run.id, lock=True)
             assert chain is not None and now_known is not None

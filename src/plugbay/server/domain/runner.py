@@ -12,30 +12,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple
 
-from plugbay.host.config.config import Config, NetworkConfig
-from plugbay.host.discovery.folders import Found
+from plugbay.host.config.config import Config
+from plugbay.host.confinement.reach import Reach, narrow_access, package_config
 from plugbay.host.host import Host
 from plugbay.host.invocations.artifacts import Artifacts
 from plugbay.host.invocations.invocations import ARTIFACTS
 from plugbay.host.invocations.resources import Gateway as GatewayAccess
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.host.recording.org_logs import OrgLogs
-from plugbay.model.addresses import clean_host, is_address
+from plugbay.host.supervision.supervisor import Supervise, supervise
 from plugbay.model.protected import Entry
-from plugbay.model.spec import Access, PluginSpec
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import unavailable
 from plugbay.server.domain.packages import Packages
-from plugbay.server.domain.policy import Reach
 from plugbay.store.packages import PackageRow
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+
+    from plugbay.server.domain.nodes import Nodes
 
 IDLE_SECONDS = 600.0
 """Seconds without an invocation before a host is stopped; its plugin processes stop sooner."""
@@ -45,11 +44,6 @@ MAX_HOSTS = 64
 
 REAP_EVERY = 30.0
 """Seconds between checks for idle hosts."""
-
-NETWORK, SCRATCH = "network", "scratch"
-PORTS = {"http": 80, "https": 443}
-
-LOOPBACK = "127.0.0.1"
 
 
 class Key(NamedTuple):
@@ -98,7 +92,10 @@ class Runner:
         tokens: TokenIssuer,
         clock: Clock,
         tracer: Tracer | None = None,
+        nodes: Nodes | None = None,
     ) -> None:
+        """With `nodes`, plugins run there; without, on this machine."""
+        self._nodes = nodes
         self._tracer = tracer
         self._packages = packages
         self._settings = settings
@@ -121,7 +118,7 @@ class Runner:
     async def host(self, package: PackageRow, reach: Reach) -> AsyncIterator[Host]:
         """The host of a release, started if needed; it runs at least as long as it is used."""
         if self._stopping:
-            raise unavailable("gateway.stopping", "the gateway is about to stop")
+            raise unavailable("gateway.stopping", "the server is stopping")
         key = Key(package.digest, reach)
         slot = self._slots.setdefault(key, _HostSlot())
         slot.users += 1
@@ -177,9 +174,12 @@ class Runner:
 
     async def _start_host(self, package: PackageRow, reach: Reach) -> Host:
         found = await self._packages.load_verified(package)
+        supervisors: Supervise = supervise
+        if self._nodes is not None:
+            supervisors = await self._nodes.supervise(package, reach, self._settings.base_url)
         host = Host(
-            [_narrow_access(found, reach, self._settings.base_url)],
-            _host_config(self._config, self._settings.base_url),
+            [narrow_access(found, reach, self._settings.base_url)],
+            package_config(self._config, self._settings.base_url),
             grant_all=True,
             eager=False,
             unconfined=self._settings.unconfined,
@@ -189,8 +189,10 @@ class Runner:
             log_dir=self._settings.log_dir,
             tracer=self._tracer,
             protected=self._settings.protected(),
+            supervise=supervisors,
         )
         host.invocations.org_logs = self._settings.org_logs
+        host.invocations.now = self._clock.now
         if self._settings.base_url is not None:
             host.invocations.gateway = GatewayAccess(self._settings.base_url, self._tokens)
         await host.start()
@@ -202,50 +204,3 @@ async def _stop_slot(slot: _HostSlot) -> None:
     async with slot.making:
         if slot.host is not None:
             await slot.host.stop()
-
-
-def _host_config(config: Config, base_url: str | None) -> Config:
-    """The operator's config for package hosts: without the host's own services, and with access to the gateway."""
-    endpoint = None if base_url is None else _gateway_endpoint(base_url)
-    private = [*config.network.allow_private]
-    if endpoint is not None and is_address(endpoint[0]):
-        private.append(f"[{endpoint[0]}]:{endpoint[1]}" if ":" in endpoint[0] else f"{endpoint[0]}:{endpoint[1]}")
-    update: dict[str, Any] = {
-        "network": NetworkConfig(allow_private=private),
-        "memory": None,
-        "agents": {},
-        "broker": None,
-    }
-    return config.model_copy(update=update)
-
-
-def _narrow_access(found: Found, reach: Reach, base_url: str | None) -> Found:
-    """The plugin with its access narrowed to this reach."""
-    assert found.spec is not None
-    spec = found.spec
-    if not reach.scratch:
-        spec = replace(spec, access=tuple(item for item in spec.access if item.kind != SCRATCH))
-        found = replace(found, spec=spec)
-    if reach.domains is None or not any(item.kind == NETWORK for item in spec.access):
-        return found
-    others = tuple(item for item in spec.access if item.kind != NETWORK)
-    return replace(found, spec=replace(spec, access=(*others, *_network_access(spec, reach.domains, base_url))))
-
-
-def _network_access(spec: PluginSpec, domains: tuple[str, ...], base_url: str | None) -> list[Access]:
-    """Network access to these hosts, and to the gateway."""
-    capability = next(item.capability for item in spec.access if item.kind == NETWORK)
-    access = [Access(NETWORK, domain, capability=capability) for domain in domains]
-    endpoint = None if base_url is None or not domains else _gateway_endpoint(base_url)
-    if endpoint is not None:
-        access.append(Access(NETWORK, endpoint[0], endpoint[1], capability))
-    return access
-
-
-def _gateway_endpoint(base_url: str) -> tuple[str, int] | None:
-    """Host and port of a URL."""
-    parts = urlsplit(base_url)
-    host = clean_host(parts.hostname or "")
-    if host is None:
-        return None
-    return LOOPBACK if host == "localhost" else host, parts.port or PORTS.get(parts.scheme, 80)

@@ -24,7 +24,9 @@ from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.orgs import tenant
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.run_loop import (
+    STARTED,
     Ending,
+    FeedEvent,
     Limits,
     OfferedTool,
     RunLoop,
@@ -59,6 +61,7 @@ from plugbay.store import runs as rows
 from plugbay.store.chains import Chain
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
+from plugbay.store.rows import ANY_OWNER
 from plugbay.store.runs import Run, RunEvent, ToolExecution
 
 T = TypeVar("T")
@@ -73,6 +76,8 @@ MAX_SUMMARY = 4_000
 """Characters of a task or an output in an event."""
 
 EVENT_TYPES = {"completed": RUN_COMPLETED, "cancelled": RUN_CANCELLED, "failed": RUN_FAILED, "timed_out": RUN_FAILED}
+
+ENDS = frozenset(EVENT_TYPES.values())
 
 
 MAX_NAME = 64
@@ -137,17 +142,58 @@ class Runs:
         self._events = events
         self._audit = audit
         self._jobs: BackgroundJobs[Ending] = BackgroundJobs(_cancelled_ending)
+        self.waits = False
+        """Whether the end of a run elsewhere waits for one look: events before it may be on their way."""
+        self._late: set[str] = set()
+        """Runs with such ends."""
 
     # Starting and stopping.
 
     async def start(self) -> None:
+        """Close runs that the last server left open; those of other gateways are closed when their leases end."""
+        if self._database.fence is None:
+            await self.close_left(ANY_OWNER)
+
+    async def close_left(self, owner: str | None) -> None:
         """Close runs that a killed gateway left open."""
         async with self._database.transaction() as tx:
-            left = await rows.unfinished(tx)
+            left = await rows.unfinished(tx, owner)
         for run in left:
             text = "the gateway was restarted during this run"
             ending = _cancelled_ending(USER) if run.cancel_requested else failed_ending("run.host_restarted", text)
-            await self._finish(run, ending)
+            await self._close(run, ending)
+
+    async def cancel_requested(self, tx: Tx) -> None:
+        """Cancel the runs here that were cancelled at another gateway."""
+        for id in await rows.to_cancel(tx, self._database.owner):
+            self._jobs.cancel(id)
+
+    # Runs of other gateways.
+
+    def show(self, id: str, event: FeedEvent) -> None:
+        """Show watchers an event that another gateway has sent."""
+        self.feeds.show(id, event)
+        if event.get("type") in ENDS:
+            self.feeds.end(id)
+
+    async def look_at_others(self, tx: Tx) -> None:
+        """Show watchers the starts and ends of runs that other gateways drive, as the database has them."""
+        watched = self.feeds.watched
+        found = await rows.of_others(tx, watched, self._database.owner) if watched else []
+        late, self._late = self._late, {run.id for run in found if run.status not in rows.UNFINISHED}
+        for run in found:
+            if run.started_at is not None:
+                self.feeds.show(run.id, _started_event(run))
+            if run.id in (late if self.waits else self._late):
+                self.show(run.id, await self._ended_event(tx, run))
+
+    async def _ended_event(self, tx: Tx, run: Run) -> FeedEvent:
+        added: list[dict[str, Any]] = []
+        for block in await chain_rows.blocks(tx, run.chain_id, after=run.input_through):
+            if block.run_id == run.id:
+                added = [] if block.kind == "tool_result" else [*added, decode_block(block)]
+        data = {"status": run.status, "stop_reason": run.stop_reason, "error": run.error}
+        return {"type": EVENT_TYPES[run.status], "run_id": run.id, **data, "blocks": added}
 
     async def stop(self) -> None:
         """Cancel running runs and record their ends."""
@@ -162,7 +208,7 @@ class Runs:
             caller.must_support("tool")
         wanted = asked.wanted if caller.supports("tool") else replace(asked.wanted, tools=())
         asked = replace(asked, wanted=wanted, run_id=asked.run_id or self._services.ids("run_"))
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             chain = await self._chains.existing(tx, caller, chain_id, lock=True)
             _require_idle(chain)
             serving = await self._workers.serving("tool", chain.org_id, chain.project_id, chain.session_id)
@@ -175,7 +221,7 @@ class Runs:
 
     async def regenerate(self, caller: Principal, id: str, asked: NewRun) -> Run:
         """Run again on a fork that ends before the model's reply."""
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(fenced=True) as tx:
             before = await self.existing(tx, caller, id)
             if before.status in rows.UNFINISHED:
                 raise conflict("run.not_ended", f"{id} has not ended", retryable=True)
@@ -301,13 +347,13 @@ class Runs:
         now = self._services.clock.now()
 
         async def begin() -> bool:
-            async with self._database.transaction() as tx:
+            async with self._database.transaction(fenced=True) as tx:
                 await rows.note(tx, run.id, "run.started", {}, now)
                 return await rows.begin(tx, run.id, now)
 
         if not await retry_until_stored(begin):
             return _cancelled_ending(USER)
-        self.feeds.publish(run.id, "run.started", run_id=run.id, chain_id=run.chain_id, model=run.model)
+        self.feeds.publish(run, STARTED, run_id=run.id, chain_id=run.chain_id, model=run.model)
         return await RunLoop(self._services, run).drive()
 
     # Ending.
@@ -323,7 +369,7 @@ class Runs:
             chain = await chain_rows.find(tx, run.chain_id, lock=True)
             assert chain is not None
             ended = {"status": ending.status, "stop_reason": ending.stop_reason, "error": ending.error}
-            if not await rows.end(tx, run.id, **ended, completed_at=now):
+            if not await rows.end(tx, run.id, run.owner, **ended, completed_at=now):
                 return
             used = ending.usage
             await rows.add_usage(tx, run.id, used.prompt_tokens, used.completion_tokens, turns=ending.turns, tools=0)
@@ -332,7 +378,7 @@ class Runs:
             data = {"status": ending.status, "stop_reason": ending.stop_reason, "error": ending.error}
             await rows.note(tx, run.id, EVENT_TYPES[ending.status], data, now)
             await self._events.record(tx, await self._end_event(tx, run, ending))
-        self.feeds.publish(run.id, EVENT_TYPES[ending.status], run_id=run.id, **data, blocks=ending.blocks)
+        self.feeds.publish(run, EVENT_TYPES[ending.status], run_id=run.id, **data, blocks=ending.blocks)
 
     async def _end_event(self, tx: Tx, run: Run, ending: Ending) -> NewEvent:
         asked = await chain_rows.blocks(tx, run.chain_id, after=run.input_through - 1, through=run.input_through)
@@ -369,9 +415,13 @@ def _narrow_scopes(request: RunRequest, caller: Principal) -> RunRequest:
     return msgspec.structs.replace(request, scopes=tuple(sorted(scopes)))
 
 
+def _started_event(run: Run) -> FeedEvent:
+    return {"type": STARTED, "run_id": run.id, "chain_id": run.chain_id, "model": run.model}
+
+
 def _cancelled_ending(reason: str) -> Ending:
     if reason == INTERNAL:
-        return failed_ending("run.internal", "a bug in plugbay; its log has more")
+        return failed_ending("run.internal", "a bug in plugbay; the server's log has the details")
     return Ending("cancelled", "cancelled", {"code": "run.cancelled", "message": reason})
 
 
@@ -417,6 +467,7 @@ def _new_run(
         trace_id=cause.trace_id or asked.trace_id or new_trace_id(),
         cancel_requested=False,
         metadata=asked.metadata,
+        owner=services.database.owner,
         created_at=services.clock.now(),
         started_at=None,
         completed_at=None,
@@ -454,14 +505,14 @@ def resolve_request(
 def resolve_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
     """Split `provider/model`; with a single provider, the model alone is enough."""
     if not isinstance(name, str) or not name:
-        raise unprocessable("run.model_missing", "neither the request nor the chain names a model", "model")
+        raise unprocessable("run.model_missing", "neither the request nor the chain has a model", "model")
     provider, slash, model = name.partition("/")
     if slash and model and provider in providers:
         return provider, model
     if len(providers) == 1:
         return providers[0], name
     known = ", ".join(providers) or "none is configured"
-    raise unprocessable("run.model_unknown", f"{name!r} names no provider; known providers: {known}", "model")
+    raise unprocessable("run.model_unknown", f"{name!r} has no known provider; known providers: {known}", "model")
 
 
 def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[BoundExport]:
@@ -472,7 +523,7 @@ def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[Bou
         if not matches:
             raise unprocessable("run.tool_unknown", f"no tool {name!r} is bound here", "tools", tool=name)
         if len(matches) > 1:
-            text = f"{name!r} is the name of several tools; name the package too"
+            text = f"{name!r} is the name of several tools; add the package to the name"
             raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[tool.full_name for tool in matches])
         found[matches[0].binding_id] = matches[0]
     return list(found.values())

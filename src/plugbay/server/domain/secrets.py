@@ -28,6 +28,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from plugbay.host.disk import durable
+from plugbay.host.disk.secret_files import others_can_read
 from plugbay.model.errors import PlugbayError
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
@@ -90,7 +91,7 @@ class Keyring:
         """Open a sealed value; raises `KeysUnusable` if the key is missing or the data was changed."""
         key = self._keys.get(sealed.key_id)
         if key is None:
-            raise KeysUnusable(f"it was sealed with key {sealed.key_id}, which is not in {self.place}")
+            raise KeysUnusable(f"it was sealed with key {sealed.key_id}, which is missing from {self.place}")
         try:
             return AESGCM(key).decrypt(sealed.nonce, sealed.data, bound.encode()).decode()
         except InvalidTag:
@@ -121,20 +122,24 @@ class KeySource:
 
 
 class _KeyFile(KeySource):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, mounted: bool = False) -> None:
+        """A mounted file may be a link: Kubernetes exchanges the files of a secret by one."""
         super().__init__(str(path))
         self._path = path
+        self._flags = os.O_RDONLY | os.O_CLOEXEC | (0 if mounted else os.O_NOFOLLOW)
 
     def read(self) -> list[bytes] | None:
         try:
-            with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-                mode, text = os.fstat(file.fileno()).st_mode, file.read(MAX_FILE)
+            with open(os.open(self._path, self._flags), "rb") as file:
+                found, text = os.fstat(file.fileno()), file.read(MAX_FILE)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise KeysUnusable(f"{self._path} cannot be read: {error.strerror}") from None
-        if mode & 0o077:
-            raise KeysUnusable(f"others can read {self._path} (mode {stat.S_IMODE(mode):o}); chmod 600 it")
+        if others_can_read(found):
+            mode = stat.S_IMODE(found.st_mode)
+            problem = f"other users can read {self._path} (mode {mode:o}); run: chmod 600 {self._path}"
+            raise KeysUnusable(problem)
         return _decode_keys(text.decode("ascii", "replace"), self.name)
 
     def write(self, keys: Sequence[bytes]) -> None:
@@ -166,7 +171,7 @@ class _SystemKeyring(KeySource):
         try:
             library.set_password(SERVICE, self._user, _encode_keys(keys))
         except library.errors.KeyringError:
-            raise KeysUnusable("the system's keyring does not take the key") from None
+            raise KeysUnusable("the system's keyring refused the key") from None
 
 
 def _keyring_library() -> Any:
@@ -180,9 +185,9 @@ def load_keyring(data: Path, environ: Mapping[str, str]) -> Keyring:
         return Keyring(_decode_keys(environ[VARIABLE], VARIABLE), KeySource(VARIABLE))
     if environ.get(FILE_VARIABLE):
         named = Path(environ[FILE_VARIABLE])
-        keys = _KeyFile(named).read()
+        keys = _KeyFile(named, mounted=True).read()
         if not keys:
-            raise KeysUnusable(f"there is no key in {named}, which {FILE_VARIABLE} names")
+            raise KeysUnusable(f"there is no key in {named}, the file in {FILE_VARIABLE}")
         return Keyring(keys, KeySource(str(named)))
     system, file = _SystemKeyring(data), _KeyFile(data / FILE_NAME)
     for source in (system, file):
@@ -274,7 +279,7 @@ class Secrets:
         self._database = database
         self._orgs = orgs
         self._audit = audit
-        self._keyring = keyring
+        self.keyring = keyring
         self._clock = clock
         self._ids = ids
         self._rotating = asyncio.Lock()
@@ -287,7 +292,7 @@ class Secrets:
             await self._require(tx, caller, scope)
             before = await rows.get(tx, scope.org_id, scope.name, name)
             version = 1 if before is None else before.version + 1
-            sealed = self._keyring.seal(value, _associated_data(scope.org_id, scope.name, name, version))
+            sealed = self.keyring.seal(value, _associated_data(scope.org_id, scope.name, name, version))
             row = SecretRow(
                 id=self._ids("sec_") if before is None else before.id,
                 org_id=scope.org_id,
@@ -360,12 +365,12 @@ class Secrets:
         async with self._rotating:
             count = await self._rotate()
         async with self._database.transaction() as tx:
-            await self._audit.record(tx, caller, "secret.rotate_key", "key", self._keyring.current, secrets=count)
+            await self._audit.record(tx, caller, "secret.rotate_key", "key", self.keyring.current, secrets=count)
         return count
 
     async def _rotate(self) -> int:
         try:
-            self._keyring.add_key()
+            self.keyring.add_key()
         except KeysUnusable as error:
             raise unavailable("secret.key_not_ours", str(error)) from None
         async with self._database.transaction() as tx:
@@ -373,23 +378,23 @@ class Secrets:
         count = 0
         while changed := await self._reseal():
             count += changed
-        self._keyring.forget_others()
+        self.keyring.forget_others()
         return count
 
     async def _reseal(self) -> int:
         """Reseal one batch with the current key; returns its size."""
         async with self._database.transaction() as tx:
-            found = await rows.encrypted_with_other_key(tx, self._keyring.current, RESEAL_BATCH)
+            found = await rows.encrypted_with_other_key(tx, self.keyring.current, RESEAL_BATCH)
             for row in found:
                 bound = _associated_data(row.org_id, row.scope, row.name, row.version)
-                again = self._keyring.seal(self._unseal(row), bound)
+                again = self.keyring.seal(self._unseal(row), bound)
                 await rows.put(tx, replace(row, key_id=again.key_id, nonce=again.nonce, sealed=again.data))
             return len(found)
 
     def _unseal(self, row: SecretRow) -> str:
         bound = _associated_data(row.org_id, row.scope, row.name, row.version)
         try:
-            return self._keyring.open(Sealed(row.key_id, row.nonce, row.sealed), bound)
+            return self.keyring.open(Sealed(row.key_id, row.nonce, row.sealed), bound)
         except KeysUnusable as error:
             raise unavailable("secret.unreadable", f"the secret {row.name} cannot be read: {error}") from None
 

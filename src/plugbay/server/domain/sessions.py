@@ -457,7 +457,7 @@ class Chains:
             source_id = chain_id or session.latest_chain_id
             source = None if source_id is None else await self.existing(tx, caller, source_id)
             if source is None or source.session_id != session_id:
-                text = f"{session_id} has no such chain to branch from"
+                text = f"{session_id} has no such chain"
                 raise unprocessable("session.nothing_to_branch", text, "chain_id")
             made = await self.sessions.insert(
                 tx, caller, session.org_id, session.project_id, parent=session_id, metadata=metadata or {}

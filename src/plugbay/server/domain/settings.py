@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plugbay.host.config.sections import QUEUE_SECONDS, RetentionConfig
+from plugbay.host.config.sections import QUEUE_SECONDS, ClusterConfig, RetentionConfig
 from plugbay.host.config.time_factor import time_factor
 from plugbay.host.confinement.protection import database
 from plugbay.model.protected import SETTINGS, Entry
@@ -41,8 +41,17 @@ class GatewaySettings:
     """Folder of the stderr files of the operator's plugins."""
     calls_kept: int = 100_000
     """Call records kept; older ones are deleted."""
+    public_url: str | None = None
+    """The URL of the load balancer in front of several gateways; it takes the place of `base_url`."""
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     """Retention times of records."""
+    cluster: ClusterConfig | None = None
+    """The nodes that run packages; None: they run on this machine."""
+
+    @property
+    def plugin_url(self) -> str:
+        """The URL of the API for plugins, which may be on other machines."""
+        return self.base_url if self.cluster is None else self.cluster.public_url or self.base_url
 
     @property
     def database_url(self) -> str:

@@ -119,9 +119,7 @@ class TrustedPublishers:
                 if judged.status == QUARANTINED:
                     bindings += await self._bindings.disable_all(tx, caller, row.id, TRUST_REMOVED)
         if packages:
-            LOG.warning(
-                "lost their trusted signature: %d packages; disabled: %d bindings", len(packages), len(bindings)
-            )
+            LOG.warning("packages without a trusted signature: %d; disabled bindings: %d", len(packages), len(bindings))
         return Consequences(tuple(packages), tuple(bindings))
 
     async def run(self) -> None:
@@ -134,7 +132,7 @@ class TrustedPublishers:
                     await self.enforce(OPERATOR)
                     seen = found
                 except (GatewayError, StoreUnavailable) as error:
-                    LOG.warning("the trusted keys are not enforced yet: %s", error)
+                    LOG.warning("the changed trusted keys are not applied yet: %s", error)
             await asyncio.sleep(WATCH_SECONDS)
 
     def _stamp(self) -> tuple[int, ...] | None:
@@ -162,7 +160,7 @@ def _as_gateway_error(refused: PackageRefused) -> GatewayError:
         return not_found("trusted_key", refused.detail["key_id"])
     if refused.reason is Reason.KEY_CONFLICT:
         return conflict(
-            code, f"{refused.message}; other_keys decides about it", "other_keys", keys=refused.detail["keys"]
+            code, f"{refused.message}; set other_keys to keep or replace", "other_keys", keys=refused.detail["keys"]
         )
     if refused.reason is Reason.KEY_REVOKED:
         return conflict(code, refused.message)

@@ -125,7 +125,7 @@ def failed_outcome(code: str, message: str, status: str = Outcome.FAILED) -> Wor
 def cut_off_outcome(kind: str, reason: str) -> WorkOutcome:
     """The outcome of work that `BackgroundJobs` cut off for this reason."""
     if reason == INTERNAL:
-        return failed_outcome(f"{kind}.internal", "a bug in plugbay; its log has more")
+        return failed_outcome(f"{kind}.internal", "a bug in plugbay; the server's log has the details")
     return failed_outcome(f"{kind}.cancelled", reason, Outcome.CANCELLED)
 
 

@@ -23,7 +23,7 @@ _VERSION_TABLE = "alembic_version"
 _FOLDER = Path(__file__).parent
 
 _LOCK = 0x706C7567
-"""Any number that nobody else takes for a lock in the same database."""
+"""Any number that is not used for another lock in the same database."""
 
 
 def upgrade(connection: Connection, revision: str = HEAD) -> None:
@@ -39,7 +39,15 @@ def upgrade(connection: Connection, revision: str = HEAD) -> None:
 def require_current(connection: Connection) -> None:
     """Raises `StoreRefused` unless the tables are up to date; for programs that only read."""
     if not _is_current(connection):
-        raise StoreRefused("its tables are of an earlier plugbay; `plugbay serve` migrates them at its start")
+        raise StoreRefused("its tables are from an earlier plugbay; `plugbay migrate` brings them up to date")
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of the tables; None if there are none."""
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        return None
+    found: str | None = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+    return found
 
 
 def downgrade(connection: Connection, revision: str = BASE) -> None:

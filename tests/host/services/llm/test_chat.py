@@ -67,8 +67,8 @@ def test_a_full_request_has_the_other_four_keys_too() -> None:
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        (None, "no list"),
-        ({}, "no list"),
+        (None, "not a list"),
+        ({}, "not a list"),
         ([], "at least one"),
         (["hi"], "messages[0] has no role"),
         ([{"content": "hi"}], "messages[0] has no role"),
@@ -137,12 +137,12 @@ TEXT = {"type": "text", "text": "x"}
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ([], "no object"),
-        ({"finish_reason": STOP}, "content is no object"),
-        ({"content": "x", "finish_reason": STOP}, "content is no object"),
+        ([], "not an object"),
+        ({"finish_reason": STOP}, "content is not an object"),
+        ({"content": "x", "finish_reason": STOP}, "content is not an object"),
         ({"content": {"type": "text"}, "finish_reason": STOP}, "no text"),
         ({"content": {"type": "image"}, "finish_reason": STOP}, "of type text or tool_calls"),
-        ({"content": {"type": "tool_calls", "tool_calls": []}, "finish_reason": STOP}, "tool_calls is no list"),
+        ({"content": {"type": "tool_calls", "tool_calls": []}, "finish_reason": STOP}, "tool_calls is not a list"),
         ({"content": {"type": "tool_calls", "tool_calls": [{"id": 1}]}, "finish_reason": STOP}, "an id, a name"),
         ({"content": TEXT}, "finish_reason"),
         ({"content": TEXT, "finish_reason": "stop"}, "finish_reason"),
@@ -219,7 +219,7 @@ def test_there_are_six_kinds_of_chunks_and_none_may_lack_a_field(chunk: dict[str
 
 @pytest.mark.parametrize("chunk", [None, "text", [], {}, {"type": "thought", "delta": "x"}, {"type": ["end"]}])
 def test_an_invalid_chunk_is_refused(chunk: Any) -> None:
-    assert "no object with a type of" in (chunk_problem(chunk) or "")
+    assert "not an object with a type of" in (chunk_problem(chunk) or "")
 
 
 # Streams.

@@ -232,7 +232,7 @@ def test_an_unknown_provider_is_not_found_and_the_known_ones_are_named(run: Run,
     answer, _ = complete(run, Scripted(), provider="coher", stream=stream)
     assert isinstance(answer, Failure)
     assert answer.code == Code.NOT_FOUND
-    assert answer.message == "no llm provider is called 'coher'; there are: cohere"
+    assert answer.message == "there is no LLM provider 'coher'; known providers: cohere"
     assert answer.detail["known"] == ["cohere"]
 
 

@@ -221,7 +221,7 @@ def test_where_the_kernel_does_not_forward_there_is_the_proxy_and_a_reason() -> 
     unknown = rules._replace(data=rules.data.replace(b"tproxy\0", b"nosuch\0"))
     with looking_around(lambda port: [unknown, *rest]) as (held, sockets):
         assert (sockets.direct, sockets.dns) == (None, None)
-        assert "forwards no connections (nf_tables with tproxy)" in sockets.why
+        assert "cannot forward connections (nf_tables with tproxy)" in sockets.why
         assert json.loads(held.finish()) == INSIDE
 
 
@@ -351,8 +351,8 @@ def helper_of(script: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Non
     ("script", "words"),
     [
         ("import sys; sys.exit('not today')", "cannot be opened: not today"),
-        ("pass", "brought nothing back"),
-        ("import signal; signal.pause()", "did not come back"),
+        ("pass", "returned no sockets"),
+        ("import signal; signal.pause()", "did not answer"),
     ],
 )
 def test_a_helper_that_fails_opens_nothing(

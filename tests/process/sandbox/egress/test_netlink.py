@@ -139,7 +139,7 @@ def test_a_granted_name_at_a_private_address_is_not_reached(
             table["good.test"] = [server.address]
             inside = Inside(tmp_path, Network(Reach.LISTED, (Endpoint("good.test", server.port),)))
             assert await inside.connect(["good.test", server.port]) == [RESET]
-            assert "is at an address that no plugin is connected to (loopback)" in inside.log
+            assert "is at an address that plugins may not reach (loopback)" in inside.log
             everywhere = Inside(tmp_path, Network(Reach.ANY))
             assert await everywhere.connect(["good.test", server.port], ["169.254.169.254", 80]) == [RESET, RESET]
             assert not server.seen
@@ -179,7 +179,7 @@ def test_tls_of_a_direct_connection_leads_to_the_site_whose_name_was_resolved(
             inside = Inside(tmp_path, listed(server, "good.test"))
             targets = ["good.test", server.port, "good.test"], ["good.test", server.port, "other.test"]
             assert await inside.connect(*targets, trusted=trusted) == ["hello", "SSLError"]
-            assert "asks for another name by TLS" in inside.log
+            assert "sends another name as its TLS server name" in inside.log
 
     run(main())
 

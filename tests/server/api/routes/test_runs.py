@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from plugbay.server.api.routes.runs import RunIn
 from tests.support.conversing import gateway_with_model, says, settled, stuck
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 HELLO = {"blocks": [{"kind": "input", "content": [{"type": "text", "text": "hello"}]}]}
@@ -59,6 +61,30 @@ def test_a_run_from_its_start_to_its_timeline(run: Run, sqlite_url: str, tmp_pat
                 assert [item["id"] for item in listed["items"]] == [id]
                 both = (await client.get("/v1/runs", params={"status": "completed"})).json()
                 assert len(both["items"]) == 2
+
+    run(story)
+
+
+def names(stream: httpx2.Response) -> list[str]:
+    return [line[7:] for line in stream.text.splitlines() if line.startswith("event: ")]
+
+
+@requirement("vai:control-runs-stream")
+def test_a_run_that_was_created_before_is_followed_to_its_end(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with gateway_with_model(sqlite_url, tmp_path, stuck()) as gateway:
+            key = await make_key(gateway, "org_1", project_id="proj_1")
+            async with client_of(gateway, key) as client:
+                chain = await a_chain(client)
+                id = (await client.post(f"/v1/chains/{chain}/runs", json=HELLO)).json()["id"]
+                following = asyncio.create_task(client.get(f"/v1/runs/{id}/events"))
+                await until(lambda: id in gateway.runs.feeds.watched)
+                await client.post(f"/v1/runs/{id}:cancel")
+                seen = names(await following)
+                assert (seen[0], seen[-1]) == ("run", "run.cancelled")
+                assert names(await client.get(f"/v1/runs/{id}/events")) == ["run"], "it has ended"
+                assert (await client.get("/v1/runs/run_nobodys/events")).status_code == 404
+                assert not gateway.runs.feeds.watched
 
     run(story)
 

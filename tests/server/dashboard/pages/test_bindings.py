@@ -123,7 +123,7 @@ def test_a_binding_is_disabled_enabled_and_deleted_after_a_confirmation(
             row = await bind(gateway, package)
             path = f"/bindings/{row.id}"
             asked = await visitor.post(f"{path}:disable")
-            assert "Running invocations are cancelled" in text_of(asked)
+            assert "This cancels its running invocations" in text_of(asked)
             assert (await gateway.bindings.get(OPERATOR, row.id)).status == "active"
             assert (await visitor.post(f"{path}:disable", {"confirm": "yes"})).status_code == 303
             assert (await gateway.bindings.get(OPERATOR, row.id)).status == "disabled"

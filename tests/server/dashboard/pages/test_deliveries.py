@@ -96,6 +96,6 @@ def test_a_delivered_one_is_not_delivered_again(sqlite_url: str, tmp_path: Path,
                 await asyncio.sleep(pause)
             assert ":replay" not in page.text
             refused = await visitor.post(f"{path}:replay")
-            assert refused.status_code == 409 and "not delivered again" in text_of(refused)
+            assert refused.status_code == 409 and "not sent again" in text_of(refused)
 
     run(main)

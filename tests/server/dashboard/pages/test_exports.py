@@ -135,7 +135,7 @@ def test_a_form_and_json_are_in_step(sqlite_url: str, tmp_path: Path, run: Run) 
             assert back.status_code == 200 and 'value="9"' in back.text
             assert '<option value="">leave out</option>' in back.text and "selected" not in back.text
             odd = await visitor.post("/export?export=p/t&as=json", {"json": '{"tea": 1}', "switch": "form"})
-            assert odd.status_code == 400 and "no fields for all of this JSON" in text_of(odd)
+            assert odd.status_code == 400 and "cannot show all of this JSON" in text_of(odd)
             assert "{&#34;tea&#34;: 1}</textarea>" in odd.text
             wrong = await visitor.post("/export?export=p/t", {"field:order": "x", "switch": "json"})
             assert wrong.status_code == 400 and "enter a whole number" in text_of(wrong)

@@ -44,7 +44,7 @@ def test_an_execution_shows_its_budget_and_is_resumed_only_if_it_can_be(
             page = await visitor.get(path)
             assert HOSTILE not in page.text and "<meter" in page.text and f"{path}:resume" in page.text
             refused = await visitor.post(f"{path}:resume")
-            assert refused.status_code == 409 and "nothing stored" in text_of(refused)
+            assert refused.status_code == 409 and "no stored state" in text_of(refused)
             assert made["id"] in (await visitor.get("/harnesses?status=failed")).text
             async with visitor_of(gateway, await make_key(gateway, "org_1", "viewer")) as viewer:
                 assert ":resume" not in (await viewer.get(path)).text

@@ -31,9 +31,9 @@ def test_a_card_is_installed_after_consent(sqlite_url: str, tmp_path: Path, run:
             assert "verified by plugbay" in words and "files scratch" in words and "network none" in words
             form = {**hidden(page, CARD), "org": "org_1"}
             refused = await visitor.post(CARD, form)
-            assert refused.status_code == 400 and "Confirm what the package asks for" in text_of(refused)
+            assert refused.status_code == 400 and "Confirm the permissions of the package" in text_of(refused)
             other = await visitor.post(CARD, form | {"consent": "yes", "digest": "sha256:" + 64 * "0"})
-            assert other.status_code == 409 and "another one than the page has shown" in text_of(other)
+            assert other.status_code == 409 and "changed since the page showed it" in text_of(other)
             assert (await visitor.post(CARD, form | {"consent": "yes", "org": "org_9"})).status_code == 404
             assert not (await gateway.bindings.page(OPERATOR, Page())).items, "nothing was installed"
             done = await visitor.post(CARD, form | {"consent": "yes"})

@@ -170,7 +170,7 @@ def test_a_change_by_the_command_line_is_shown_before_the_consent_is_asked_again
             assert "The server still has the release 1.0.0" in stale and "Reload" in stale
             refused = await visitor.post(path, shown)
             assert refused.status_code == 409 and "2.0.0 → 3.0.0" in text_of(refused)
-            assert "is not as the page has shown it" in text_of(refused)
+            assert "changed since the page showed it" in text_of(refused)
             done = await visitor.post(path, hidden(refused.text))
             assert done.status_code == 303
             assert (await visitor.post(f"{PATH}:rollback", {"to": shown["before"]})).status_code == 409

@@ -25,7 +25,7 @@ from tests.support.loops import Run
 def test_a_link_logs_in_once(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
-            link = visitor.dashboard.link("", operator_token(tmp_path)[0])
+            link = await visitor.dashboard.link("", operator_token(tmp_path)[0])
             assert (await visitor.get("/")).status_code == 401
             done = await visitor.get(link)
             assert (done.status_code, done.headers["location"]) == (303, "/")
@@ -47,7 +47,7 @@ def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(sqlite_url: 
                 ("http://localhost", "plugbay_http", False),
                 ("https://localhost", "plugbay_https", True),
             ):
-                done = await visitor.get(visitor.dashboard.link(base, token))
+                done = await visitor.get(await visitor.dashboard.link(base, token))
                 value, *rules = done.headers["set-cookie"].split("; ")
                 assert value.startswith(f"{name}=") and token not in done.headers["set-cookie"]
                 assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"} <= set(rules)
@@ -60,7 +60,7 @@ def test_a_link_is_of_no_use_when_it_is_old_or_made_up(sqlite_url: str, tmp_path
     async def main() -> None:
         clock = TurnedClock()
         async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway, stranger_to(gateway) as visitor:
-            old, good = (visitor.dashboard.link("", operator_token(tmp_path)[0]) for _ in range(2))
+            old, good = [await visitor.dashboard.link("", operator_token(tmp_path)[0]) for _ in range(2)]
             assert (await visitor.get("/login/made-up")).status_code == 401
             assert (await visitor.get(good)).status_code == 303
             clock.turn(CODE_SECONDS)
@@ -73,7 +73,7 @@ def test_login_attempts_are_limited(sqlite_url: str, tmp_path: Path, run: Run) -
     async def main() -> None:
         clock = TurnedClock()
         async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway, stranger_to(gateway) as visitor:
-            good = visitor.dashboard.link("", operator_token(tmp_path)[0])
+            good = await visitor.dashboard.link("", operator_token(tmp_path)[0])
             for number in range(LOGIN_BURST):
                 path = "/login/guess" if number % 2 else "/login"
                 tried = await (visitor.get(path) if number % 2 else visitor.post(path, {"token": "pb_sk_guess"}))
@@ -90,7 +90,7 @@ def test_login_attempts_are_limited(sqlite_url: str, tmp_path: Path, run: Run) -
 def test_no_other_page_logs_a_browser_in(sqlite_url: str, tmp_path: Path, run: Run, site: str) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
-            link = visitor.dashboard.link("", operator_token(tmp_path)[0])
+            link = await visitor.dashboard.link("", operator_token(tmp_path)[0])
             led = await visitor.get(link, **{"sec-fetch-site": site})
             assert led.status_code == 200 and "set-cookie" not in led.headers and "Open the dashboard?" in led.text
             looked = await visitor.client.head(link)
@@ -107,7 +107,7 @@ def test_a_code_is_not_in_the_log(sqlite_url: str, tmp_path: Path, run: Run, cap
 
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway, stranger_to(gateway) as visitor:
-            link = visitor.dashboard.link("", operator_token(tmp_path)[0])
+            link = await visitor.dashboard.link("", operator_token(tmp_path)[0])
             await visitor.get(link, **{"sec-fetch-site": "cross-site"})
             code = link.rpartition("/")[2]
             for damaged in (f"{link}/extra", f"/x{link}", link.replace("login", "LOGIN"), f"{link}."):
@@ -127,7 +127,7 @@ def test_a_token_can_be_pasted_and_leads_to_where_one_wanted_to_go(sqlite_url: s
             assert asked.status_code == 401 and 'name="goes_to" value="/events"' in asked.text
             assert "plugbay dashboard" in text_of(asked)
             wrong = await visitor.post("/login", {"token": "pb_sk_wrong"})
-            assert wrong.status_code == 401 and "This key is not known here." in text_of(wrong)
+            assert wrong.status_code == 401 and "This key is unknown." in text_of(wrong)
             for nothing in ({}, {"token": ""}, {"token": "x" * 10_000}):
                 assert (await visitor.post("/login", nothing)).status_code == 401
             token = operator_token(tmp_path)[0]
@@ -239,7 +239,7 @@ def test_a_session_outlives_a_restart_but_not_its_key(sqlite_url: str, tmp_path:
             key = await make_key(gateway, "org_1", "viewer")
             async with visitor_of(gateway, key) as viewer, visitor_of(gateway) as operator:
                 cookies = [dict(each.client.cookies) for each in (viewer, operator)]
-                link = operator.dashboard.link("", operator_token(tmp_path)[0])
+                link = await operator.dashboard.link("", operator_token(tmp_path)[0])
                 form_key = operator.form_key
         async with (
             gateway_at(sqlite_url, tmp_path) as gateway,

@@ -28,7 +28,7 @@ def test_the_overview_has_health_problems_charts_and_failures(sqlite_url: str, t
                 "1 plugin waits for your decision 2 plugins: 1 pending, 1 idle",
                 "1 call in the last hour, 1 failed (100.0%)",
                 "Needs your attention pending wants rune · 1 it requests tool.execute",
-                "tool.execute medium risk nothing in the host by itself",
+                "tool.execute medium risk the host does nothing with it",
                 "Grant this Details",
                 "Not loaded 1 folder could not be used",
                 "Calls per minute calls 1 failed 1",

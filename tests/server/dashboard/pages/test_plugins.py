@@ -73,7 +73,7 @@ def test_a_page_of_a_plugin_has_all_that_is_known_of_it(sqlite_url: str, tmp_pat
         async with hosting_at(sqlite_url, tmp_path, "p") as gateway, visitor_of(gateway) as visitor:
             assert (await gateway.host.attempt("p/t", {"order": 1})).failure is None
             await gateway.calls.flush()
-            gateway.host.journal.note("p", "noise", "a line that is no message")
+            gateway.host.journal.note("p", "noise", "a line that is not a message")
             page = await visitor.get("/plugins/p")
             shown = text_of(page)
             for words in (
@@ -83,7 +83,7 @@ def test_a_page_of_a_plugin_has_all_that_is_known_of_it(sqlite_url: str, tmp_pat
                 "Noted by the host: noise 1",
                 "The plugin requests no capabilities.",
                 "t tool Try Says it again. order: integer, colour?: choice, gift?: flag",
-                "noise: a line that is no message",
+                "noise: a line that is not a message",
                 "t succeeded",
                 "command ./run.sh",
             ):
@@ -292,7 +292,7 @@ def test_capabilities_are_explained_before_they_are_granted(sqlite_url: str, tmp
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
             shown = text_of(await visitor.get("/plugins/p"))
-            assert "tool.execute medium risk nothing in the host by itself: the plugin declares it" in shown
+            assert "tool.execute medium risk the host does nothing with it" in shown
 
     run(main)
 

@@ -65,7 +65,7 @@ def test_a_command_line_is_run(sqlite_url: str, tmp_path: Path, run: Run) -> Non
             done = await visitor.post("/command?name=p/n", {"words": "a '<b> c'"})
             assert "exit code 0 stdout n a <b> c" in text_of(done) and "<b>" not in done.text
             open_quote = await visitor.post("/command?name=p/n", {"words": "'a"})
-            assert open_quote.status_code == 400 and "cannot be told apart" in text_of(open_quote)
+            assert open_quote.status_code == 400 and "cannot be split" in text_of(open_quote)
             await visitor.post("/plugins/p:stop")
             failed = await visitor.post("/command?name=p/n", {"words": "a"})
             assert failed.status_code == 200 and "failed unavailable" in text_of(failed)

@@ -127,7 +127,9 @@ def test_a_look_shows_signer_permissions_and_the_digest_on_its_button(tmp_path: 
     assert (first.asks[0].text, first.asks[0].mark) == ("a", "") and Line("tool t") in first.exports
     risk = first.asks[0].risk
     assert (
-        risk is not None and (risk.word, risk.tone) == ("medium risk", "warn") and "declares it" in first.asks[0].allows
+        risk is not None
+        and (risk.word, risk.tone) == ("medium risk", "warn")
+        and "does nothing with it" in first.asks[0].allows
     )
     bench.install(package)
     tools = [{"name": "t"}, {"name": "u"}]

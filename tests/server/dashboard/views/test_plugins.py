@@ -202,7 +202,7 @@ def test_before_anybody_decides_nothing_is_new() -> None:
     capabilities = capabilities_of(known(capabilities=("a",)))
     (only,) = capabilities.requested
     assert capabilities.undecided and bare(only) == Capability("a", False, "", False)
-    assert only.allows.startswith("nothing in the host by itself") and (only.risk, only.tone) == ("medium", "warn")
+    assert only.allows.startswith("the host does nothing with it") and (only.risk, only.tone) == ("medium", "warn")
     assert not capabilities_of(known()).undecided
 
 

@@ -218,7 +218,7 @@ def puzzled(line: bytes) -> None:
 
 
 def hear(line: bytes) -> None:
-    """One line of the client; what is no message is noted and skipped."""
+    """One line of the client; what is not a message is noted and skipped."""
     try:
         message = json.loads(line)
     except ValueError:

@@ -91,7 +91,7 @@ class ChatRequest:
         try:
             first = next(iter(_request_validator().iter_errors(written)), None)
         except ValueError as error:
-            return f"it is no JSON: {error}"
+            return f"it is not JSON: {error}"
         return cls(**written) if first is None else "/".join([*map(str, first.instance_path), first.message])
 
     def to_json(self) -> dict[str, Any]:
@@ -147,19 +147,19 @@ class ChatReply:
     def from_json(cls, result: Any) -> ChatReply | str:
         """The reply in the result of `llm.chat`, or why it is invalid. A missing usage counts as zero."""
         if not isinstance(result, dict):
-            return "the result is no object"
+            return "the result is not an object"
         content = _content(result.get("content"))
         if isinstance(content, str):
             return content
         usage = Usage.from_json(result["usage"]) if result.get("usage") is not None else Usage()
         if usage is None:
-            return "usage needs the counts prompt_tokens and completion_tokens"
+            return "usage must have the counts prompt_tokens and completion_tokens"
         finish = finish_from_json(result.get("finish_reason"))
         if finish is None:
-            return "finish_reason is no object with a kind"
+            return "finish_reason is not an object with a kind"
         cache_usage = result.get("cache_usage")
         if cache_usage is not None and not _is_counts(cache_usage):
-            return "cache_usage is no object of counts"
+            return "cache_usage is not an object of counts"
         return cls(*content, usage, finish, cache_usage)
 
     def to_json(self) -> dict[str, Any]:
@@ -178,15 +178,15 @@ class ChatReply:
 def _content(content: Any) -> tuple[str | None, tuple[dict[str, Any], ...]] | str:
     """Text and tool calls in the `content` of a result, or why it is invalid."""
     if not isinstance(content, dict):
-        return "content is no object"
+        return "content is not an object"
     if content.get("type") == "text":
         text = content.get("text")
         return (text, ()) if isinstance(text, str) else "content of type text has no text"
     if content.get("type") != "tool_calls":
-        return "content is of type text or tool_calls, nothing else"
+        return "content must be of type text or tool_calls"
     calls = content.get("tool_calls")
     if not isinstance(calls, list) or not calls or not all(map(_is_tool_call, calls)):
-        return "tool_calls is no list of objects with an id, a name and arguments"
+        return "tool_calls is not a list of objects with an id, a name and arguments"
     return None, tuple(
         {"id": call["id"], "name": call["name"], "arguments": call.get("arguments", {})} for call in calls
     )
@@ -223,7 +223,7 @@ def finish_from_json(value: Any) -> str | None:
 def messages_problem(messages: Any) -> str | None:
     """Why the messages of a chat are invalid; None when they are valid."""
     if not isinstance(messages, list) or not messages:
-        return "messages is no list with at least one message"
+        return "messages is not a list with at least one message"
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             return f"messages[{number}] has no role of {', '.join(sorted(ROLES))}"
@@ -234,7 +234,7 @@ def messages_problem(messages: Any) -> str | None:
 
 
 def tool_arguments(text: str) -> Any:
-    """The arguments of a tool call from the text a model wrote; where that is no JSON, the text itself."""
+    """The arguments of a tool call from the text a model wrote; where that is not JSON, the text itself."""
     if not text.strip():
         return {}
     try:
@@ -247,12 +247,12 @@ def chunk_problem(chunk: Any) -> str | None:
     """Why one chunk by itself is invalid; None when it is valid."""
     kind = chunk.get("type") if isinstance(chunk, dict) else None
     if not isinstance(kind, str) or kind not in CHUNK_TEXTS:
-        return f"a chunk is no object with a type of {', '.join(CHUNK_TEXTS)}"
+        return f"a chunk is not an object with a type of {', '.join(CHUNK_TEXTS)}"
     for name in CHUNK_TEXTS[kind]:
         if not isinstance(chunk.get(name), str):
             return f"a chunk of type {kind} has no text as {name}"
     if kind == "usage" and Usage.from_json(chunk.get("usage")) is None:
-        return "a chunk of type usage needs the counts prompt_tokens and completion_tokens"
+        return "a chunk of type usage must have the counts prompt_tokens and completion_tokens"
     if kind == "end" and finish_from_json(chunk.get("finish_reason")) is None:
         return "a chunk of type end has no finish_reason with a kind"
     return None

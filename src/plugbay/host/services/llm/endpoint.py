@@ -51,7 +51,7 @@ class Endpoint:
         if problem is not None:
             raise ValueError(f"base_url {problem}")
         if not all(text.isascii() and text.isprintable() for item in headers.items() for text in item):
-            raise ValueError("a key or header holds something that is not printable ASCII")
+            raise ValueError("a key or header contains characters other than printable ASCII")
         self.base_url = base_url.rstrip("/")
         self.secrets = tuple(sorted(secrets, key=len, reverse=True))  # a secret may contain another
         self._headers = {**headers, "Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -124,7 +124,7 @@ class Endpoint:
         encoding = response.headers.get("content-encoding", "identity")
         if got == wanted and encoding == "identity":
             return None
-        words = redact(f"{got or 'something of no type'}, encoded as {encoding}", self.secrets)
+        words = redact(f"{got or 'something without a type'}, encoded as {encoding}", self.secrets)
         return Failure(Code.MALFORMED_RESPONSE, f"the answer is not {wanted} but {words}", origin=Origin.SYSTEM)
 
     async def _error_body(self, response: httpx2.Response) -> bytes:
@@ -186,9 +186,9 @@ class Response:
                 return await anext(pieces, None)
         except TimeoutError:
             if pause_ends < deadline:
-                failure = _timeout(f"nothing came for {idle:g} s", "idle")
+                failure = _timeout(f"no data came for {idle:g} s", "idle")
             else:
-                failure = _timeout("no end before the deadline", "deadline")
+                failure = _timeout("it did not end before the deadline", "deadline")
         except self._endpoint.library.HTTPError as error:
             failure = self._endpoint.connection_failure(error)
         raise CallFailed(failure)

@@ -235,7 +235,7 @@ def read_reply(body: bytes) -> ChatReply | Failure:
     text = message.get("content") or message.get("refusal")
     calls = [_read_call(call) for call in _list(message.get("tool_calls"))]
     if (text is not None and not isinstance(text, str)) or None in calls or len(calls) > MAX_TOOL_CALLS:
-        return _malformed("the answer's message has content or tool calls of no known form")
+        return _malformed("the answer's message has content or tool calls of an unknown form")
     tool_calls = tuple(call for call in calls if call is not None)
     usage, cache_usage = _usage(value.get("usage"))
     ending = _ending(choice.get("finish_reason"), bool(tool_calls))
@@ -284,7 +284,7 @@ def read_embeddings(body: bytes, count: int) -> list[list[float]] | Failure:
     items = {item.get("index"): item.get("embedding") for item in _list(value.get("data")) if isinstance(item, dict)}
     vectors = [items.get(index) for index in range(count)]
     if not all(isinstance(vector, list) and vector and all(map(_is_number, vector)) for vector in vectors):
-        return _malformed(f"the answer does not hold {count} vectors of numbers")
+        return _malformed(f"the answer does not have {count} vectors of numbers")
     return [[float(number) for number in vector] for vector in vectors if vector]
 
 
@@ -319,7 +319,7 @@ class StreamReader:
     def _delta(self, delta: Any) -> list[Chunk] | Failure:
         text = (delta.get("content") or delta.get("refusal") or "") if isinstance(delta, dict) else None
         if not isinstance(text, str):
-            return _malformed("a delta of the stream is no object with text as content")
+            return _malformed("a delta of the stream is not an object with text as content")
         chunks: list[Chunk] = [{"type": "text_delta", "delta": text}] if text else []
         for call in _list(delta.get("tool_calls")):
             pieces = self._call(call)
@@ -347,7 +347,7 @@ class StreamReader:
             chunks.append({"type": "tool_call_start", "id": self._open[key], "name": name})
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            return _malformed("a tool call of the stream has arguments that are no text")
+            return _malformed("a tool call of the stream has arguments that are not text")
         if arguments:
             chunks.append({"type": "tool_call_args_delta", "id": self._open[key], "delta": arguments})
         return chunks
@@ -368,7 +368,7 @@ def _object(body: bytes) -> dict[str, Any] | Failure:
         value = _CODEC.decode(body)
     except Malformed as error:
         return _malformed(f"the answer is {error}")
-    return value if isinstance(value, dict) else _malformed("the answer is no JSON object")
+    return value if isinstance(value, dict) else _malformed("the answer is not a JSON object")
 
 
 def _first(choices: Any) -> dict[str, Any]:

@@ -106,10 +106,8 @@ class LlmRegistry(Registry[LlmProvider]):
         names = self.names()
         if wish and len(names) == 1:
             return names[0], wish
-        hint = "name a provider and a model under [llm.sampling] in plugbay.toml"
-        return Failure(
-            Code.UNAVAILABLE, "no language model is chosen for plugins that name none", detail={"hint": hint}
-        )
+        hint = "set a provider and a model under [llm.sampling] in plugbay.toml"
+        return Failure(Code.UNAVAILABLE, "no default language model is configured", detail={"hint": hint})
 
     async def _stream_reply(self, provider: str, request: ChatRequest, progress: Callable[[str], None]) -> ChatReply:
         assembly = Assembly()
@@ -137,13 +135,13 @@ class LlmRegistry(Registry[LlmProvider]):
         if provider is not None:
             return provider
         if not self.names():
-            hint = "add a provider to plugbay.toml, or a plugin that brings one"
+            hint = "add a provider to plugbay.toml, or a plugin that has one"
             raise CallFailed(Failure(Code.UNAVAILABLE, "llm not configured", detail={"hint": hint}))
         known = ", ".join(self.names())
         raise CallFailed(
             Failure(
                 Code.NOT_FOUND,
-                f"no llm provider is called {name!r}; there are: {known}",
+                f"there is no LLM provider {name!r}; known providers: {known}",
                 detail={"known": self.names()},
             )
         )

@@ -20,11 +20,11 @@ def base_url_problem(url: str) -> str | None:
     """Why a base URL is invalid; None when it is valid. Never quotes it: it may hold a password."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises when it is no number
+        parts.port  # noqa: B018 - raises when it is not a number
     except ValueError:
         return "must be a URL like https://api.example.com/v1"
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
         return "must be a URL like https://api.example.com/v1"
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        return "must hold no user, password, query or fragment; the key goes into api_key_env"
+        return "must not contain a user, password, query or fragment; put the key into api_key_env"
     return None

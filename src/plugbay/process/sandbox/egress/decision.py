@@ -87,10 +87,10 @@ def check_address(
         return None if found else Refusal(502, f"{host} has no address")
     address, why = closed
     kind = why.rpartition(": ")[2]  # without the address that another one contains
-    text = f"{host} is at an address that no plugin is connected to ({kind})"
+    text = f"{host} is at an address that plugins may not reach ({kind})"
     return Refusal(
         403,
-        f"{text}; the operator can open an address and port with allow_private in [network] of plugbay.toml",
+        f"{text}; the operator can allow an address and port with allow_private in [network] of plugbay.toml",
         address,
     )
 
@@ -98,13 +98,13 @@ def check_address(
 def check_server_name(hello: Hello, host: str) -> Refusal | None:
     """Why a tunnel to `host` may not begin with this hello."""
     if hello.hidden:
-        return Refusal(403, f"the tunnel to {host} hides which name it asks for (encrypted client hello)")
+        return Refusal(403, f"the tunnel to {host} hides its server name (encrypted client hello)")
     if addresses.is_address(host):
-        return None if hello.name is None else Refusal(403, f"the tunnel to {host} asks for a name by TLS")
+        return None if hello.name is None else Refusal(403, f"the tunnel to {host} sends a server name by TLS")
     if hello.name == host:
         return None
     asked = "no name" if hello.name is None else "another name"
-    return Refusal(403, f"the tunnel to {host} asks for {asked} by TLS; it must ask for {host}")
+    return Refusal(403, f"the tunnel to {host} sends {asked} as its TLS server name; it must be {host}")
 
 
 # The server name of a TLS connection.
@@ -163,7 +163,7 @@ def _message(data: bytes) -> bytes | None:
 
 
 def _check_record(head: bytes) -> None:
-    """Raises ValueError as soon as the bytes that are there show that this is no record of a handshake."""
+    """Raises ValueError as soon as the bytes that are there show that this is not a record of a handshake."""
     if head[:2] != bytes((HANDSHAKE, 3))[: len(head)]:
         raise ValueError("it is not TLS")
     if len(head) == 5 and not 0 < int.from_bytes(head[3:5]) <= _MAX_RECORD:
@@ -187,7 +187,7 @@ def _extensions(block: bytes) -> dict[int, bytes]:
     while parts.left:
         kind = int.from_bytes(parts.take(2))
         if kind in found:
-            raise ValueError("the hello says something twice")
+            raise ValueError("the hello contains an extension twice")
         found[kind] = parts.block(2)
     return found
 
@@ -199,7 +199,7 @@ def _name(block: bytes) -> str:
     kind, name = names.take(1), names.block(2)
     names.end()
     if kind != b"\0" or not name.isascii():
-        raise ValueError("the hello asks for something that is not a name")
+        raise ValueError("the server name in the hello is invalid")
     return name.decode("ascii").lower()
 
 
@@ -218,7 +218,7 @@ class _Parts:
 
     def take(self, size: int) -> bytes:
         if size > self.left:
-            raise ValueError("a part of the hello is cut short")
+            raise ValueError("a part of the hello is truncated")
         self._at += size
         return self._data[self._at - size : self._at]
 

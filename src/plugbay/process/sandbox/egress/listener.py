@@ -147,9 +147,9 @@ def _by_helper(namespace: int, port: int, settings: Settings) -> Sockets:
         except subprocess.TimeoutExpired:
             helper.kill()
             helper.communicate()
-            raise OSError("the helper that opens the way out did not come back") from None
+            raise OSError("the helper that opens the network did not answer") from None
         if helper.returncode != 0:
-            raise OSError(f"the way out cannot be opened: {said.decode(errors='replace').strip()[-200:]}")
+            raise OSError(f"the network cannot be opened: {said.decode(errors='replace').strip()[-200:]}")
         return _received(ours)
 
 
@@ -159,7 +159,7 @@ def _received(ours: socket.socket) -> Sockets:
     if len(opened) not in (1, 3):
         for each in opened:
             each.close()
-        raise OSError("the helper that opens the way out brought nothing back")
+        raise OSError("the helper that opens the network returned no sockets")
     for each in opened:
         each.set_inheritable(False)
     if len(opened) == 3:
@@ -192,7 +192,7 @@ def _open_direct(proxy: socket.socket, settings: Settings) -> Sockets:
             for setting in settings:
                 _configure(*setting)
         except OSError as error:
-            return Sockets(proxy, why=f"the kernel forwards no connections (nf_tables with tproxy): {error}")
+            return Sockets(proxy, why=f"the kernel cannot forward connections (nf_tables with tproxy): {error}")
         opened.pop_all()
     return Sockets(proxy, direct, dns)
 

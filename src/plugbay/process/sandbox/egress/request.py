@@ -119,7 +119,7 @@ class HeadParser:
             return Refusal(431, f"the request has more than {MAX_HEADERS} headers")
         match = _HEADER.fullmatch(line)
         if match is None:
-            return Refusal(400, "the request has a line among its headers that is none")
+            return Refusal(400, "the request has a malformed header line")
         self._headers.append((match[1].decode("ascii"), match[2].decode("latin-1").strip(" \t")))
         return None
 
@@ -145,7 +145,7 @@ def _request(method: str, target: str, version: str, headers: Headers) -> Reques
         return Refusal(400, f"the request has more than one {doubled[0]} header")
     values = {key: found[0] for key, found in single.items() if found}
     if "host" in values and parse_authority(values["host"], port) != (host, port):
-        return Refusal(400, "the host header names another host than the request does")
+        return Refusal(400, "the Host header and the request name different hosts")
     problem = _body_problem(values, version, path)
     if problem is not None:
         return Refusal(400, problem)
@@ -156,16 +156,16 @@ def _request(method: str, target: str, version: str, headers: Headers) -> Reques
 
 def _tunnel(target: str) -> tuple[str, int, None] | str:
     where = parse_authority(target)
-    return (*where, None) if where else "a tunnel must be asked for as host:port, with a name or address as usual"
+    return (*where, None) if where else "a tunnel needs host:port, with a host name or an address"
 
 
 def _url(target: str) -> tuple[str, int, str] | str:
     match = _URL.fullmatch(target)
     if match is None:
-        return "the proxy takes CONNECT host:port, and other requests with http://host/path in full"
+        return "the proxy accepts CONNECT host:port, and other requests with a full URL such as http://host/path"
     where = parse_authority(match[1], _HTTP_PORT)
     if where is None:
-        return "the URL must name a host in ASCII letters, or an address in its usual form, and no user"
+        return "the URL must have an ASCII host name or an address in its usual form, and no user"
     if set(match[2]) & set('\\"<>'):
         return "the URL has characters that must be percent-encoded"
     return (*where, match[2] if match[2].startswith("/") else "/" + match[2])
@@ -177,11 +177,11 @@ def _body_problem(values: dict[str, str], version: str, path: str | None) -> str
     if length is not None and not _LENGTH.fullmatch(length):
         return "the content-length header is not a number"
     if encoding is not None and (encoding.lower() != "chunked" or version == "1.0" or length is not None):
-        return "the body must come in chunks or with its length, and not both"
+        return "the body must have either chunks or a length"
     if path is None and (encoding is not None or int(length or 0)):
         return "a request for a tunnel has no body"
     if values.get("expect", "100-continue").lower() != "100-continue":
-        return "the expect header asks for something unknown"
+        return "the Expect header has an unknown value"
     return None
 
 

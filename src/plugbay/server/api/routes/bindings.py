@@ -56,7 +56,7 @@ class BindingIn(Body):
     secrets: dict[Slot, Reference] = Field(
         default_factory=dict, description="`secret://<org or project>/<name>` by slot; never a secret itself."
     )
-    policy: dict[str, Any] = Field(default_factory=dict, description="Narrows what the manifest asks for.")
+    policy: dict[str, Any] = Field(default_factory=dict, description="Limits below the requests of the manifest.")
     status: Status = "active"
     rollout: Rollout = Rollout()
 
@@ -262,7 +262,7 @@ def binding_out(row: BindingRow) -> BindingOut:
 
 
 HIDDEN = "(not a reference)"
-"""In place of a slot's value that is no reference: it may be the secret itself."""
+"""In place of a slot's value that is not a reference: it may be the secret itself."""
 
 
 def _settings_out(row: BindingRow | None) -> SettingsOut | None:

@@ -65,7 +65,9 @@ class CompactionIn(Body):
     pinned_items: Annotated[list[ChosenId], Field(max_length=200)] = Field(
         default_factory=list, description="Ids of blocks that must be in the new chain."
     )
-    compaction_id: ChosenId | None = Field(default=None, description="The same id again is the same compaction.")
+    compaction_id: ChosenId | None = Field(
+        default=None, description="A second request with this id returns the same compaction."
+    )
 
 
 class CompactionOut(Answer):

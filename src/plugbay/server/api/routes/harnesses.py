@@ -52,7 +52,8 @@ class HarnessPolicy(Body):
     max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = LIMITS["max_child_runs"]
     allow_compaction: bool = LIMITS["allow_compaction"]
     tools: Annotated[list[ExportName], Field(max_length=MAX_TOOLS)] | None = Field(
-        default=None, description="The tools that the harness and its runs may use; all that serve there unless given."
+        default=None,
+        description="The tools that the harness and its runs may use; default: all active tools of the scope.",
     )
 
 

@@ -36,7 +36,9 @@ async def livez() -> Live:
     return Live(status="alive")
 
 
-@router.get("/readyz", responses={503: {"model": Ready, "description": "Not yet, or not any more."}})
+@router.get(
+    "/readyz", responses={503: {"model": Ready, "description": "The server is starting, stopping or not healthy."}}
+)
 async def readyz(request: Request, response: Response, gateway: TheGateway) -> Ready:
     """Whether the server is ready, and which checks fail."""
     stopping = request.app.state.closing.is_set()

@@ -90,9 +90,16 @@ class InvalidOut(Answer):
     problems: list[ProblemOut]
 
 
+class ReleaseOnNodesOut(Answer):
+    id: str
+    version: str
+    nodes: list[str]
+
+
 class Plugins(Answer):
     plugins: list[PluginOut]
     invalid: list[InvalidOut] = Field(description="Plugins that are not hosted, because their manifest has errors.")
+    on_nodes: list[ReleaseOnNodesOut] = Field(description="Releases of packages that nodes of the cluster run.")
 
 
 class Exports(Answer):
@@ -268,7 +275,7 @@ class RemovedOut(Answer):
     removed: int = Field(description="Number of removed entries.")
 
 
-AgentId = Annotated[str, Query(min_length=1, max_length=MAX_NAME, description="The agent whose memory it is.")]
+AgentId = Annotated[str, Query(min_length=1, max_length=MAX_NAME, description="The agent that owns the memory.")]
 
 memory_router = Router(tags=["memory"])
 
@@ -280,7 +287,8 @@ memory_router = Router(tags=["memory"])
 async def list_host_plugins(gateway: TheGateway) -> Plugins:
     """Every plugin of the host's folders, as `plugbay ps` shows them."""
     hosted = gateway.operator_plugins
-    return Plugins.model_validate({"plugins": hosted.plugins(), "invalid": hosted.invalid()})
+    on_nodes = gateway.cluster.running()
+    return Plugins.model_validate({"plugins": hosted.plugins(), "invalid": hosted.invalid(), "on_nodes": on_nodes})
 
 
 @router.get("/api/v1/exports", **needs(HOST))

@@ -6,7 +6,8 @@ An artifact is a plugin's file: it is always an attachment, of a type that no br
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -97,7 +98,7 @@ class InvocationIn(Body):
         if (self.binding_id is None) == (self.export is None):
             raise ValueError("name a binding_id, or an export")
         if self.binding_id is not None and self.scope is not None:
-            raise ValueError("a binding has its scope already")
+            raise ValueError("a binding already has its scope")
         return self
 
 
@@ -126,11 +127,17 @@ class InvocationOut(Answer):
     narrowed: bool = Field(description="Whether the manifest requests more.")
     request_bytes: int
     event_count: int
+    node: str | None = Field(description="The node of a cluster that carried it out; null: the server's machine.")
 
 
 class InvocationDetail(InvocationOut):
-    result: Any = Field(default=None, description="Once it has ended, up to 1 MiB; of a failure what the plugin gave.")
-    result_bytes: int | None = Field(default=None, description="Bytes of the result, also of one that is too large.")
+    result: Any = Field(
+        default=None,
+        description="Present after the end, up to 1 MiB; for a failure, the data that the plugin returned.",
+    )
+    result_bytes: int | None = Field(
+        default=None, description="Size of the result in bytes, also if it is too large to be stored."
+    )
     failure: FailureOut | None = None
 
 
@@ -212,13 +219,13 @@ async def _invoke_given_tool(body: InvocationIn, caller: Principal, gateway: Gat
     """
     given = {tool.binding_id for tool in await gateway.harnesses.tools(caller)}
     if not body.wait:
-        raise invalid("request.invalid", "a harness waits for its tools", "wait")
+        raise invalid("request.invalid", "a harness must wait for its tools", "wait")
     claims = caller.claims
     if body.session_id is None and body.chain_id is None and body.run_id is None:
         body = body.model_copy(update={"session_id": claims["session_id"], "chain_id": claims["chain_id"]})
     request, _ = await _request_of(body, caller, gateway, claims["trace_id"])
     if request.binding_id not in given:
-        text = f"this harness was not given {body.export or body.binding_id}"
+        text = f"this harness may not use {body.export or body.binding_id}"
         raise denied("policy.tool_not_given", text, tool=body.export or body.binding_id)
     left = moment(claims["expires_at"]) - TOKEN_EXTRA - gateway.clock.now()
     seconds = left if request.timeout is None else min(left, request.timeout)
@@ -248,7 +255,7 @@ async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, requ
     of_execution = Wanted({"execution_id": execution.id})
     attempts = (await gateway.invocations.page(caller, Page(), of_execution, request.org_id)).items
     if not attempts:
-        raise conflict("harness.cancelled", f"{execution.id} was cancelled before it began")
+        raise conflict("harness.cancelled", f"{execution.id} was cancelled before it started")
     failure = Failure(Code.CANCELLED, "it was cancelled")
     return _outcome_response(
         attempts[0], 200, failure=failure_json(failure), attempts=[each.invocation_id for each in attempts][::-1]
@@ -316,7 +323,7 @@ async def _scope(
             await gateway.orgs.scope(tx, caller, org_id, project_id)
         return None, org_id, project_id or caller.project_id
     if caller.org_id is None:
-        raise invalid("request.invalid", "say for which org", "scope")
+        raise invalid("request.invalid", "name the org", "scope")
     return None, caller.org_id, caller.project_id
 
 
@@ -376,14 +383,18 @@ async def list_invocations(
 
 @router.get("/v1/plugin-invocations:events", responses=STREAM, response_class=Response, **needs("viewer"))
 async def watch_all(request: Request, caller: Caller, gateway: TheGateway) -> Response:
-    """Live events of all invocations visible to the caller: `started`, `event`, `ended` with the result, `lost`."""
+    """Live events of all invocations visible to the caller: `started`, `event`, `ended` with the result, `lost`.
+
+    `lost` reports events that a slow reader or a lost connection between gateways has cost: their number, if known.
+    """
     subscription = _subscribe(gateway, lambda event: _is_visible(caller, event.record))
-    return event_stream(request, _events(subscription, None))
+    subscription.org_id = caller.org_id
+    return event_stream(request, _events(gateway, subscription, None))
 
 
 @router.get("/v1/plugin-invocations/{invocation_id}", **needs("viewer"))
 async def get_invocation(invocation_id: PathId, caller: Caller, gateway: TheGateway) -> InvocationDetail:
-    """One invocation, once it has ended with its result and its failure."""
+    """One invocation; after its end with its result or failure."""
     record, outcome = await gateway.invocations.outcome(caller, invocation_id)
     return InvocationDetail.model_validate(
         {
@@ -428,7 +439,10 @@ async def get_artifact(invocation_id: PathId, asset_id: PathId, caller: Caller, 
     "/v1/plugin-invocations/{invocation_id}/events", responses=STREAM, response_class=Response, **needs("viewer")
 )
 async def watch_invocation(request: Request, invocation_id: PathId, caller: Caller, gateway: TheGateway) -> Response:
-    """One invocation: its record, then its events until `ended`, which has the result and the failure."""
+    """One invocation: its record, then its events until `ended`, which has the result and the failure.
+
+    `lost` reports events that a slow reader or a lost connection between gateways has cost: their number, if known.
+    """
     subscription = _subscribe(
         gateway, lambda event: event.record is not None and event.record.invocation_id == invocation_id
     )
@@ -437,7 +451,8 @@ async def watch_invocation(request: Request, invocation_id: PathId, caller: Call
     except BaseException:
         subscription.close()
         raise
-    return event_stream(request, _events(subscription, record, outcome))
+    subscription.org_id = record.org_id
+    return event_stream(request, _events(gateway, subscription, record, outcome))
 
 
 @router.post("/v1/plugin-invocations/{invocation_id}:cancel", status_code=202, **needs("operator"))
@@ -449,7 +464,7 @@ async def cancel_invocation(invocation_id: PathId, caller: Caller, gateway: TheG
 def _subscribe(gateway: Gateway, wanted: Callable[[InvocationEvent], bool]) -> Subscription:
     subscription = gateway.invocation_events.subscribe(wanted)
     if subscription is None:
-        raise unavailable("quota.too_many_watchers", "too many subscription already", retry_after=5.0)
+        raise unavailable("quota.too_many_watchers", "too many open subscriptions", retry_after=5.0)
     return subscription
 
 
@@ -458,25 +473,36 @@ def _is_visible(caller: Principal, record: InvocationRecord | None) -> bool:
 
 
 async def _events(
-    subscription: Subscription, record: InvocationRecord | None, outcome: Outcome = NO_OUTCOME
+    gateway: Gateway, subscription: Subscription, record: InvocationRecord | None, outcome: Outcome = NO_OUTCOME
 ) -> AsyncGenerator[Event, None]:
     """Events of a subscription; for one invocation its record first, and nothing after its end."""
-    try:
+    async with _watching(gateway, subscription):
+        if record is not None and record.status is not None:
+            yield _ended(record, outcome)
+            return
         if record is not None:
-            if record.status is not None:
-                yield _ended(record, outcome)
-                return
             yield Event({"invocation": record.to_json(), "data": None}, "invocation")
         async for event in subscription:
-            about = None if event.record is None else event.record.to_json()
-            if event.type == ENDED and event.record is not None:
-                yield _ended(event.record, event.outcome)
-            else:
-                yield Event({"invocation": about, "data": event.data}, event.type)
+            yield _shown(event)
             if record is not None and event.type == ENDED:
                 return
-    finally:
-        subscription.close()
+
+
+@asynccontextmanager
+async def _watching(gateway: Gateway, subscription: Subscription) -> AsyncIterator[None]:
+    """Have the events of other gateways too; close the subscription in the end."""
+    with closing(subscription):
+        async with gateway.live.watching(subscription.org_id) as is_complete:
+            if not is_complete:
+                subscription.lose(None)
+            yield
+
+
+def _shown(event: InvocationEvent) -> Event:
+    if event.type == ENDED and event.record is not None:
+        return _ended(event.record, event.outcome)
+    about = None if event.record is None else event.record.to_json()
+    return Event({"invocation": about, "data": event.data}, event.type)
 
 
 def _ended(record: InvocationRecord, outcome: Outcome) -> Event:

@@ -108,7 +108,7 @@ class EntryIn(Body):
     export_id: ExportName
     source: SourceIn = SourceIn()
     lock_file: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = Field(
-        default=None, description="The file of the package that pins its dependencies; a harness needs one."
+        default=None, description="The lock file in the package; a harness needs one."
     )
     reviewed: bool = Field(default=False, description="Whether the operator has reviewed the package.")
 

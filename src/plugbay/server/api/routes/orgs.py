@@ -79,7 +79,7 @@ class AuditOut(Answer):
 class BrokenOut(Answer):
     kind: Literal["changed", "removed", "inserted", "cut"]
     position: int
-    entry_id: str | None = Field(description="null: the entry is gone.")
+    entry_id: str | None = Field(description="null: the entry was removed.")
     message: str
 
 
@@ -161,7 +161,8 @@ async def verify_audit(
     caller: Caller,
     gateway: TheGateway,
     head: Annotated[
-        list[str] | None, Query(max_length=100, description="A head that was kept: its entry must be there unchanged.")
+        list[str] | None,
+        Query(max_length=100, description="A head from an earlier check: its entry must be unchanged."),
     ] = None,
 ) -> AuditReportOut:
     """Check the audit log of the caller's org: every entry, its place and its hash. All orgs for the operator."""

@@ -80,7 +80,7 @@ def _upload_openapi() -> dict[str, Any]:
                 "name": "X-VAI-Signature",
                 "in": "header",
                 "required": False,
-                "description": "marketplace.signature.json in base64, where the archive does not have it inside.",
+                "description": "marketplace.signature.json in base64, if it is not in the archive.",
                 "schema": {"type": "string", "pattern": "^[A-Za-z0-9+/=]+$"},
             }
         ],
@@ -92,7 +92,7 @@ def _upload_openapi() -> dict[str, Any]:
     "/v1/plugin-packages",
     status_code=201,
     response_model=PackageOut,
-    responses={200: {"model": PackageOut, "description": "It was here already."}},
+    responses={200: {"model": PackageOut, "description": "The package was already on the server."}},
     **_upload_openapi(),
 )
 @long_running
@@ -183,10 +183,14 @@ async def get_package_logs(
     tail: Tail = 100,
     follow: Follow = False,
 ) -> Any:
-    """Output of the package's processes for the caller's org: stderr and `log` events. For keys of a whole org."""
+    """Output of the package's processes for the caller's org: stderr and `log` events. For keys of a whole org.
+
+    Each node has at most 200 past lines.
+    """
     logs = gateway.package_logs
     log = await logs.open(caller, package, org_id)
-    return log_response(request, log.tail(tail), logs.follow(log) if follow else None)
+    past = await log.tail(tail)
+    return log_response(request, past.lines, logs.follow(log, past) if follow else None)
 
 
 def package_out(row: PackageRow) -> PackageOut:

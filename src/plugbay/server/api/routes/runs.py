@@ -181,6 +181,31 @@ async def stream_run(
     return event_stream(request, events())
 
 
+@router.get("/v1/runs/{run_id}/events", response_class=StreamingResponse, responses=STREAM, **needs(**OWN))
+async def watch_run(request: Request, run_id: PathId, caller: Caller, gateway: TheGateway) -> StreamingResponse:
+    """One run: its record, then its events until its end. `lost`: see the timeline for the rest."""
+    feed = gateway.runs.feeds.subscribe(run_id)  # before the run is read, so its end is not missed
+    try:
+        run = await gateway.runs.get(caller, run_id)
+    except BaseException:
+        feed.close()
+        raise
+    feed.org_id = run.org_id
+
+    async def events() -> AsyncIterator[Event]:
+        with feed:
+            async with gateway.live.watching(run.org_id) as is_complete:
+                yield Event({"type": "run", "run": _run_out(run).model_dump()}, "run")
+                if run.completed_at is not None:
+                    return
+                if not is_complete:
+                    yield Event({"type": "lost", "events": None}, "lost")
+                async for event in feed:
+                    yield Event(event, event["type"])
+
+    return event_stream(request, events())
+
+
 @router.post("/v1/runs", status_code=201, **needs("runs:write"))
 async def create_run_anywhere(body: RunAnywhereIn, caller: Caller, gateway: TheGateway, trace_id: TraceId) -> RunOut:
     """Start a run on the chain in the body, or on the latest chain of a session."""

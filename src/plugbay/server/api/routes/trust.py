@@ -53,9 +53,7 @@ class DistrustedOut(Answer):
 
 
 class ChangedKeyOut(TrustedKeyOut):
-    distrusted_packages: list[DistrustedOut] = Field(
-        description="Packages that lost their trusted signature by this change."
-    )
+    distrusted_packages: list[DistrustedOut] = Field(description="Packages whose signature is no longer trusted.")
     disabled_bindings: list[str]
 
 
@@ -91,7 +89,7 @@ def parse_public_key(text: str) -> bytes:
     except ValueError:
         found = None
     if found is None or len(found) != keys.KEY_BYTES:
-        text = f"this is no Ed25519 public key: neither PEM nor {keys.KEY_BYTES} bytes in base64"
+        text = f"this is not an Ed25519 public key: neither PEM nor {keys.KEY_BYTES} bytes in base64"
         raise unprocessable("trust.key_unusable", text, "public_key")
     return found
 

@@ -31,7 +31,7 @@ async def show_audit(visit: Visit) -> Response:
         Filter("action", "Action", asked["action"], hint="binding.create"),
         Filter("subject", "Subject", asked["subject"], hint="id"),
     ]
-    empty = NextStep("No entries yet", "Every change of the control plane is written here.", "plugbay audit list")
+    empty = NextStep("No entries yet", "The log has every change of the control plane.", "plugbay audit list")
     table = table_of("Audit log", "/audit", AUDIT_COLUMNS, part, audit_row, filters=filters, empty=empty, cursor=cursor)
     reports: list[Report] | None = None
     if visit.query("verify"):

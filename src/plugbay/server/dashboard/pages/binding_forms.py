@@ -41,7 +41,7 @@ class Review:
     merged: Merge | None = None
     """Set when another operator has changed the binding meanwhile."""
     permissions: tuple[Change, ...] = ()
-    """What the plugin gets more or less than before."""
+    """The differences in the rights of the plugin."""
 
     @property
     def is_conflict(self) -> bool:

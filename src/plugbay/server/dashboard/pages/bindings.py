@@ -141,7 +141,7 @@ async def disable_binding(visit: Visit) -> Response:
     """Disable a binding, after a confirmation: running work is cancelled."""
     row = await visit.gateway.bindings.get(visit.principal, visit.request.path_params["binding_id"])
     if not is_confirmed(visit):
-        text = "Running invocations are cancelled, its tokens end, and waiting deliveries are dropped."
+        text = "This cancels its running invocations, revokes its tokens and drops its waiting deliveries."
         return confirm(
             visit, Question(f"Disable {row.export_id}?", text, "Disable", f"/bindings/{row.id}", _facts(row))
         )
@@ -156,7 +156,7 @@ async def delete_binding(visit: Visit) -> Response:
     try:
         if not is_confirmed(visit):
             await bindings.preview_delete(visit.principal, binding_id)
-            text = "Its settings are gone then. Records of its invocations stay."
+            text = "This removes its settings. Records of its invocations stay."
             question = Question(f"Delete {row.export_id}?", text, "Delete", f"/bindings/{row.id}", _facts(row))
             return confirm(visit, question)
         await bindings.delete(visit.principal, binding_id)
@@ -225,7 +225,7 @@ async def _binding_page(
         status = 409
         notice = Notice(
             WARN,
-            "Another operator changed this binding after you opened it. Your change is not saved yet, and not lost.",
+            "Another operator changed this binding after you opened it. Your change is not saved yet.",
         )
     elif review is not None and not review.result.accepted:
         notice = Notice(BAD, "The server would refuse this change.")

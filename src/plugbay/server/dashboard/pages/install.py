@@ -80,9 +80,9 @@ async def install_card(visit: Visit) -> Response:
     card = await visit.gateway.marketplace.card(visit.request.path_params["card_id"])
     try:
         if visit.field("consent") != "yes":
-            raise invalid("request.invalid", "confirm what the package asks for", "consent")
+            raise invalid("request.invalid", "confirm the permissions of the package", "consent")
         if visit.field("digest") != (card["oci"]["digest"] or ""):
-            text = "the package is another one than the page has shown; look at it again"
+            text = "the package changed since the page showed it; check it again"
             raise conflict("marketplace.not_installable", text)
         slots = {slot: visit.field(SLOT + slot).strip() for slot in _slots(card)}
         scope = {"org_id": visit.field("org"), "project_id": visit.field("project").strip() or None}

@@ -124,8 +124,8 @@ async def _table(visit: Visit, store: Store) -> Table:
     keys = await area.keys(visit.principal)
     empty = NextStep(
         "No installed plugins",
-        "A package is installed after its signature and its permissions were shown. Upload one above, or use a command "
-        "with the same store and the same trusted publishers:",
+        "Upload a package above: the next page shows its signature and its permissions before anything is installed. "
+        "Or use a command with the same store and the same trusted publishers:",
         f"plugbay install weather-1.0.0.tar.gz {_options(visit, store)}",
     )
     return table_of(
@@ -304,9 +304,7 @@ async def _roll_back(visit: Visit, plugin_id: str) -> Response:
         ("signed by", f"{signer.word}: {signer.why}" if signer.why else signer.word),
         *change_facts(shown.difference),
     )
-    text = (
-        "The running plugin is replaced after its calls. Grants stay as they are; what it asks for more waits for them."
-    )
+    text = "The server replaces the plugin after its running calls. Grants stay; new requests wait for your decision."
     title = f"Roll {plugin_id} back to {shown.release.version}?"
     return confirm(visit, Question(title, text, "Roll back", installed_path(plugin_id), facts, LAYOUT))
 
@@ -319,8 +317,8 @@ async def _uninstall(visit: Visit, plugin_id: str) -> Response:
     item = await area.get(visit.principal, plugin_id)
     facts = (("version", item.current.version), ("releases", ", ".join(each.version for each in item.state.releases)))
     text = (
-        "All its releases are removed; running calls may finish. Its settings, secrets and grants stay. Versions older "
-        f"than {item.state.highest.version} stay refused."
+        "This removes all its releases; running calls may finish. Its settings, secrets and grants stay. "
+        f"Versions older than {item.state.highest.version} stay refused."
     )
     return confirm(
         visit, Question(f"Uninstall {plugin_id}?", text, "Uninstall", installed_path(plugin_id), facts, LAYOUT)

@@ -106,7 +106,7 @@ async def cancel_invocation(visit: Visit) -> Response:
     id = visit.request.path_params["invocation_id"]
     record = await visit.gateway.invocations.get(visit.principal, id)
     if not is_confirmed(visit):
-        text = "The plugin gets a grace period to stop; what it did so far is not undone."
+        text = "The plugin gets a grace period to stop. Its effects so far are not undone."
         facts = (("invocation", id), ("package", f"{record.package_id} {record.package_version}"))
         return confirm(visit, Question(f"Cancel {record.export_id}?", text, "Cancel it", f"/invocations/{id}", facts))
     await visit.gateway.invocations.cancel(visit.principal, id)

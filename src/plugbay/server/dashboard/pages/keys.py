@@ -74,7 +74,7 @@ async def revoke_key(visit: Visit) -> Response:
     """Revoke a key, after a confirmation."""
     key = await visit.gateway.keys.get(visit.principal, visit.request.path_params["key_id"])
     if not is_confirmed(visit):
-        text = "Requests with it are refused from then on. A revoked key cannot be restored."
+        text = "The server then refuses requests with it. A revoked key cannot be restored."
         facts = (("key", key.id), ("ends with", f"…{key.hint}"), ("org", key.org_id), ("role", key.role))
         return confirm(visit, Question(f"Revoke {key.name}?", text, "Revoke the key", f"/keys/{key.id}", facts))
     await visit.gateway.keys.revoke(visit.principal, key.id)

@@ -34,6 +34,7 @@ async def follow_link(request: Request) -> Response:
         return rendering.page("again.html")
     dashboard = dashboard_of(request)
     dashboard.sessions.count_attempt()
+    await dashboard.sessions.fetch_code(code)
     token = dashboard.sessions.redeem(code)
     if token is None:
         return login_page(request, 401, "This link was already used, or it has expired.")
@@ -47,7 +48,7 @@ async def log_in_with_token(request: Request) -> Response:
     token, goes_to = ("".join(form.get(name, ())[:1]).strip() for name in ("token", "goes_to"))
     try:
         if not token or len(token) > LONGEST_TOKEN:
-            raise unauthenticated("auth.key_unknown", "this key is not known here")
+            raise unauthenticated("auth.key_unknown", "this key is unknown")
         return await _start_session(request, token, local_path(goes_to))
     except GatewayError as error:
         if error.status != 401:
@@ -93,5 +94,5 @@ class LinkOut(Answer):
 @shown_once("url")
 async def create_dashboard_link(request: Request, gateway: TheGateway) -> LinkOut:
     """A link that logs a browser into the dashboard once, with the rights of the caller's key."""
-    url = dashboard_of(request).link(str(request.base_url), bearer_token(request))
+    url = await dashboard_of(request).link(str(request.base_url), bearer_token(request))
     return LinkOut(url=url, expires_at=stamp(gateway.clock.now() + CODE_SECONDS))

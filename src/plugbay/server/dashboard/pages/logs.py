@@ -12,7 +12,7 @@ from plugbay.server.dashboard.live import MOST_LINES, LogTail, check_stream_limi
 from plugbay.server.dashboard.views.logs import LogFilter
 from plugbay.server.domain.principal import HOST
 
-SOURCES = (("stderr", "its stderr"), ("plugin", "its log messages"), ("host", "the host about it"))
+SOURCES = (("stderr", "its stderr"), ("plugin", "its log messages"), ("host", "notes of the host"))
 
 
 @require_session(HOST)

@@ -79,7 +79,7 @@ def _stored(row: PackageRow, new: bool) -> Notice:
         why = f"its signature is {row.signature_status}"
         return Notice(WARN, f"{row.package_id} {row.version} is quarantined: {why}.", "It cannot be bound.")
     text = f"{row.package_id} {row.version} is {'added' if new else 'here already'}."
-    return Notice(GOOD, text, "Next: look at what it asks for, and bind an export.")
+    return Notice(GOOD, text, "Next: check its permissions, and bind an export.")
 
 
 @require_session(ANY_PERSON)
@@ -146,6 +146,7 @@ def package_row(row: PackageRow) -> tuple[Cell, ...]:
 async def _package_page(visit: Visit, problem: GatewayError | None = None) -> Response:
     row = await visit.gateway.packages.get(visit.principal, visit.request.path_params["package"])
     found = await visit.gateway.packages.load(row)
+    await visit.gateway.packages.fetch(row)
     signature = await asyncio.to_thread(visit.gateway.releases.read_signature, row)
     may_bind = visit.principal.has_role("operator") and row.status == AVAILABLE
     exports = () if found.spec is None else found.spec.exports

@@ -75,6 +75,7 @@ def _plugins_page(visit: Visit, status: int = 200, notice: Notice | None = None)
         states=sorted({row.state.word for row in rows}),
         contracts=sorted({row.contract for row in rows}),
         any_plugins=bool(rows),
+        on_nodes=visit.gateway.cluster.running(),
         broken=broken_of(visit.gateway.host.problems),
         folders=visit.gateway.settings.folders[:1],
     )
@@ -112,7 +113,7 @@ def _request(text: str) -> list[str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or len(found) < 2 or not all(isinstance(part, str) for part in found):
-        raise invalid("request.invalid", "this is no request of a plugin; load the page again", "request")
+        raise invalid("request.invalid", "this capability is not requested; load the page again", "request")
     return found
 
 

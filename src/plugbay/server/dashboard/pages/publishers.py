@@ -105,7 +105,7 @@ async def _question(visit: Visit, key: TrustedKey, others: str) -> Question:
         label = "Replace the key" if others == "replace" else label
     text = (
         "Compare the fingerprint with the one that the publisher has published elsewhere. "
-        "The owner of the private key can sign packages, and orgs can bind signed packages."
+        "The owner of the private key can sign packages, which orgs can then bind."
     )
     return Question(f"Trust {key.publisher}?", text, label, "/publishers", tuple(facts), "installing.html", token=True)
 

@@ -48,7 +48,7 @@ async def cancel_run(visit: Visit) -> Response:
     """Cancel a run, after a confirmation."""
     run = await visit.gateway.runs.get(visit.principal, visit.request.path_params["run_id"])
     if not is_confirmed(visit):
-        text = "The model stops, and so do the tools it has called. What they did is not undone."
+        text = "The model and its running tool calls stop. Their effects so far are not undone."
         return confirm(
             visit, Question(f"Cancel {run.id}?", text, "Cancel it", f"/runs/{run.id}", (("model", run.model),))
         )

@@ -67,7 +67,7 @@ async def press_keys(visit: Visit) -> Response:
     delivered = [visit.gateway.host.screens.press(screen.name, key) for key in keys]
     if visit.field("quiet"):
         return Response(status_code=204, headers=rendering.HEADERS)
-    problem = "" if all(delivered) else "The plugin does not run, so it did not get all keys."
+    problem = "" if all(delivered) else "The plugin is not running, so it did not get all keys."
     return _screen_page(visit, screen, await feed.draw(settle=True), 200, problem)
 
 
@@ -94,7 +94,7 @@ async def run_command_line(visit: Visit) -> Response:
     try:
         words = shlex.split(visit.field("words"))
     except ValueError as error:
-        return _command_page(visit, 400, problem=f"The words cannot be told apart: {error}.")
+        return _command_page(visit, 400, problem=f"The words cannot be split: {error}.")
     name = _namespace(visit)
     try:
         done = await visit.gateway.host.run_cli(name, words)

@@ -77,7 +77,7 @@ async def delete_secret(visit: Visit) -> Response:
     if not is_confirmed(visit):
         users = (await visit.gateway.bindings.using_secrets(visit.principal, [row]))[row.id]
         text = "It cannot be restored. " + (
-            "Invocations of the bindings that use it fail from then on." if users else "No binding uses it."
+            "Invocations of the bindings that use it will fail." if users else "No binding uses it."
         )
         facts = (("secret", _reference(row)), *_named(users))
         return confirm(visit, Question(f"Delete {row.name}?", text, "Delete the secret", _path(row), facts))

@@ -45,7 +45,7 @@ class Message:
 
 
 def message_of(block: Mapping[str, Any]) -> Message:
-    """A block as a message; whatever is no text is named, and tools have their data as JSON."""
+    """A block as a message; whatever is not text is named, and tools have their data as JSON."""
     kind = str(block.get("kind", ""))
     content = block.get("content")
     parts = [_part(item) for item in content] if isinstance(content, list) else []

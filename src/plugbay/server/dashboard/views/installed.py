@@ -24,30 +24,30 @@ NEW, GONE = "new", "gone"
 """Marks of a difference; no mark: as before."""
 
 _ANOTHER_KEY = "Ask its publisher for a package that is signed with a trusted key."
-_DAMAGED = "The signature is not one of these files. Get package and signature again, and ask the publisher."
+_DAMAGED = "The signature does not match these files. Get package and signature again, or ask the publisher."
 
 _ADVICE: Mapping[Reason, str] = {
     Reason.UNSIGNED: (
-        "Its publisher signs it with plugbay sign. This server takes unsigned packages only if it is started with "
-        "--allow-unsigned."
+        "Its publisher signs it with plugbay sign. This server accepts unsigned packages only with "
+        "plugbay serve --allow-unsigned."
     ),
-    Reason.KEY_UNKNOWN: "If the publisher has told you this key by another way, trust it, and come back to this page.",
+    Reason.KEY_UNKNOWN: "If you got this key from the publisher by a trusted way, trust it, and return to this page.",
     Reason.KEY_OF_OTHER_PUBLISHER: (
-        "A key signs for one publisher. If it is theirs all the same, trust the key for this plugin: plugbay publisher "
-        "trust has --packages. Then come back to this page."
+        "A key signs for one publisher. If the publisher owns this plugin too, trust the key for it: plugbay publisher "
+        "trust has --packages. Then return to this page."
     ),
     Reason.KEY_EXPIRED: _ANOTHER_KEY,
     Reason.KEY_REVOKED: _ANOTHER_KEY,
     Reason.DOWNGRADE: (
-        "A rollback returns to a release that was here before. plugbay upgrade FILE --allow-downgrade installs an "
-        "older one all the same."
+        "A rollback returns to an earlier installed release. plugbay upgrade FILE --allow-downgrade installs any "
+        "older one."
     ),
     Reason.REPLAYED: (
-        "Its publisher has replaced this version, perhaps because of a weakness. plugbay install FILE "
-        "--allow-downgrade installs it all the same."
+        "A newer version was installed before; this one may have a known weakness. plugbay install FILE "
+        "--allow-downgrade installs it anyway."
     ),
-    Reason.VERSION_CONFLICT: "A version is released once. Ask its publisher for a new version.",
-    Reason.PINNED: "Unpin it to allow other releases, and come back to this page.",
+    Reason.VERSION_CONFLICT: "A version must not change. Ask its publisher for a new version.",
+    Reason.PINNED: "Unpin it to allow other releases, and return to this page.",
 }
 """Next steps after a refusal, for a reader in the browser."""
 
@@ -68,10 +68,10 @@ def refusal_of(refused: PackageRefused, page: str) -> NextStep:
 def signer_of(key_id: str | None, keys: Mapping[str, TrustedKey]) -> Badge:
     """The publisher who signed a release, as the trusted publishers of the server say now."""
     if key_id is None:
-        return Badge("unsigned", WARN, "no publisher vouches for these files")
+        return Badge("unsigned", WARN, "these files have no signature")
     key = keys.get(key_id)
     if key is None:
-        return Badge("unknown", WARN, "the command line has verified it with a key that this server does not trust")
+        return Badge("unknown", WARN, "verified on the command line, with a key that this server does not trust")
     if key.revoked:
         return Badge(key.publisher, BAD, "the key was revoked after the installation")
     return Badge(key.publisher, GOOD)

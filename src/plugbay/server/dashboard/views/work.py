@@ -189,13 +189,14 @@ def invocation_row(record: InvocationRecord) -> tuple[Cell, ...]:
         Cell(words(record.status), record.error_code or "", tone=tone_of(record.status)),
         Cell(record.package_id, record.package_version),
         Cell(record.org_id, record.project_id or ""),
-        Cell(took(record), number=True),
+        Cell(took(record), f"on {record.node}" if record.node else "", number=True),
         Cell(at=started(record)),
     )
 
 
 def invocation_span(record: InvocationRecord) -> Span:
-    about = " ".join(text for text in (record.error_code, record.status_reason) if text)
+    where = f"on {record.node}" if record.node else ""
+    about = " ".join(text for text in (record.error_code, record.status_reason, where) if text)
     label = f"attempt {record.retry_count + 1} started"
     return Span(label, started(record), ended(record), record.status, about, f"/invocations/{record.invocation_id}")
 

@@ -1,0 +1,1 @@
+"""Plugins of any contract in hosts of any other: the mapping, the folder for the host, and the running adapter."""

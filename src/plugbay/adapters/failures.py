@@ -1,0 +1,64 @@
+"""The failure of a source as the failure of the adapter's own call: one table for all targets.
+
+The numbers and names of one contract mean nothing to another, so they are left out between two contracts, and the
+machine of the target puts its own number to the code. A source that cannot run is `unavailable`: for the other host
+the adapter runs well. Loaded by every adapter.
+"""
+
+from __future__ import annotations
+
+from plugbay.model.errors import CODES, Code, Failure, Origin
+from plugbay.sdk.errors import HandlerError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CODE_FOR = {
+    **{code: code for code in CODES},
+    Code.LAUNCH_FAILED: Code.UNAVAILABLE,
+    Code.HANDSHAKE_FAILED: Code.UNAVAILABLE,
+    Code.PROTOCOL_VERSION_MISMATCH: Code.UNAVAILABLE,
+    Code.SANDBOX_UNAVAILABLE: Code.UNAVAILABLE,
+    Code.QUARANTINED: Code.UNAVAILABLE,
+    Code.CAPABILITY_NOT_DECLARED: Code.CAPABILITY_NOT_ALLOWED,
+    Code.CRASHED: Code.PLUGIN_ERROR,
+    Code.MALFORMED_RESPONSE: Code.PLUGIN_ERROR,
+    Code.FRAME_TOO_LARGE: Code.PLUGIN_ERROR,
+    Code.TIMEOUT: Code.PLUGIN_ERROR,
+    Code.INTERNAL: Code.PLUGIN_ERROR,
+}
+"""The code of the adapter's failure for each code of the source's."""
+
+CARRIED = ("errors", "hint", "capability", "exit_code", "signal")
+"""Details that mean the same for every contract. What a plugin wrote to stderr stays with the operator."""
+
+
+class SourceFailed(HandlerError):
+    """Raised by a handler of an adapter: the source's failure is its answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self._failure = failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._failure,)
+
+    def failure(self) -> Failure:
+        return self._failure
+
+
+def translate(failure: Failure, source: str, target: str) -> Failure:
+    """The failure of a plugin of contract `source` as the answer to a host of contract `target`."""
+    detail = {key: failure.detail[key] for key in CARRIED if key in failure.detail}
+    named = {"plugin_code": failure.code}
+    if source == target and "plugin_code" in failure.detail:
+        named = {key: failure.detail[key] for key in ("plugin_code", "kind", "data") if key in failure.detail}
+    return Failure(
+        CODE_FOR[failure.code],
+        failure.message,
+        origin=Origin.PLUGIN,
+        detail={**detail, **named},
+        retryable=failure.retryable,
+        retry_after_ms=failure.retry_after_ms,
+    )

@@ -1,0 +1,324 @@
+"""The invariants of a cluster, checked on the history of a run. Pure: values in, violations out.
+
+Three witnesses: the ledger, which plugins write before they answer (the world as it was); what clients saw; the rows of
+the database in the end. `docs/scale.md` and `docs/nodes.md` promise what is checked here.
+
+| | |
+|---|---|
+| I0 | no answer is an internal error; one that asks for patience has `Retry-After` |
+| I1 | a `non_idempotent_write` has at most one entry in the ledger; one if it succeeded; none if it was refused |
+| I2 | a repeatable execution has at least one entry if it succeeded, and at most three |
+| I3 | each event has its deliveries; each is ended or due; none is delivered twice, or again after it was delivered |
+| I4 | of a singleton, accepted writes have epochs that never fall, and two holders never act at the same time |
+| I5 | each invocation is closed, once, and as its client was told; no token works in the end |
+| I6 | no request that began after the answer to a revocation is accepted with the revoked key |
+| I7 | one `Idempotency-Key` has one execution and one answer, through any gateways |
+| I8 | no plugin process outlives its node or gateway |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+WRITE, READ, HOOK = "write", "read", "hook"
+"""What an entry or a request is about: a tool that must not run twice, one that may, a delivery."""
+
+SUCCEEDED, REFUSED, LOST, BEGUN = "succeeded", "refused", "lost", "begun"
+"""What a client was told. Refused: an error was the answer, so nothing was begun; lost: there was no answer."""
+INTERNAL = "internal"
+LATER = frozenset({"store.unavailable", "server.stopping", "package.not_published"})
+"""Refusals that must have the header `Retry-After`."""
+DELIVERED = "delivered"
+ENDED = frozenset({DELIVERED, "failed", "dead_letter", "dropped"})
+MAX_ATTEMPTS = 3
+
+OVERLAP = 0.1
+"""Seconds for which two holders of a singleton may act at the same time: after a suspension, by two processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the ledger: a plugin was asked."""
+
+    kind: str
+    execution: str
+    """Of a hook, the delivery."""
+    invocation: str
+    at: float
+    """By a monotonic clock of the machine."""
+    holder: str = ""
+    epoch: int = 0
+    boot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asked, and what it was told."""
+
+    kind: str
+    execution: str
+    begun: float
+    ended: float
+    status: str
+    """The one of the invocation, or one of `REFUSED`, `LOST` and `BEGUN`."""
+    key: str = ""
+    """The `Idempotency-Key`."""
+    failure: Mapping[str, Any] = field(default_factory=dict)
+    code: str = ""
+    """Of the error, if it was refused."""
+    invocation: str = ""
+    """The last attempt."""
+    gateway: str = ""
+    retry_after: str = ""
+    """The header of a refusal."""
+
+    @property
+    def was_not_asked(self) -> bool:
+        return bool(self.failure.get("detail", {}).get("asked") is False)
+
+    @property
+    def is_unknown(self) -> bool:
+        return bool(self.failure.get("detail", {}).get("execution_outcome") == "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """A request with an API key: whether it was accepted."""
+
+    key: str
+    begun: float
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A holder of a singleton did something outside."""
+
+    name: str
+    holder: str
+    begun: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The store accepted a write of a singleton; in the order of the commits."""
+
+    name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A plugin process without its node or gateway."""
+
+    owner: str
+    pid: int
+    seconds: float
+    """So long after the end of its owner."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The database in the end; each row by the names of its columns."""
+
+    invocations: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    deliveries: list[dict[str, Any]] = field(default_factory=list)
+    now: float = 0.0
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that is known of a run."""
+
+    ledger: list[Entry] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    rows: Rows = field(default_factory=Rows)
+    revoked: dict[str, float] = field(default_factory=dict)
+    """By key: when the answer to its revocation came."""
+    uses: list[KeyUse] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    accepted: list[Accepted] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
+    promised: set[str] = field(default_factory=set)
+    """The ids of deliveries that clients were given."""
+    closed: dict[str, str] = field(default_factory=dict)
+    """Ends of invocations that were seen earlier, by id: they must not change."""
+
+
+def check(history: History) -> list[str]:
+    """The violations; none is what we want."""
+    rules = (
+        no_internal_errors,
+        at_most_once,
+        repeatable,
+        deliveries,
+        singletons,
+        closed_once,
+        revoked_keys,
+        one_change_per_key,
+        no_orphans,
+    )
+    return [violation for rule in rules for violation in rule(history)]
+
+
+def _entries(history: History, kind: str) -> Counter[str]:
+    return Counter(entry.execution for entry in history.ledger if entry.kind == kind)
+
+
+def _requests(history: History, kind: str) -> Iterator[Request]:
+    return (request for request in history.requests if request.kind == kind)
+
+
+def no_internal_errors(history: History) -> Iterator[str]:
+    """I0."""
+    for request in history.requests:
+        if INTERNAL in request.code or request.failure.get("code") == INTERNAL:
+            yield f"I0: {request.execution} was answered with {request.code or request.failure.get('message')}"
+        if request.code in LATER and not request.retry_after:
+            yield f"I0: {request.execution} was refused with {request.code}, and not told when to try again"
+
+
+def at_most_once(history: History) -> Iterator[str]:
+    """I1."""
+    entries = _entries(history, WRITE)
+    for execution, count in entries.items():
+        if count > 1:
+            yield f"I1: the write {execution} was carried out {count} times"
+    for request in _requests(history, WRITE):
+        count = entries[request.execution]
+        if request.status == SUCCEEDED and count != 1:
+            yield f"I1: the write {request.execution} succeeded and was carried out {count} times"
+        if request.was_not_asked and count:
+            yield f"I1: the write {request.execution} was said not to be asked, and was carried out"
+        if request.status == REFUSED and not request.key and count:
+            yield f"I1: the write {request.execution} was refused ({request.code}), and was carried out"
+        if request.was_not_asked and request.is_unknown:
+            yield f"I1: the write {request.execution} was not asked, and its outcome is unknown"
+
+
+def repeatable(history: History) -> Iterator[str]:
+    """I2."""
+    entries = _entries(history, READ)
+    for execution, count in entries.items():
+        if count > MAX_ATTEMPTS:
+            yield f"I2: {execution} was carried out {count} times"
+    for request in _requests(history, READ):
+        if request.status == SUCCEEDED and not entries[request.execution]:
+            yield f"I2: {request.execution} succeeded and was never carried out"
+
+
+def deliveries(history: History) -> Iterator[str]:
+    """I3."""
+    rows = history.rows
+    events = {event["id"] for event in rows.events}
+    known = {delivery["id"]: delivery for delivery in rows.deliveries}
+    with_deliveries = {delivery["event_id"] for delivery in rows.deliveries}
+    for event in sorted(events - with_deliveries):
+        yield f"I3: the event {event} has no delivery"
+    for id, delivery in known.items():
+        if delivery["event_id"] not in events:
+            yield f"I3: the delivery {id} has no event"
+        if delivery["status"] not in ENDED and delivery["status"] != "pending":
+            yield f"I3: the delivery {id} is neither ended nor due: {delivery['status']}"
+    for id in sorted(history.promised - known.keys()):
+        yield f"I3: the delivery {id} was promised and is not there"
+    asked = _entries(history, HOOK)
+    for id, delivery in known.items():
+        if delivery["status"] == DELIVERED and not asked[id]:
+            yield f"I3: {id} is delivered, and its hook was never asked"
+        late = [e for e in history.ledger if e.kind == HOOK and e.execution == id and _is_after(e, delivery, history)]
+        if late:
+            yield f"I3: the hook of {id} was asked again after it was delivered"
+
+
+def _is_after(entry: Entry, delivery: Mapping[str, Any], history: History) -> bool:
+    """Whether a hook was asked by an invocation that began after the delivery was complete."""
+    done = delivery.get("completed_at")
+    if delivery["status"] != DELIVERED or done is None:
+        return False
+    begun = next((row["started_at"] for row in history.rows.invocations if row["id"] == entry.invocation), None)
+    return begun is not None and begun > done
+
+
+def singletons(history: History) -> Iterator[str]:
+    """I4."""
+    highest: dict[str, int] = {}
+    for write in history.accepted:
+        if write.epoch < highest.get(write.name, 0):
+            yield f"I4: {write.name} accepted a write of epoch {write.epoch} after one of {highest[write.name]}"
+        highest[write.name] = max(write.epoch, highest.get(write.name, 0))
+    by_name: dict[str, list[Act]] = defaultdict(list)
+    for act in history.acts:
+        by_name[act.name].append(act)
+    for name, acts in by_name.items():
+        for earlier, later in _overlaps(acts):
+            yield f"I4: {earlier.holder} and {later.holder} acted as {name} at the same time"
+
+
+def _overlaps(acts: Iterable[Act]) -> Iterator[tuple[Act, Act]]:
+    last: Act | None = None
+    for act in sorted(acts, key=lambda act: act.begun):
+        if last is not None and act.holder != last.holder and last.ended - act.begun > OVERLAP:
+            yield last, act
+        if last is None or act.ended > last.ended:
+            last = act
+
+
+def closed_once(history: History) -> Iterator[str]:
+    """I5."""
+    rows = {row["id"]: row for row in history.rows.invocations}
+    for id, row in rows.items():
+        if row["status"] is None or row["ended_at"] is None:
+            yield f"I5: the invocation {id} of {row['export_id']} is still open"
+    for id, status in history.closed.items():
+        if id in rows and rows[id]["status"] != status:
+            yield f"I5: the invocation {id} was {status}, and is {rows[id]['status']} now"
+    for request in history.requests:
+        if request.invocation and request.invocation not in rows:
+            yield f"I5: the invocation {request.invocation} was answered and is not recorded"
+        recorded = rows[request.invocation]["status"] if request.invocation in rows else None
+        if recorded is not None and not _agree(request.status, recorded):
+            yield f"I5: {request.invocation} was {request.status} for its client, and is recorded as {recorded}"
+    for token in history.rows.tokens:
+        if token["revoked_at"] is None and token["expires_at"] > history.rows.now:
+            yield f"I5: a token of the invocation {token['invocation_id']} still works"
+
+
+def _agree(told: str, recorded: str) -> bool:
+    return told in (recorded, LOST, REFUSED, BEGUN)
+
+
+def revoked_keys(history: History) -> Iterator[str]:
+    """I6."""
+    for use in history.uses:
+        revoked = history.revoked.get(use.key)
+        if use.accepted and revoked is not None and use.begun > revoked:
+            yield f"I6: the key {use.key} was accepted {use.begun - revoked:.3f} s after its revocation"
+
+
+def one_change_per_key(history: History) -> Iterator[str]:
+    """I7."""
+    of_key: dict[str, list[Request]] = defaultdict(list)
+    for request in history.requests:
+        if request.key:
+            of_key[request.key].append(request)
+    entries = _entries(history, WRITE)
+    for key, requests in of_key.items():
+        answers = {(r.invocation, r.status) for r in requests if r.status not in (LOST, REFUSED)}
+        if len(answers) > 1:
+            yield f"I7: the key {key} has {len(answers)} different answers: {sorted(answers)}"
+        carried_out = sum(entries[execution] for execution in {request.execution for request in requests})
+        if carried_out > 1:
+            yield f"I7: the key {key} was carried out {carried_out} times"
+
+
+def no_orphans(history: History) -> Iterator[str]:
+    """I8."""
+    for orphan in history.orphans:
+        yield f"I8: the process {orphan.pid} lives {orphan.seconds:.1f} s after the end of {orphan.owner}"

@@ -1,0 +1,151 @@
+"""The checker finds a violation of each invariant, and none in a history that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import (
+    BEGUN,
+    HOOK,
+    LOST,
+    READ,
+    REFUSED,
+    WRITE,
+    Accepted,
+    Act,
+    Entry,
+    History,
+    KeyUse,
+    Orphan,
+    Request,
+    Rows,
+    check,
+)
+
+UNASKED = {"code": "unavailable", "detail": {"asked": False}}
+UNKNOWN = {"code": "crashed", "detail": {"execution_outcome": "unknown"}}
+BOTH = {"code": "crashed", "detail": {"asked": False, "execution_outcome": "unknown"}}
+
+
+def row(id: str, status: str | None = "succeeded", **fields: Any) -> dict[str, Any]:
+    ended = None if status is None else 2.0
+    return {"id": id, "status": status, "started_at": 1.0, "ended_at": ended, "export_id": "t", **fields}
+
+
+def delivery(id: str, event: str, status: str = "delivered", **fields: Any) -> dict[str, Any]:
+    return {"id": id, "event_id": event, "status": status, "completed_at": 3.0, **fields}
+
+
+def good() -> History:
+    """A history with everything in it, and nothing wrong."""
+    history = History()
+    history.ledger = [
+        Entry(WRITE, "w1", "i1", 1.0),
+        Entry(WRITE, "w3", "i3", 1.0),
+        Entry(WRITE, "w4", "i4", 1.0),
+        Entry(READ, "r1", "i5", 1.0),
+        Entry(READ, "r1", "i6", 1.1),
+        Entry(HOOK, "d1", "i7", 1.0),
+        Entry(HOOK, "d1", "i8", 1.5),
+    ]
+    history.requests = [
+        Request(WRITE, "w1", 0.0, 1.0, "succeeded", invocation="i1"),
+        Request(WRITE, "w2", 0.0, 1.0, "failed", failure=UNASKED, invocation="i2"),
+        Request(WRITE, "w3", 0.0, 1.0, "failed", failure=UNKNOWN, invocation="i3"),
+        Request(WRITE, "w4", 0.0, 1.0, LOST, key="k1"),
+        Request(WRITE, "w4", 1.0, 2.0, REFUSED, key="k1", code="idempotency.in_progress"),
+        Request(WRITE, "w4", 2.0, 3.0, "succeeded", key="k1", invocation="i4"),
+        Request(WRITE, "w5", 2.0, 3.0, REFUSED, code="store.unavailable", retry_after="1"),
+        Request(READ, "r1", 0.0, 1.0, "succeeded", invocation="i6"),
+        Request(READ, "r2", 0.0, 1.0, BEGUN, invocation="i9"),
+    ]
+    statuses = {"i2": "failed", "i3": "failed", "i5": "retryable_failure", "i9": "failed"}
+    history.rows = Rows(
+        invocations=[row(f"i{n}", statuses.get(f"i{n}", "succeeded")) for n in range(1, 10)],
+        tokens=[
+            {"invocation_id": "i1", "revoked_at": 2.0, "expires_at": 99.0},
+            {"invocation_id": "i2", "revoked_at": None, "expires_at": 5.0},
+        ],
+        events=[{"id": "e1"}, {"id": "e2"}],
+        deliveries=[delivery("d1", "e1"), delivery("d2", "e2", "pending", completed_at=None)],
+        now=10.0,
+    )
+    history.promised = {"d1", "d2"}
+    history.closed = {"i1": "succeeded"}
+    history.revoked = {"k": 5.0}
+    history.uses = [KeyUse("k", 4.0, True), KeyUse("k", 4.9, True), KeyUse("k", 5.1, False), KeyUse("l", 9.0, True)]
+    history.acts = [Act("s", "n1", 0.0, 1.0), Act("s", "n1", 0.5, 2.0), Act("s", "n2", 1.95, 3.0)]
+    history.accepted = [Accepted("s", 1), Accepted("s", 1), Accepted("s", 2), Accepted("t", 1)]
+    return history
+
+
+def test_a_history_that_keeps_all_promises_has_no_violation() -> None:
+    assert check(good()) == []
+
+
+def add(name: str, *items: Any) -> Callable[[History], None]:
+    """Seed a violation by more of something."""
+    return lambda history: getattr(history, name).extend(items)
+
+
+def change(table: str, id: str, **fields: Any) -> Callable[[History], None]:
+    """Seed a violation in a row of the database."""
+
+    def seed(history: History) -> None:
+        found = next(each for each in getattr(history.rows, table) if each.get("id", each.get("invocation_id")) == id)
+        found.update(fields)
+
+    return seed
+
+
+def remove(table: str, id: str) -> Callable[[History], None]:
+    def seed(history: History) -> None:
+        kept = [each for each in getattr(history.rows, table) if each["id"] != id]
+        setattr(history.rows, table, kept)
+
+    return seed
+
+
+SEEDED: list[tuple[str, Callable[[History], None]]] = [
+    ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, REFUSED, code="api.internal"))),
+    ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, "failed", failure={"code": "internal"}))),
+    ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, REFUSED, code="store.unavailable"))),
+    ("I1", add("ledger", Entry(WRITE, "w1", "i1", 2.0))),
+    ("I1", add("requests", Request(WRITE, "w8", 0.0, 1.0, "succeeded"))),
+    ("I1", add("ledger", Entry(WRITE, "w2", "i2", 2.0))),
+    ("I1", add("ledger", Entry(WRITE, "w5", "i2", 2.0))),
+    ("I1", add("requests", Request(WRITE, "w9", 0.0, 1.0, "failed", failure=BOTH))),
+    ("I2", add("ledger", Entry(READ, "r1", "i1", 2.0), Entry(READ, "r1", "i1", 2.0))),
+    ("I2", add("requests", Request(READ, "r7", 0.0, 1.0, "succeeded"))),
+    ("I3", remove("deliveries", "d1")),
+    ("I3", remove("events", "e1")),
+    ("I3", change("deliveries", "d1", status="delivering")),
+    ("I3", lambda history: history.promised.add("d3")),
+    ("I3", add("ledger", Entry(HOOK, "d1", "i9", 9.0))),
+    ("I3", change("deliveries", "d2", status="delivered")),
+    ("I4", add("accepted", Accepted("s", 1))),
+    ("I4", add("acts", Act("s", "n1", 2.5, 2.6))),
+    ("I5", change("invocations", "i1", status=None, ended_at=None)),
+    ("I5", change("invocations", "i1", status="failed")),
+    ("I5", remove("invocations", "i1")),
+    ("I5", change("invocations", "i6", status="failed")),
+    ("I5", change("tokens", "i1", revoked_at=None)),
+    ("I6", add("uses", KeyUse("k", 5.001, True))),
+    ("I7", add("requests", Request(WRITE, "w4", 0.0, 1.0, "failed", key="k1", invocation="i4"))),
+    ("I7", add("requests", Request(WRITE, "w1", 0.0, 1.0, LOST, key="k1"))),
+    ("I8", add("orphans", Orphan("n1", 4711, 5.0))),
+]
+
+
+@pytest.mark.parametrize(("invariant", "seed"), SEEDED, ids=[f"{name}-{at}" for at, (name, _) in enumerate(SEEDED)])
+def test_a_seeded_violation_is_found(invariant: str, seed: Callable[[History], None]) -> None:
+    history = good()
+    late = history.rows.invocations[-1]
+    late["started_at"] = 9.0
+    assert check(history) == [], "the invocation i9 begins late, which is no violation"
+    seed(history)
+    found = check(history)
+    assert any(each.startswith(invariant) for each in found), found

@@ -1,0 +1,298 @@
+"""`Workload`: clients of a cluster that write down what they ask and what they are told, and the plugin that they call.
+
+The plugin appends to the ledger, with fsync, when it is asked. Clients call a tool that must not run twice, with and
+without an `Idempotency-Key`, one that may, and one in the background; they send events to a hook; they revoke keys.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.faults.checker import BEGUN, LOST, READ, REFUSED, SUCCEEDED, WRITE, Entry, History, KeyUse, Request, Rows
+from tests.faults.world import Gateway, World
+from tests.support.patience import PATIENCE
+from tests.support.vai import export
+
+BODY = """
+def note(kind, execution, body):
+    line = json.dumps([kind, execution, body["context"]["invocation_id"], time.monotonic(), __file__, os.getpid()])
+    place = os.open({ledger!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(place, line.encode() + b"\\n")
+    os.fsync(place)
+    os.close(place)
+
+def tool(body, m):
+    note(body["input"]["kind"], body["tool_execution_id"], body)
+    time.sleep(body["input"]["seconds"])
+    succeed(m, output({{"n": body["input"]["n"]}}))
+
+def hook(body, m):
+    note("hook", body["delivery_id"], body)
+    time.sleep(0.3)
+    respond(m, status="ack")
+"""
+
+CLIENTS = 5
+SECONDS = 20.0
+"""The patience of a client. A request that takes longer is lost."""
+
+REPEATS = 12
+"""Repetitions of a request with a key, through any gateway."""
+
+MS = 8_000
+"""The timeout of invocations."""
+
+QUICK, LONG = 0.02, 1.5
+"""Seconds that the tool takes; the longer ones are there to be interrupted."""
+
+
+class Workload:
+    """Clients in threads."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.history = History()
+        self.ledger = world.folder / "ledger"
+        self.failures: list[BaseException] = []
+        """Bugs of the clients."""
+        self._seed = seed
+        self._over = threading.Event()
+        self._count = iter(range(10**9))
+        self._threads: list[threading.Thread] = []
+        self.bindings: dict[str, str] = {}
+
+    # Set up.
+
+    def prepare(self) -> None:
+        """Upload the package, bind its exports, and wait until each gateway has called each node."""
+        write = export("w", default_timeout_ms=MS, max_concurrency=16, own={"effect_class": "non_idempotent_write"})
+        read = export("r", default_timeout_ms=MS, max_concurrency=16, own={"effect_class": "read_only"})
+        hook = export("h", "hook", default_timeout_ms=MS, max_concurrency=16)
+        packed = self.world.publisher.pack(BODY.format(ledger=str(self.ledger)), [write, read, hook])
+        with self.world.gateways[0].client() as client:
+            head = {"content-type": "application/gzip", **self.world.publisher.header(packed)}
+            _made(client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=head))
+            _made(client.post("/v1/orgs", json={"id": "acme", "name": "Acme"}))
+            for id in ("w", "r", "h"):
+                draft = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": id}
+                bound = _made(client.post("/v1/plugin-bindings", json={**draft, "scope": {"org_id": "acme"}}))
+                self.bindings[id] = bound["binding_id"]
+        self.wait_served()
+
+    def wait_served(self) -> None:
+        """Until each gateway has a call answered."""
+        for gateway in self.world.gateways:
+            with gateway.client(SECONDS) as client:
+                what = f"{gateway.name} serves a call"
+                self.world.until(partial(self._is_served, gateway, client), what)
+
+    def _is_served(self, gateway: Gateway, client: httpx2.Client) -> bool:
+        return self.invoke(gateway, client, READ).status == SUCCEEDED
+
+    # Clients.
+
+    def begin(self) -> None:
+        self._over.clear()
+        for at in range(CLIENTS):
+            thread = threading.Thread(target=self._run, args=(random.Random(f"{self._seed}.{at}"),), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Have the clients stop after their present request."""
+        self._over.set()
+
+    def join(self) -> None:
+        """Wait until they have."""
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        self._threads.clear()
+        if self.failures:
+            raise self.failures[0]
+
+    def _run(self, dice: random.Random) -> None:
+        acts: list[Callable[[random.Random], object]] = [
+            *[self._write] * 3,
+            *[self._keyed_write] * 3,
+            *[self._read] * 3,
+            self._background,
+            *[self._event] * 2,
+            self._revocation,
+        ]
+        try:
+            while not self._over.is_set():
+                dice.choice(acts)(dice)
+                time.sleep(dice.uniform(0.01, 0.1))
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _write(self, dice: random.Random) -> None:
+        self._at(dice, lambda gateway, client: self.invoke(gateway, client, WRITE, _seconds(dice)))
+
+    def _read(self, dice: random.Random) -> None:
+        self._at(dice, lambda gateway, client: self.invoke(gateway, client, READ, _seconds(dice)))
+
+    def _background(self, dice: random.Random) -> None:
+        kind = dice.choice([WRITE, READ])
+        self._at(dice, lambda gateway, client: self.invoke(gateway, client, kind, _seconds(dice), wait=False))
+
+    def _keyed_write(self, dice: random.Random) -> None:
+        """The same request until it has an answer, through any gateway."""
+        key, seconds = f"k-{next(self._count)}", _seconds(dice)
+        for _ in range(REPEATS):
+            told = self._at(dice, lambda gateway, client: self.invoke(gateway, client, WRITE, seconds, key))
+            if told.status not in (REFUSED, LOST) or told.code == "idempotency.answer_lost" or self._over.is_set():
+                return
+            time.sleep(0.5)
+
+    def _event(self, dice: random.Random) -> None:
+        def send(gateway: Gateway, client: httpx2.Client) -> None:
+            with suppress(httpx2.HTTPError):
+                answer = client.post(f"/v1/plugin-bindings/{self.bindings['h']}:test-delivery", json={})
+                if answer.status_code == 202:
+                    self.history.promised.add(answer.json()["id"])
+
+        self._at(dice, send)
+
+    def _revocation(self, dice: random.Random) -> None:
+        """Make a key, use it, revoke it, and try it again at every gateway."""
+        made: list[dict[str, Any]] = []
+
+        def make(gateway: Gateway, client: httpx2.Client) -> None:
+            with suppress(httpx2.HTTPError):
+                answer = client.post("/v1/api-keys", json={"org_id": "acme", "name": "k", "role": "viewer"})
+                if answer.status_code == 201:
+                    made.append(answer.json())
+
+        def revoke(gateway: Gateway, client: httpx2.Client) -> None:
+            with suppress(httpx2.HTTPError):
+                if client.delete(f"/v1/api-keys/{made[0]['id']}").status_code == 200:
+                    self.history.revoked[made[0]["id"]] = time.monotonic()
+
+        self._at(dice, make)
+        if made:
+            self._use(made[0])
+            self._at(dice, revoke)
+            self._use(made[0])
+
+    def _use(self, key: dict[str, Any]) -> None:
+        for gateway in self.world.gateways:
+            begun = time.monotonic()
+            with suppress(httpx2.HTTPError), gateway.client(SECONDS) as client:
+                head = {"authorization": f"Bearer {key['key']}"}
+                accepted = client.get("/v1/orgs/acme", headers=head).status_code == 200
+                self.history.uses.append(KeyUse(key["id"], begun, accepted))
+
+    def _at(self, dice: random.Random, act: Callable[[Gateway, httpx2.Client], Any]) -> Any:
+        gateway = dice.choice(self.world.gateways)
+        with gateway.client(SECONDS) as client:
+            return act(gateway, client)
+
+    def invoke(
+        self,
+        gateway: Gateway,
+        client: httpx2.Client,
+        kind: str,
+        seconds: float = QUICK,
+        key: str = "",
+        *,
+        wait: bool = True,
+        execution: str = "",
+    ) -> Request:
+        """One request, which is written down. With a key it is the same request each time."""
+        execution = execution or (f"x-{key}" if key else f"x-{next(self._count)}")
+        body = {
+            "binding_id": self.bindings["w" if kind == WRITE else "r"],
+            "input": {"kind": kind, "seconds": seconds, "n": execution},
+            "execution_id": execution,
+            "wait": wait,
+        }
+        begun = time.monotonic()
+        told: dict[str, Any] = {"status": LOST}
+        try:
+            head = {"idempotency-key": key} if key else {}
+            told = _told(client.post("/v1/plugin-invocations", json=body, headers=head))
+        except httpx2.ConnectError:
+            told = {"status": REFUSED, "code": "not connected"}
+        except httpx2.HTTPError as error:
+            told = {"status": LOST, "code": type(error).__name__}
+        request = Request(kind, execution, begun, time.monotonic(), key=key, gateway=gateway.name, **told)
+        self.history.requests.append(request)
+        return request
+
+    # The end.
+
+    def settle(self, seconds: float = PATIENCE) -> History:
+        """Wait until nothing is at work; the history with all witnesses."""
+        self.world.until(lambda: not self._unsettled(), "nothing is at work", seconds)
+        return self.witness()
+
+    def _unsettled(self) -> int:
+        open_now = "SELECT count(*) AS n FROM plugin_invocations WHERE status IS NULL"
+        at_work = (
+            "SELECT count(*) AS n FROM deliveries WHERE status = 'delivering' "
+            "OR (status = 'pending' AND due_at < extract(epoch FROM clock_timestamp()) * 1000000 + 2000000)"
+        )
+        found = [self.world.postgres.writable.query(query)[0]["n"] for query in (open_now, at_work)]
+        return sum(found)
+
+    def witness(self) -> History:
+        """The history as it is now."""
+        history, query = self.history, self.world.postgres.writable.query
+        before = {row["id"]: row["status"] for row in history.rows.invocations if row["status"]}
+        history.closed.update({id: status for id, status in before.items() if id not in history.closed})
+        history.rows = Rows(
+            invocations=query(
+                "SELECT id, status, export_id, execution_id, owner, started_at / 1e6 AS started_at, "
+                "ended_at / 1e6 AS ended_at FROM plugin_invocations"
+            ),
+            tokens=query(
+                "SELECT invocation_id, revoked_at / 1e6 AS revoked_at, expires_at / 1e6 AS expires_at "
+                "FROM plugin_tokens"
+            ),
+            events=query("SELECT id FROM events"),
+            deliveries=query("SELECT id, event_id, status, completed_at / 1e6 AS completed_at FROM deliveries"),
+            now=query("SELECT extract(epoch FROM clock_timestamp())::float AS now")[0]["now"],
+        )
+        history.ledger = read_ledger(self.ledger)
+        return history
+
+
+def read_ledger(path: Path) -> list[Entry]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    entries = []
+    for line in lines:
+        kind, execution, invocation, at, place, pid = json.loads(line)
+        entries.append(Entry(kind, execution, invocation, at, holder=place, boot=str(pid)))
+    return entries
+
+
+def _told(answer: httpx2.Response) -> dict[str, Any]:
+    """The outcome in an answer."""
+    found = answer.json()
+    if not answer.is_success:
+        retry_after = answer.headers.get("retry-after", "")
+        return {"status": REFUSED, "code": found["error"]["code"], "retry_after": retry_after}
+    status = found["status"] if answer.status_code == 200 else BEGUN
+    told = {"status": status, "failure": found["failure"] or {}, "invocation": found["invocation"]["invocation_id"]}
+    return told
+
+
+def _seconds(dice: random.Random) -> float:
+    return LONG if dice.random() < 0.3 else QUICK
+
+
+def _made(answer: httpx2.Response) -> Any:
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()
