@@ -21,21 +21,21 @@ async def measure(echo: Echo, params: dict[str, Any]) -> Sample:
     """Warm up, one call at a time, warm up, 64 callers at once."""
     calls, burst = params["calls"], params["burst"]
     assert await echo() == PAYLOAD
-    await _sequential(echo, calls // 10)
+    await one_at_a_time(echo, calls // 10)
     watch = Stopwatch()
-    times = sorted(await _sequential(echo, calls))
+    times = sorted(await one_at_a_time(echo, calls))
     sample = {
         "p50_us": percentile(times, 0.5),
         "p99_us": percentile(times, 0.99),
         "cpu_us": watch.cpu_us(calls),
     }
-    await _at_once(echo, burst // 10)
+    await at_once(echo, burst // 10)
     watch = Stopwatch()
-    await _at_once(echo, burst)
+    await at_once(echo, burst)
     return sample | {"calls_per_s": watch.per_second(burst), "burst_cpu_us": watch.cpu_us(burst)}
 
 
-async def _sequential(echo: Echo, calls: int) -> list[float]:
+async def one_at_a_time(echo: Echo, calls: int) -> list[float]:
     times, clock = [], time.perf_counter_ns
     for _ in range(calls):
         began = clock()
@@ -44,7 +44,7 @@ async def _sequential(echo: Echo, calls: int) -> list[float]:
     return times
 
 
-async def _at_once(echo: Echo, calls: int) -> None:
+async def at_once(echo: Echo, calls: int) -> None:
     async def caller(share: int) -> None:
         for _ in range(share):
             await echo()

@@ -64,16 +64,18 @@ def run(options: Options) -> Comparison:
     rounds = interleave("bench.growth_bench", entries, replace(options, repeats=min(options.repeats, MOST_REPEATS)))
     least = str(counts[0])
     findings = [
-        Finding(f"{count} plugins, {number} in flight: CPU / {least}", rounds.ratio(str(count), least, _cpu(number)))
+        Finding(
+            f"{count} plugins, {number} in flight: CPU / {least}", rounds.ratio(str(count), least, cpu_field(number))
+        )
         for count in counts[1:]
         for number in IN_FLIGHT
     ]
-    columns = [Column(_cpu(number), f"host CPU us/call, {number} in flight", digits=2) for number in IN_FLIGHT]
+    columns = [Column(cpu_field(number), f"host CPU us/call, {number} in flight", digits=2) for number in IN_FLIGHT]
     columns += [Column(_rate(number), f"calls/s, {number} in flight", digits=0) for number in IN_FLIGHT[1:]]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
 
 
-def _cpu(in_flight: int) -> str:
+def cpu_field(in_flight: int) -> str:
     return f"cpu_{in_flight}_us"
 
 
@@ -118,7 +120,7 @@ async def _measure(folder: Path, params: dict[str, Any]) -> Sample:
             watch = Stopwatch()
             await asyncio.gather(*(caller(calls // in_flight, turns) for _ in range(in_flight)))
             made = calls // in_flight * in_flight
-            sample |= {_cpu(in_flight): watch.cpu_us(made), _rate(in_flight): watch.per_second(made)}
+            sample |= {cpu_field(in_flight): watch.cpu_us(made), _rate(in_flight): watch.per_second(made)}
         return sample
 
 

@@ -1,6 +1,7 @@
 """Servers for the comparison of REST calls: a bare FastAPI echo, or the server of `plugbay serve` with an echo tool.
 
     python control_server.py echo|echo-h11|gateway FOLDER
+    python control_server.py first|another FOLDER DATABASE_URL PORT        one of several gateways on one port
 
 Prints one JSON object when it is ready: its port, and the request that echoes the text. Both run on uvloop if it is
 installed.
@@ -12,6 +13,7 @@ import asyncio
 import json
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,12 @@ def main() -> None:
     """Serve until the end."""
     kind, folder = sys.argv[1], Path(sys.argv[2])
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_gateway(folder) if kind == "gateway" else _echo("h11" if kind == "echo-h11" else "httptools"))
+        if kind in ("first", "another"):
+            runner.run(_gateway(folder, url=sys.argv[3], port=int(sys.argv[4]), first=kind == "first"))
+        elif kind == "gateway":
+            runner.run(_gateway(folder))
+        else:
+            runner.run(_echo("h11" if kind == "echo-h11" else "httptools"))
 
 
 def _loop_factory() -> Any:
@@ -50,7 +57,7 @@ async def _echo(http: Any) -> None:
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-async def _gateway(folder: Path) -> None:
+async def _gateway(folder: Path, *, url: str | None = None, port: int = 0, first: bool = True) -> None:
     from plugbay.host.host import Host
     from plugbay.server import logs
     from plugbay.server.domain.settings import GatewaySettings
@@ -61,9 +68,14 @@ async def _gateway(folder: Path) -> None:
     preparing: list[asyncio.Task[None]] = []
 
     def started(server: Started) -> None:
+        if not first:
+            return _tell(port, "", "", {})
         preparing.append(asyncio.get_running_loop().create_task(_prepared(server, folder)))
 
-    await serve(ServeSettings(settings, port=0), lambda calls: Host([], call_log=calls), started)
+    whole = ServeSettings(settings, port=port)
+    if url is not None:
+        whole = replace(whole, database_url=url, lease_seconds=30.0, worker=True)
+    await serve(whole, lambda calls: Host([], call_log=calls), started)
 
 
 async def _prepared(server: Any, folder: Path) -> None:
