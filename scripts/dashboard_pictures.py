@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.support.browser import logged_in, open_browser  # noqa: E402
-from tests.support.showcase import PAGES, showcase  # noqa: E402
+from tests.support.showcase import CLUSTER_PAGES, PAGES, cluster_showcase, showcase  # noqa: E402
 
 WIDE: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 NARROW: dict[str, Any] = {"viewport": {"width": 390, "height": 844}}
@@ -31,10 +32,14 @@ def main(folder: Path, names: list[str]) -> None:
         first = next(iter(PAGES))
         wanted += [(f"{first}-narrow", first, NARROW), (f"{first}-dark", first, {**WIDE, "color_scheme": "dark"})]
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, showcase(Path(place)) as shown, open_browser() as browser:
+    with ExitStack() as stack:
+        plain, clustered = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
+        shown, cluster = stack.enter_context(showcase(plain)), stack.enter_context(cluster_showcase(clustered))
+        browser = stack.enter_context(open_browser())
         for picture, name, look in wanted:
-            with logged_in(browser, shown.server, **look) as window:
-                window.open(shown.pages[name])
+            of = cluster if name in CLUSTER_PAGES else shown
+            with logged_in(browser, of.server, **look) as window:
+                window.open(of.pages[name])
                 window.page.screenshot(path=folder / f"{picture}.png")
                 print(folder / f"{picture}.png")
 

@@ -1,6 +1,7 @@
 """Writes the generated files; with `--check` it reports stale ones and changes nothing.
 
-`docs/states.md`: state diagrams, drawn from the transition tables that the code runs on.
+`docs/states.md`: state tables, from the transitions that the code runs on.
+`docs/reference`: commands, REST operations, Python API, plugbay.toml, metrics and contracts.
 `cli/gateway/routes.json`: the REST routes from which the command line of the control plane is made.
 `process/sandbox/filters`: the system call filters, built by `scripts/filters`, and their hashes.
 """
@@ -22,13 +23,16 @@ from plugbay.model.lifecycle import PENDING, TRANSITIONS, State  # noqa: E402
 from plugbay.process.sandbox.seccomp import file_name  # noqa: E402
 from scripts.filters.build import build  # noqa: E402
 from scripts.filters.syscalls import MACHINES  # noqa: E402
+from scripts.reference import pages  # noqa: E402
 from scripts.rest_routes import rest_routes  # noqa: E402
 
 HEADER = """\
 # States
 
-Drawn from the tables the code runs on: `model/lifecycle.py` and `TRANSITIONS` of each contract's `machine.py`.
-Regenerate with `.venv/bin/python scripts/generate.py`; `make check` fails when this page is stale.
+This page lists the states of a plugin, and of the protocol machine of each contract, with their transitions.
+
+`scripts/generate.py` writes it from the tables that the code uses: `model/lifecycle.py`, and `TRANSITIONS` of each
+contract's `machine.py`. `make check` fails if the page is out of date.
 """
 
 
@@ -39,26 +43,27 @@ exports need an approval. It does not start, and its calls fail with `capability
 """
 
 
-def diagram(first: str, moves: Iterable[tuple[str, str, str]]) -> str:
-    """A Mermaid state diagram; moves between the same two states share one arrow."""
-    arrows: dict[tuple[str, str], list[str]] = {}
+def table(first: str, moves: Iterable[tuple[str, str, str]]) -> str:
+    """The transitions as a table; moves between the same two states share one row."""
+    rows: dict[tuple[str, str], list[str]] = {}
     for state, trigger, target in moves:
-        arrows.setdefault((state, target), []).append(trigger)
-    lines = [f"    {state} --> {target}: {', '.join(triggers)}" for (state, target), triggers in arrows.items()]
-    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {first}", *lines, "```"])
+        rows.setdefault((state, target), []).append(trigger)
+    lines = [f"| `{s}` | {', '.join(triggers)} | `{t}` |" for (s, t), triggers in rows.items()]
+    return "\n".join([f"It begins as `{first}`.\n", "| state | on | next state |", "|---|---|---|", *lines])
 
 
 def states_page() -> str:
-    table: list[tuple[str, str, str]] = [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()]
-    plugin = diagram(State.IDLE, [*table, (PENDING, "granted", State.IDLE), (PENDING, "approved", State.IDLE)])
+    moves: list[tuple[str, str, str]] = [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()]
+    plugin = table(State.IDLE, [*moves, (PENDING, "granted", State.IDLE), (PENDING, "approved", State.IDLE)])
     parts = [HEADER, "## A plugin, as the operator sees it\n", plugin, "", WAITING, ""]
     for name, machine in ((contract.name, contract.machine) for contract in CONTRACTS.values()):
         for role in (Role.HOST, Role.PLUGIN):
             moves = [(s, trigger, t) for (who, s, trigger), t in machine.TRANSITIONS.items() if who == role]
-            parts += [f"## The {name} machine, {role} role\n", diagram(machine.FIRST_STATE, moves), ""]
+            parts += [f"## The {name} machine, {role} role\n", table(machine.FIRST_STATE, moves), ""]
     return "\n".join(parts)
 
 
+ROUTES = "src/plugbay/cli/gateway/routes.json"
 FILTERS = "src/plugbay/process/sandbox/filters"
 
 HASHES_HEADER = """\
@@ -93,13 +98,16 @@ def generated() -> dict[str, bytes]:
     programs = filters()
     return {
         "docs/states.md": states_page().encode(),
-        "src/plugbay/cli/gateway/routes.json": rest_routes(),
+        **{f"docs/reference/{name}": text.encode() for name, text in pages().items()},
+        ROUTES: rest_routes(),
         f"{FILTERS}/__init__.py": hashes_module(programs).encode(),
         **{f"{FILTERS}/{name}": code for name, code in programs.items()},
     }
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
+    if not arguments and root == ROOT:
+        (ROOT / ROUTES).write_bytes(rest_routes())  # first: the page of commands is made from it
     files = {root / name: content for name, content in generated().items()}
     stale = [path for path, content in files.items() if not path.exists() or path.read_bytes() != content]
     if arguments == ["--check"]:
