@@ -118,9 +118,10 @@ def send_to_hook(page: Page) -> None:
     page.click("text=Save binding")
     page.click("text=Send a test")
     expect(page.locator("#timeline")).to_contain_text("queued")
-    for _ in pauses():
+    for pause in pauses():
         if page.locator(".state .badge").first.inner_text() == "delivered":
             break
+        page.wait_for_timeout(1000 * pause)
         page.reload()
     expect(page.locator("#timeline .steps li.good")).to_contain_text("succeeded")
 

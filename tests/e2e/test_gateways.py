@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -58,10 +59,11 @@ class Pair:
 
     def ended(self, client: httpx2.Client, id: str) -> dict[str, Any]:
         """The invocation once it has ended."""
-        for _ in pauses():
+        for pause in pauses():
             found: dict[str, Any] = made(client.get(f"/v1/plugin-invocations/{id}"), 200)
             if found["status"] is not None:
                 return found
+            time.sleep(pause)
         raise AssertionError
 
 
