@@ -17,8 +17,11 @@ from plugbay.cluster.calling import Cluster
 from plugbay.cluster.chunks import Sending
 from plugbay.cluster.serving import ServedCall
 from plugbay.cluster.times import USUAL
+from plugbay.host.invocations.kinds import MAX_INLINE
 from plugbay.model.errors import CallFailed, Code, Origin
 from tests.cluster.test_envelope import call
+from tests.host.invocations.test_invocations import WRITES
+from tests.host.invocations.test_kinds import READS, block, compaction
 from tests.support.loops import Run, run  # noqa: F401
 from tests.support.nodes import PATIENT, Cell, NodeProcess, cell, remote_host
 from tests.support.packaged import Publisher
@@ -219,6 +222,67 @@ def test_secrets_and_scratch_folders_reach_the_plugin_and_not_the_disk_of_the_ga
             folder = Path(seen["context"]["scratch_dir"])
             assert folder.is_relative_to(shared_cell.folder / "n1" / "state")
             await until(lambda: not folder.exists())
+
+    run(main)
+
+
+SCRATCH = {"filesystem": "scratch", "network": "none"}
+
+FILES = WRITES + READS
+
+
+@requirement("host:nodes-large")
+@pytest.mark.parametrize("size", [9, 2 << 20])
+@pytest.mark.parametrize("how", ["succeed", "fail"])
+def test_artifacts_of_a_result_and_of_a_failure_come_from_the_node(
+    shared_cell: Cell,
+    tmp_path: Path,
+    run: Run,  # noqa: F811
+    how: str,
+    size: int,
+) -> None:
+    package = shared_cell.push(shared_cell.publisher.pack(FILES, [export(permissions=SCRATCH)]))
+
+    async def main() -> None:
+        async with (
+            shared_cell.node("n1"),
+            shared_cell.cluster(PATIENT, "n1") as cluster,
+            remote_host(cluster, package, state_dir=tmp_path / "gateway") as host,
+        ):
+            done = await host.invoke("t", {"how": how, "text": "x" * size})
+            assert done.status == ("succeeded" if how == "succeed" else "failed"), done.failure
+            (kept,) = done.value()["artifacts"]
+            assert host.invocations.artifacts.path(kept["asset_id"]).read_text() == "x" * size
+            lies = await host.invoke("t", {"how": "lies", "text": "x" * size})
+            assert lies.failure is not None and lies.failure.detail["plugin_code"] == "acme.half"
+            assert lies.failure.detail["artifacts_refused"] == "log.txt has 2 bytes, not 1"
+            left = [*(tmp_path / "gateway").rglob("inv_*"), *(shared_cell.folder / "n1" / "state").rglob("log.txt")]
+            await until(lambda: not any(path.exists() for path in left))
+
+    run(main)
+
+
+@requirement("host:nodes-large")
+def test_a_large_conversation_reaches_the_scratch_folder_of_the_node(
+    shared_cell: Cell,
+    tmp_path: Path,
+    run: Run,  # noqa: F811
+) -> None:
+    compactor = export("c", "compactor", permissions=SCRATCH, own={"supports_pinned_items": False})
+    package = shared_cell.push(shared_cell.publisher.pack(FILES, [compactor]))
+    large = [block("first"), block("x" * MAX_INLINE)]
+
+    async def main() -> None:
+        async with (
+            shared_cell.node("n1"),
+            shared_cell.cluster(PATIENT, "n1") as cluster,
+            remote_host(cluster, package, state_dir=tmp_path / "gateway") as host,
+        ):
+            heard: list[Any] = []
+            done = await host.invoke("c", compaction(large), on_progress=heard.append)
+            assert done.failure is None, done.failure
+            assert done.value()["seed_blocks"] == [block("first")]
+            assert [event["transport"] for event in heard] == ["artifact"]
 
     run(main)
 

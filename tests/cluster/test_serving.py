@@ -81,16 +81,17 @@ def test_the_last_frame_says_refused_or_done() -> None:
 def test_scratch_folder_and_deadline_are_those_of_the_node(run: Run) -> None:  # noqa: F811
     from pathlib import Path
 
-    from plugbay.cluster.serving import _context, _prepare, _secrets
+    from plugbay.cluster.files import context_of
+    from plugbay.cluster.serving import _prepare, _secrets
 
     async def main() -> None:
         inner = {"scratch_dir": None, "deadline_at": "", "gateway": {"delegation_token": "tok"}}
         op = InvokeTool("t", {}, {"context": inner, "secrets": {"key": "hunter2"}})
-        _prepare(_context(op), Path("/scratch/1"), Deadline(60))
+        _prepare(context_of(op), Path("/scratch/1"), Deadline(60))
         assert inner["scratch_dir"] == "/scratch/1" and str(inner["deadline_at"]).endswith("Z")
         assert _secrets(op) == ({"key": "hunter2"}, "tok")
         plain = InvokeTool("t", {}, {})
-        _prepare(_context(plain), None, Deadline(60))
+        _prepare(context_of(plain), None, Deadline(60))
         assert plain == InvokeTool("t", {}, {}) and _secrets(plain) == ({}, None)
 
     run(main)

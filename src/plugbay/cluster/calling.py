@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ import msgspec
 
 from plugbay.cluster import envelope, outcomes
 from plugbay.cluster.chunks import MAX_BODY, Assemblies, TooMuch
-from plugbay.cluster.envelope import Access, Beat, Call, Control, Frame, Package, Part, Roll
+from plugbay.cluster.envelope import Access, Beat, Call, Control, File, Frame, Package, Part, Roll
+from plugbay.cluster.files import CallFiles, Contents, join, split
 from plugbay.cluster.live import Live
 from plugbay.cluster.logs import NodeLogs
 from plugbay.cluster.parts import Outbox
@@ -74,6 +75,17 @@ class Target:
     """The operator's settings for the plugin, as one line; empty: nodes have them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a node is asked to do."""
+
+    body: bytes
+    files: tuple[File, ...]
+    """The files in the body."""
+    begin: bool
+    """Start the plugin, and no more."""
+
+
 class Pending:
     """A call that a node has."""
 
@@ -86,7 +98,7 @@ class Pending:
         self.future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.accepted = False
         self.large = b""
-        """The value that came in parts."""
+        """The body that came in parts."""
         self.seq = 0
         self.sent = monotonic()
 
@@ -103,6 +115,8 @@ class Ended:
     failure: Failure | None = None
     elsewhere: bool = False
     """No plugin has received it, and another node may take it."""
+    files: Contents = field(default_factory=list)
+    """The artifacts of the result."""
 
 
 class CallEnd:
@@ -233,6 +247,7 @@ class Cluster:
         on_progress: Callable[[Any], None] | None = None,
         grace: Grace | None = None,
         on_node: Callable[[str], object] = lambda _: None,
+        files: CallFiles | None = None,
     ) -> CallFinished:
         """Have a node carry out an operation, another one if it refuses; a failure is a value here.
 
@@ -244,22 +259,26 @@ class Cluster:
             body = b"%b\n%b" % (target.settings, body) if target.settings else body
         except Malformed as error:
             return CallFinished(0, None, Failure(Code.UNAVAILABLE, str(error), origin=Origin.SYSTEM))
+        heads, body = join(body, [] if files is None else files.sent)
+        asked = Asked(body, heads, op is None)
         end = CallEnd(timeout, self._times.margin, grace, self._send_cancel, self._avoid_silent)
         end.on_node = on_node
         try:
-            return await self._try_nodes(target, body, op is None, monotonic() + timeout, on_progress, end)
+            ended = await self._try_nodes(target, asked, monotonic() + timeout, on_progress, end)
         finally:
             end.close()
+        if files is not None:
+            files.returned = ended.files
+        return CallFinished(0, ended.value, ended.failure)
 
     async def _try_nodes(
         self,
         target: Target,
-        body: bytes,
-        begin: bool,
+        asked: Asked,
         until: float,
         on_progress: Callable[[Any], None] | None,
         end: CallEnd,
-    ) -> CallFinished:
+    ) -> Ended:
         tried: list[str] = []
         refusal: Failure | None = None
         patience, left = min(until, monotonic() + self._times.rejoin), outcomes.MAX_NODES
@@ -275,9 +294,9 @@ class Cluster:
                 continue
             tried.append(node.name)
             end.on_node(node.name)
-            ended = await self._call_node(node, target, body, begin, until - monotonic(), on_progress, end)
+            ended = await self._call_node(node, target, asked, until - monotonic(), on_progress, end)
             if not ended.elsewhere or end.is_cancelled:
-                return CallFinished(0, ended.value, ended.failure)
+                return ended
             refusal = ended.failure
             reason = None if refusal is None else refusal.detail.get("reason")
             left -= reason != outcomes.GONE
@@ -291,7 +310,7 @@ class Cluster:
                 holder, epoch = refusal.detail.get("holder"), refusal.detail.get("epoch")
                 if not self.roster.note_holder(target.wish.lease, holder, epoch) or holder in tried:
                     break  # the holder takes no calls, and no other node gets the lease now
-        return CallFinished(0, None, None if refusal is None else refusal.replace_detail(asked=False, tried=tried))
+        return Ended(failure=None if refusal is None else refusal.replace_detail(asked=False, tried=tried))
 
     async def _await_link(self, until: float) -> None:
         """Wait for a connection that was lost a moment ago."""
@@ -303,16 +322,15 @@ class Cluster:
         self,
         node: Node,
         target: Target,
-        body: bytes,
-        begin: bool,
+        asked: Asked,
         seconds: float,
         on_progress: Callable[[Any], None] | None,
         end: CallEnd,
     ) -> Ended:
         id, pending = os.urandom(ID_BYTES).hex(), Pending(node, target, on_progress)
-        head = self._head(id, node, target, begin, seconds, on_progress is not None)
+        head = self._head(id, node, target, asked, seconds, on_progress is not None)
         try:
-            sealed = self._sealer.seal(node.beat.key, body, id)
+            sealed = self._sealer.seal(node.beat.key, asked.body, id)
         except Malformed as error:
             self.roster.avoid(node.name, monotonic())
             return Ended(failure=outcomes.malformed(node.name, str(error)), elsewhere=True)
@@ -345,7 +363,7 @@ class Cluster:
             self._assemblies.drop(id)
             end.current = None
 
-    def _head(self, id: str, node: Node, target: Target, begin: bool, seconds: float, stream: bool) -> Call:
+    def _head(self, id: str, node: Node, target: Target, asked: Asked, seconds: float, stream: bool) -> Call:
         return Call(
             id=id,
             gateway=self.id,
@@ -361,9 +379,10 @@ class Cluster:
             confined=target.wish.confined,
             key=self._sealer.public,
             settings=bool(target.settings),
-            begin=begin,
+            begin=asked.begin,
             lease=target.wish.lease,
             epoch=node.beat.held.get(target.wish.lease, 0),
+            files=asked.files,
         )
 
     def _send_cancel(self, id: str, pending: Pending, reason: str) -> None:
@@ -440,7 +459,8 @@ class Cluster:
         elif frame.kind == envelope.DONE:
             failure = None if frame.failure is None else envelope.failure_from_json(frame.failure)
             failure = failure and failure.with_detail(node=frame.node)
-            pending.settle(Ended(None if failure is not None else _value(body or pending.large), failure))
+            value, files = split(body or pending.large, frame.files)
+            pending.settle(Ended(None if failure is not None else _value(value), failure, files=files))
         elif frame.kind == envelope.REFUSED:
             if frame.failure is None:
                 raise Malformed("a refusal without a failure")

@@ -19,7 +19,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed, gate, refuse_wide_numbers
 
 MAX_HEAD = 64 << 10
-"""Bytes of a head. A failure with the end of stderr is the largest part of one."""
+"""Bytes of a head. A failure with the end of stderr is the largest part of one, or the paths of its files."""
 
 Word = Annotated[str, msgspec.Meta(max_length=200)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -62,6 +62,17 @@ class Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gateway_url: Annotated[str, msgspec.Meta(max_length=600)] | None = None
 
 
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file behind the operation or the value in a body."""
+
+    path: Annotated[str, msgspec.Meta(max_length=4096)]
+    """Below the scratch folder of the call."""
+    size: Size
+
+
+Files = Annotated[tuple[File, ...], msgspec.Meta(max_length=256)]
+
+
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A call of a gateway. Its body is the sealed operation."""
 
@@ -93,6 +104,8 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The lease that the node must hold for the plugin; empty: none."""
     epoch: Count = 0
     """Of the lease, as the gateway knows it; 0: the node takes the lease."""
+    files: Files = ()
+    """Behind the operation: for the scratch folder."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +124,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of the answer to a call. The body of `progress` and `done` is a value; a large one came before `done`."""
+    """A part of the answer to a call. The body of `progress` and `done` is a value; a large body came before `done`."""
 
     v: Literal[1] = 1
     call: Token
@@ -122,6 +135,8 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Of `done`: why there is no value. Of `refused`: why no plugin has received the call."""
     elsewhere: bool = False
     """Of `refused`: whether another node may take the call."""
+    files: Files = ()
+    """Of `done`, behind the value: the artifacts of the result."""
 
 
 class Beat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 
 from plugbay.cluster.calling import Cluster, Target
 from plugbay.cluster.envelope import Access, Package
+from plugbay.cluster.files import CallFiles
 from plugbay.cluster.operated import encode_settings
 from plugbay.cluster.placement import holder_of
 from plugbay.cluster.remote import Placed, RemoteLease, RemoteSupervisor
@@ -100,6 +101,7 @@ class InstalledSupervisor(RemoteSupervisor):
         on_progress: Callable[[Any], None] | None = None,
         grace: Grace | None = None,
         on_node: Callable[[str], object] = lambda _: None,
+        files: CallFiles | None = None,
     ) -> CallFinished:
         if self._package is None:
             try:
@@ -107,7 +109,7 @@ class InstalledSupervisor(RemoteSupervisor):
             except CallFailed as error:
                 return CallFinished(0, None, error.failure)
         target = replace(target, package=self._package)
-        return await super().call(target, op, timeout, on_progress, grace, on_node)
+        return await super().call(target, op, timeout, on_progress, grace, on_node, files)
 
     def _target(self, execution_class: str, org: str, export: Any) -> Target:
         target = super()._target(execution_class, org, export)

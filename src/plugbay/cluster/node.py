@@ -25,6 +25,7 @@ from plugbay.cluster import envelope, outcomes
 from plugbay.cluster.asking import Asker
 from plugbay.cluster.chunks import MAX_BODY, Assemblies, TooMuch
 from plugbay.cluster.envelope import Beat, Call, Control, Frame, LogPart, LogRequest, Part, Roll
+from plugbay.cluster.files import split
 from plugbay.cluster.hosts import NodeHosts
 from plugbay.cluster.keeper import Keeper
 from plugbay.cluster.parts import Outbox
@@ -279,10 +280,11 @@ class NodeServer:
         try:
             body = self._sealer.open(call.key, body, call.id)
             settings, _, body = body.partition(b"\n") if call.settings else (b"", b"", body)
+            body, files = split(body, call.files)
             op = None if call.begin else envelope.decode_operation(body, self._codec)
         except Malformed as error:
             return refuse(outcomes.malformed(self.name, f"the call cannot be read: {error}"), elsewhere=False)
-        return await served.run(op, self._hosts, self._turns, settings)
+        return await served.run(op, self._hosts, self._turns, settings, files)
 
     def _on_progress(self, served: ServedCall, item: bytes) -> None:
         if self.wire.unsent > MAX_UNSENT:

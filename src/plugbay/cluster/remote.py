@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugbay.cluster.calling import Cluster, Target
 from plugbay.cluster.envelope import Access, Package
+from plugbay.cluster.files import CallFiles, files_of
 from plugbay.cluster.placement import Wish
+from plugbay.host.invocations.artifacts import BadArtifact
 from plugbay.host.invocations.retry import repeatable
 from plugbay.host.nesting import Cause
 from plugbay.host.ports import DEFAULT_ORG
@@ -25,7 +27,7 @@ from plugbay.host.supervision.instance import Deadline, Runtime
 from plugbay.host.supervision.per_org import ISOLATED
 from plugbay.host.supervision.supervisor import Supervise
 from plugbay.link.in_flight import Grace
-from plugbay.model.errors import Code, Failure
+from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime
@@ -48,14 +50,14 @@ class Placed:
 class RemoteInstance:
     """Some instance on some node."""
 
-    __slots__ = ("_redactor", "_secrets", "node")
+    __slots__ = ("_redactor", "_secrets", "node", "scratch_folder")
 
-    scratch_folder: ClassVar[Path | None] = None
     stderr: ClassVar[None] = None
 
-    def __init__(self, secrets: Mapping[str, Any] | None) -> None:
-        """`secrets` of the plugin."""
+    def __init__(self, secrets: Mapping[str, Any] | None, scratch_folder: Path | None) -> None:
+        """`secrets` of the plugin; files of its calls come into a folder below `scratch_folder`, on their way."""
         self._secrets = secrets
+        self.scratch_folder = scratch_folder
         self._redactor: Redactor | None = None
         self.node: str | None = None
         """The node that the call was given to last."""
@@ -81,7 +83,7 @@ class RemoteLease:
 
     def __init__(self, route: RemoteRoute) -> None:
         self._route = route
-        self.instance = RemoteInstance(route.binding.secrets)
+        self.instance = RemoteInstance(route.binding.secrets, route.supervisor.scratch_folder)
         self.link = self
 
     async def call(
@@ -96,7 +98,17 @@ class RemoteLease:
         supervisor = self._route.supervisor
         supervisor.busy += 1
         try:
-            return await supervisor.call(self._route.target, op, timeout, on_progress, grace, self._note_node)
+            files = await files_of(op)
+            answer = await supervisor.call(self._route.target, op, timeout, on_progress, grace, self._note_node, files)
+            if files is not None:
+                await files.keep()
+            return answer
+        except OSError as error:
+            text = f"the files of the call cannot be stored on this machine: {error.strerror}"
+            return CallFinished(0, None, Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM))
+        except BadArtifact as error:
+            text = f"the node {self.instance.node} sent a file that no result can name: {error}"
+            return CallFinished(0, None, Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.SYSTEM))
         finally:
             supervisor.busy -= 1
             if not supervisor.busy:
@@ -130,10 +142,16 @@ class RemoteRoute:
         self.binding = supervisor.binding
 
     def try_lease(self) -> RemoteLease | None:
-        return None if self.supervisor.state is State.STOPPED else RemoteLease(self)
+        supervisor = self.supervisor
+        if supervisor.state is State.STOPPED or (
+            supervisor.scratch_folder is None and self.binding.scratch is not None
+        ):
+            return None
+        return RemoteLease(self)
 
     async def lease(self, deadline: Deadline) -> RemoteLease | Failure:
-        return self.try_lease() or Failure(Code.UNAVAILABLE, "the plugin is stopped")
+        problem = await self.supervisor.make_scratch_folder()
+        return problem or self.try_lease() or Failure(Code.UNAVAILABLE, "the plugin is stopped")
 
 
 class RemoteSupervisor:
@@ -144,6 +162,9 @@ class RemoteSupervisor:
         self.cluster = cluster
         self.busy = 0
         self.idle = asyncio.Event()
+        self.scratch_folder: Path | None = None
+        """Of all calls, if the plugin may have scratch folders: what a call reads and leaves there is on its way."""
+        self._making_folder = asyncio.Lock()
         self._placed = placed
         self._stopped = False
         self._routes: dict[tuple[str, str, str, str], RemoteRoute] = {}
@@ -153,6 +174,21 @@ class RemoteSupervisor:
         if self._stopped:
             return State.STOPPED
         return State.RUNNING if self.busy else State.IDLE
+
+    @property
+    def lacks_scratch_folder(self) -> bool:
+        return self.scratch_folder is None and self.binding.scratch is not None
+
+    async def make_scratch_folder(self) -> Failure | None:
+        """Make it before the first call; returns why that failed."""
+        async with self._making_folder:
+            if self.lacks_scratch_folder and not self._stopped:
+                assert self.binding.scratch is not None
+                made = await self.binding.scratch.make_instance_folder(self.binding.spec.id)
+                if isinstance(made, Failure):
+                    return made
+                self.scratch_folder = made
+        return None
 
     generation: ClassVar[int] = 0
     ready: ClassVar[int] = 0
@@ -199,9 +235,10 @@ class RemoteSupervisor:
         on_progress: Callable[[Any], None] | None = None,
         grace: Grace | None = None,
         on_node: Callable[[str], object] = lambda _: None,
+        files: CallFiles | None = None,
     ) -> CallFinished:
         """Have a node carry out an operation; a failure is a value here."""
-        return await self.cluster.call(target, op, timeout, on_progress, grace, on_node)
+        return await self.cluster.call(target, op, timeout, on_progress, grace, on_node, files)
 
     def _any_route(self) -> RemoteRoute:
         """For plain calls: nodes find the instance by the plugin alone."""
@@ -232,6 +269,9 @@ class RemoteSupervisor:
 
     async def stop(self) -> None:
         self._stopped = True
+        folder, self.scratch_folder = self.scratch_folder, None
+        if folder is not None and self.binding.scratch is not None:
+            self.binding.scratch.release(folder)
 
 
 def supervise_on_nodes(cluster: Cluster, placed: Placed) -> Supervise:

@@ -10,19 +10,22 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from plugbay.cluster import envelope, outcomes
+from plugbay.cluster.chunks import MAX_BODY
 from plugbay.cluster.envelope import Call
+from plugbay.cluster.files import Contents, artifacts_of, context_of, join, write
 from plugbay.cluster.hosts import NodeHosts
 from plugbay.cluster.keeper import Keeper, LeaseRefused
 from plugbay.cluster.releases import FINAL
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.host import Host
+from plugbay.host.invocations.artifacts import BadArtifact
 from plugbay.host.invocations.context import moment
 from plugbay.host.recording.org_logs import OrgLogs
 from plugbay.host.supervision.instance import Deadline
@@ -39,8 +42,6 @@ ELSEWHERE = frozenset({Code.OVERLOADED, Code.UNAVAILABLE, Code.SANDBOX_UNAVAILAB
 
 QUOTA = "invocation.scratch_quota_exceeded"
 
-_ARTIFACTS = "nodes do not carry artifacts yet; return the data in the result, or run the package without [cluster]"
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -50,6 +51,8 @@ class Outcome:
     failure: Failure | None = None
     refused: bool = False
     elsewhere: bool = False
+    files: Contents = field(default_factory=list)
+    """The artifacts of the result."""
 
 
 def refuse(failure: Failure, *, elsewhere: bool) -> Outcome:
@@ -85,6 +88,7 @@ class ServedCall:
         self._early: Outcome | None = None
         """Why it ended before a plugin received it."""
         self._quota: Failure | None = None
+        self._files: Contents = []
 
     def cancel(self, reason: str) -> None:
         """Cancel it: at once before a plugin has received it, else with the plugin's grace period."""
@@ -104,8 +108,19 @@ class ServedCall:
             self._early = outcome
             self._task.cancel()
 
-    async def run(self, op: Value | None, hosts: NodeHosts, turns: asyncio.Semaphore, settings: bytes = b"") -> Outcome:
-        """Carry it out when it is its turn; every failure is a value here. Without an operation, start the plugin."""
+    async def run(
+        self,
+        op: Value | None,
+        hosts: NodeHosts,
+        turns: asyncio.Semaphore,
+        settings: bytes = b"",
+        files: Contents | None = None,
+    ) -> Outcome:
+        """Carry it out when it is its turn; every failure is a value here. Without an operation, start the plugin.
+
+        `files` are for its scratch folder.
+        """
+        self._files = files or []
         self._task = asyncio.current_task()
         try:
             async with turns:
@@ -160,7 +175,7 @@ class ServedCall:
             return Outcome(_greeting(lease))
         folder: Path | Failure | None = None
         try:
-            context = _context(op)
+            context = context_of(op)
             folder = await self._make_folder(context, supervisor, lease)
             if isinstance(folder, Failure):
                 return refuse(folder, elsewhere=True)
@@ -196,7 +211,15 @@ class ServedCall:
         scratch, instance_folder = supervisor.binding.scratch, lease.instance.scratch_folder
         if scratch is None or instance_folder is None:
             return None
-        return await scratch.open(instance_folder, self.call.id)
+        folder = await scratch.open(instance_folder, self.call.id)
+        if isinstance(folder, Failure) or not self._files:
+            return folder
+        try:
+            await write(folder, self._files)
+        except (OSError, BadArtifact) as error:
+            await scratch.remove(folder)
+            return Failure(Code.UNAVAILABLE, f"its scratch directory cannot be filled: {error}", origin=Origin.SYSTEM)
+        return folder
 
     async def _ask(self, op: Value, lease: Lease, folder: Path | None, supervisor: Supervisor) -> Outcome:
         secrets, token = _secrets(op)
@@ -226,12 +249,14 @@ class ServedCall:
                 lease.instance.redactor.expire(token)
         if self._quota is not None:
             return Outcome(failure=self._quota)
-        if answer.failure is not None:
-            return Outcome(failure=answer.failure)
-        value = bytes(answer.value)
-        if folder is not None and _has_artifacts(value):
-            return Outcome(failure=Failure(Code.PLUGIN_ERROR, _ARTIFACTS, origin=Origin.SYSTEM))
-        return Outcome(value)
+        value = b"" if answer.failure is not None else bytes(answer.value)
+        if folder is None:
+            return Outcome(value, answer.failure)
+        result = msgspec.json.decode(value) if answer.failure is None else answer.failure.detail.get("result")
+        try:
+            return Outcome(value, answer.failure, files=await artifacts_of(folder, result, MAX_BODY - len(value)))
+        except BadArtifact as error:
+            return Outcome(failure=Failure(Code.PLUGIN_ERROR, str(error), origin=Origin.SYSTEM))
 
     async def _watch(self, scratch: Scratch, folder: Path) -> None:
         """End the call when its scratch folder exceeds its quota."""
@@ -252,13 +277,6 @@ class ServedCall:
         return refuse(outcomes.refused(reason, text, self._node), elsewhere=True)
 
 
-def _context(op: Value) -> dict[str, Any] | None:
-    """The context object of an invocation."""
-    context = getattr(op, "context", None)
-    inner = context.get("context") if isinstance(context, dict) else None
-    return inner if isinstance(inner, dict) else None
-
-
 def _prepare(context: dict[str, Any] | None, folder: Path | None, deadline: Deadline) -> None:
     """Enter the scratch folder of this machine, and the deadline by its clock."""
     if context is not None:
@@ -272,14 +290,9 @@ def _secrets(op: Value) -> tuple[dict[str, str], str | None]:
     if not isinstance(context, dict) or not context:
         return {}, None
     secrets = {name: value for name, value in (context.get("secrets") or {}).items() if isinstance(value, str)}
-    inner = _context(op)
+    inner = context_of(op)
     token = None if inner is None else (inner.get("gateway") or {}).get("delegation_token")
     return secrets, token if isinstance(token, str) else None
-
-
-def _has_artifacts(value: bytes) -> bool:
-    decoded = msgspec.json.decode(value)
-    return isinstance(decoded, dict) and bool(decoded.get("artifacts"))
 
 
 def _greeting(lease: Lease) -> bytes:
@@ -298,6 +311,7 @@ async def _remove(lease: Lease, folder: Path, scratch: Scratch) -> None:
 def frame_of(call: Call, node: str, seq: int, outcome: Outcome) -> tuple[envelope.Frame, bytes]:
     """The last frame of a call."""
     failure = None if outcome.failure is None else envelope.failure_to_json(outcome.failure)
+    files, body = join(outcome.value, outcome.files)
     frame = envelope.Frame(
         call=call.id,
         node=node,
@@ -305,5 +319,6 @@ def frame_of(call: Call, node: str, seq: int, outcome: Outcome) -> tuple[envelop
         kind="refused" if outcome.refused else "done",
         failure=failure,
         elsewhere=outcome.elsewhere,
+        files=files,
     )
-    return frame, outcome.value
+    return frame, body

@@ -118,3 +118,43 @@ def test_a_file_in_the_room_of_another_user_is_that_users(room: Path) -> None:
     artifacts.write(room, "projection.json", b"{}", "application/json")
     facts = (room / "projection.json").stat()
     assert (facts.st_uid, facts.st_mode & 0o777) == (2_000_000_001, 0o600)
+
+
+@requirement("host:nodes-large")
+def test_files_go_from_one_folder_into_another_with_their_paths(room: Path, tmp_path: Path) -> None:
+    found = artifacts.read(room, [ref(), ref(), ref("never"), {"path": "out"}], 7)
+    assert found == [("out/report.md", b"# Done\n")]
+    (tmp_path / "other").mkdir()
+    artifacts.put(tmp_path / "other", *found[0])
+    assert (tmp_path / "other" / "out" / "report.md").read_bytes() == b"# Done\n"
+    with pytest.raises(FileExistsError):
+        artifacts.put(tmp_path / "other", *found[0])
+
+
+@pytest.mark.parametrize(("size", "data"), [(3, b"# Do"), (6, b"# Done\n"), (9, b"# Done\n")])
+def test_a_file_with_another_size_than_it_says_still_has_another_one_at_its_goal(
+    room: Path, size: int, data: bytes
+) -> None:
+    assert artifacts.read(room, [ref(size_bytes=size)], 100) == [("out/report.md", data)]
+
+
+def test_files_that_are_too_large_together_are_refused_unread(room: Path) -> None:
+    os.truncate(room / "out" / "report.md", 1 << 40)
+    for references in ([ref(size_bytes=1 << 40)], [ref(size_bytes=7), ref("out/./report.md", size_bytes=7)]):
+        with pytest.raises(BadArtifact, match="too large"):
+            artifacts.read(room, references, 7)
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "out/../../x", "", "a\0b", "link/x"])
+def test_no_file_is_put_outside_of_its_folder(room: Path, tmp_path: Path, path: str) -> None:
+    (room / "link").symlink_to(tmp_path)
+    with pytest.raises((BadArtifact, OSError)):
+        artifacts.put(room, path, b"x")
+    assert not (tmp_path / "x").exists()
+
+
+@needs_root
+def test_files_and_folders_that_are_put_belong_to_the_owner_of_the_folder(room: Path) -> None:
+    os.chown(room, 12345, 12345)
+    artifacts.put(room, "a/b/c", b"x")
+    assert {(room / each).stat().st_uid for each in ("a", "a/b", "a/b/c")} == {12345}

@@ -8,6 +8,7 @@ files are stored under their hash and outlive the folder. All functions block: c
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -39,21 +40,64 @@ class BadArtifact(ValueError):
 
 def write(folder: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]:
     """Write a new file into a folder, owned by the folder's owner; returns the reference to it."""
-    at = os.open(folder, _FOLDER)
-    try:
-        fd, owner = os.open(name, _WRITE, 0o600, dir_fd=at), os.fstat(at).st_uid
-    finally:
-        os.close(at)
-    with open(fd, "wb") as file:
-        if owner != os.geteuid():
-            os.fchown(fd, owner, owner)
-        file.write(data)
+    put(folder, name, data)
     return {
         "path": name,
         "media_type": media_type,
         "size_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
+
+
+def put(folder: Path, path: str, data: bytes) -> None:
+    """Write a new file below a folder, owned by the folder's owner.
+
+    Raises OSError, and `BadArtifact` for a path that leads out of the folder.
+    """
+    parts = _inside(path).parts
+    at = os.open(folder, _FOLDER)
+    try:
+        owner = os.fstat(at).st_uid
+        for part in parts[:-1]:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=at)
+            below = os.open(part, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = below
+            _give_to(owner, at)
+        fd = os.open(parts[-1], _WRITE, 0o600, dir_fd=at)
+    finally:
+        os.close(at)
+    with open(fd, "wb") as file:
+        _give_to(owner, fd)
+        file.write(data)
+
+
+def _give_to(owner: int, fd: int) -> None:
+    if owner != os.geteuid():
+        os.fchown(fd, owner, owner)
+
+
+def read(folder: Path, references: Any, most: int) -> list[tuple[str, bytes]]:
+    """The files of artifacts, by path. One that cannot be read is left out, and one that is too large is cut off one
+    byte too late: so `collect` reports them.
+
+    Raises `BadArtifact` when they have more than `most` bytes together.
+    """
+    found: dict[str, bytes] = {}
+    for reference in references[:MAX_ARTIFACTS] if isinstance(references, list) else ():
+        try:
+            path, size, _ = _reference(reference)
+            source = _open_file(folder, path)
+        except BadArtifact:
+            continue
+        with open(source, "rb") as file:
+            if str(path) not in found:
+                found[str(path)] = data = file.read(min(size, most) + 1)
+                most -= len(data)
+        if most < 0:
+            raise BadArtifact("the artifacts of the result are too large for the way from a node")
+    return list(found.items())
 
 
 class Artifacts:
@@ -78,13 +122,10 @@ class Artifacts:
         return [self._keep(folder, ref, *parts) for ref, parts in zip(references, read, strict=True)]
 
     def _keep(self, folder: Path, ref: Any, path: PurePosixPath, size: int, digest: str) -> dict[str, Any]:
-        source = _open_beneath(folder, path)
+        source = _open_file(folder, path)
         try:
-            facts = os.fstat(source)
-            if not stat.S_ISREG(facts.st_mode):
-                raise BadArtifact(f"{path} is not a file")
-            if facts.st_size != size:
-                raise BadArtifact(f"{path} has {facts.st_size:,} bytes, not {size:,}")
+            if (found := os.fstat(source).st_size) != size:
+                raise BadArtifact(f"{path} has {found:,} bytes, not {size:,}")
             self._copy(source, path, size, digest)
         finally:
             os.close(source)
@@ -121,16 +162,31 @@ def _reference(ref: Any) -> tuple[PurePosixPath, int, str]:
     if not isinstance(ref, dict):
         raise BadArtifact("an artifact must be an object with path, size_bytes and sha256")
     path, size, digest = ref.get("path"), ref.get("size_bytes"), ref.get("sha256")
-    if not isinstance(path, str) or not path or "\0" in path or "\\" in path:
-        raise BadArtifact("an artifact must have a path")
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise BadArtifact(f"{path!r:.100} does not stay inside the scratch directory")
+    parts = _inside(path)
     if type(size) is not int or size < 0:
         raise BadArtifact(f"{path!r:.100} must have its size_bytes")
     if not isinstance(digest, str) or not _is_digest(digest):
         raise BadArtifact(f"{path!r:.100} must have its sha256, in 64 lower-case digits")
     return parts, size, digest
+
+
+def _inside(path: Any) -> PurePosixPath:
+    """The path of an artifact; raises `BadArtifact` for one that may lead out of its folder."""
+    if not isinstance(path, str) or not path or "\0" in path or "\\" in path:
+        raise BadArtifact("an artifact must have a path")
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise BadArtifact(f"{path!r:.100} does not stay inside the scratch directory")
+    return parts
+
+
+def _open_file(folder: Path, path: PurePosixPath) -> int:
+    """Open a regular file; the caller closes it."""
+    source = _open_beneath(folder, path)
+    if not stat.S_ISREG(os.fstat(source).st_mode):
+        os.close(source)
+        raise BadArtifact(f"{path} is not a file")
+    return source
 
 
 def _open_beneath(folder: Path, path: PurePosixPath) -> int:
