@@ -2,6 +2,7 @@
 
     python control_server.py echo|echo-h11|gateway FOLDER
     python control_server.py first|another FOLDER DATABASE_URL PORT        one of several gateways on one port
+    python control_server.py cluster FOLDER SETTINGS                       a gateway whose plugins run on nodes
 
 Prints one JSON object when it is ready: its port, and the request that echoes the text. Both run on uvloop if it is
 installed.
@@ -28,6 +29,8 @@ def main() -> None:
             runner.run(_gateway(folder, url=sys.argv[3], port=int(sys.argv[4]), first=kind == "first"))
         elif kind == "gateway":
             runner.run(_gateway(folder))
+        elif kind == "cluster":
+            runner.run(_gateway(folder, cluster=json.loads(sys.argv[3])))
         else:
             runner.run(_echo("h11" if kind == "echo-h11" else "httptools"))
 
@@ -57,7 +60,15 @@ async def _echo(http: Any) -> None:
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-async def _gateway(folder: Path, *, url: str | None = None, port: int = 0, first: bool = True) -> None:
+async def _gateway(
+    folder: Path,
+    *,
+    url: str | None = None,
+    port: int = 0,
+    first: bool = True,
+    cluster: dict[str, Any] | None = None,
+) -> None:
+    from plugbay.host.config.sections import ClusterConfig
     from plugbay.host.host import Host
     from plugbay.server import logs
     from plugbay.server.domain.settings import GatewaySettings
@@ -65,6 +76,8 @@ async def _gateway(folder: Path, *, url: str | None = None, port: int = 0, first
 
     logs.configure(as_json=True)
     settings = GatewaySettings(folder, requests_per_second=1e6, request_burst=1_000_000)
+    if cluster is not None:
+        settings = replace(settings, cluster=ClusterConfig(**cluster))
     preparing: list[asyncio.Task[None]] = []
 
     def started(server: Started) -> None:
@@ -89,6 +102,9 @@ async def _prepared(server: Any, folder: Path) -> None:
     exports = [export("t", execution_class="worker", max_concurrency=64)]
     package = await Publisher(folder, folder).bring(server.gateway, exports=exports)  # its tool echoes
     binding = await bind(server.gateway, package)
+    nodes = server.gateway.nodes
+    while nodes is not None and not nodes.cluster.nodes():  # noqa: ASYNC110 - a node has no event for its first beat
+        await asyncio.sleep(0.01)
     port = int(server.url.rpartition(":")[2])
     _tell(port, "/v1/plugin-invocations", operator_token(folder)[0], {"binding_id": binding.id})
 
