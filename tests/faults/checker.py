@@ -9,7 +9,8 @@ the database in the end. `docs/scale.md` and `docs/nodes.md` promise what is che
 | I1 | a `non_idempotent_write` has at most one entry in the ledger; one if it succeeded; none if it was refused |
 | I2 | a repeatable execution has at least one entry if it succeeded, and at most three |
 | I3 | each event has its deliveries; each is ended or due; none is delivered twice, or again after it was delivered |
-| I4 | of a singleton, accepted writes have epochs that never fall, and two holders never act at the same time |
+| I4 | of a singleton, writes are accepted from the holder only, their epochs never fall, and they are kept |
+| | two holders never act at the same time, and one acts again after the repair |
 | I5 | each invocation is closed, once, and as its client was told; no token works in the end |
 | I6 | no request that began after the answer to a revocation is accepted with the revoked key |
 | I7 | one `Idempotency-Key` has one execution and one answer, through any gateways |
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 WRITE, READ, HOOK = "write", "read", "hook"
@@ -99,6 +100,7 @@ class Act:
 
     name: str
     holder: str
+    """One process: when another holder has acted, it may not act again."""
     begun: float
     ended: float
 
@@ -109,6 +111,22 @@ class Accepted:
 
     name: str
     epoch: int
+    """Of the lease, in the transaction of the write."""
+    holder: str = ""
+    """The process that wrote, after the name of its node and a slash."""
+    node: str = ""
+    """The node that had the lease."""
+    write: str = ""
+    """The id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """After the repair nothing hindered a singleton for so long, so an act of it must begin in this time."""
+
+    name: str
+    since: float
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +162,9 @@ class History:
     uses: list[KeyUse] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
+    acknowledged: set[str] = field(default_factory=set)
+    """The ids of writes that holders of singletons were told to be accepted."""
+    awaited: list[Awaited] = field(default_factory=list)
     orphans: list[Orphan] = field(default_factory=list)
     promised: set[str] = field(default_factory=set)
     """The ids of deliveries that clients were given."""
@@ -248,26 +269,48 @@ def _is_after(entry: Entry, delivery: Mapping[str, Any], history: History) -> bo
 
 def singletons(history: History) -> Iterator[str]:
     """I4."""
-    highest: dict[str, int] = {}
-    for write in history.accepted:
-        if write.epoch < highest.get(write.name, 0):
-            yield f"I4: {write.name} accepted a write of epoch {write.epoch} after one of {highest[write.name]}"
-        highest[write.name] = max(write.epoch, highest.get(write.name, 0))
+    yield from dict.fromkeys(_writes(history))
     by_name: dict[str, list[Act]] = defaultdict(list)
     for act in history.acts:
         by_name[act.name].append(act)
     for name, acts in by_name.items():
         for earlier, later in _overlaps(acts):
             yield f"I4: {earlier.holder} and {later.holder} acted as {name} at the same time"
+    for wait in history.awaited:
+        if not any(wait.since < act.begun < wait.until for act in by_name[wait.name]):
+            yield f"I4: {wait.name} does not act after the repair, for {wait.until - wait.since:.1f} s"
+
+
+def _writes(history: History) -> Iterator[str]:
+    highest: dict[str, int] = {}
+    epochs: dict[tuple[str, str], int] = {}
+    for write in history.accepted:
+        if write.epoch < highest.get(write.name, 0):
+            yield f"I4: {write.name} accepted a write of epoch {write.epoch} after one of {highest[write.name]}"
+        highest[write.name] = max(write.epoch, highest.get(write.name, 0))
+        if not write.holder:
+            continue
+        own = epochs.setdefault((write.name, write.holder), write.epoch)
+        if own != write.epoch:
+            yield f"I4: {write.holder} of epoch {own} wrote as {write.name} in epoch {write.epoch}"
+        if not write.holder.startswith(f"{write.node}/"):
+            yield f"I4: {write.holder} wrote as {write.name} while the lease was with {write.node or 'no node'}"
+    for write_id in sorted(history.acknowledged - {write.write for write in history.accepted}):
+        yield f"I4: the write {write_id} was said to be accepted, and is not there"
 
 
 def _overlaps(acts: Iterable[Act]) -> Iterator[tuple[Act, Act]]:
+    """Pairs of holders of whom one acted before the other had ended. Acts are short: whole times of holders count."""
+    spans: dict[str, Act] = {}
+    for act in acts:
+        known = spans.get(act.holder, act)
+        spans[act.holder] = replace(act, begun=min(act.begun, known.begun), ended=max(act.ended, known.ended))
     last: Act | None = None
-    for act in sorted(acts, key=lambda act: act.begun):
-        if last is not None and act.holder != last.holder and last.ended - act.begun > OVERLAP:
-            yield last, act
-        if last is None or act.ended > last.ended:
-            last = act
+    for span in sorted(spans.values(), key=lambda span: span.begun):
+        if last is not None and last.ended - span.begun > OVERLAP:
+            yield last, span
+        if last is None or span.ended > last.ended:
+            last = span
 
 
 def closed_once(history: History) -> Iterator[str]:

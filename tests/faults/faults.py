@@ -33,7 +33,10 @@ def _one(parties: list[T], dice: random.Random) -> T:
 
 def node_killed(world: World, dice: random.Random) -> None:
     """kill -9 of a node, which comes back at once or later."""
-    node = _one(world.nodes, dice)
+    _kill(_one(world.nodes, dice), dice)
+
+
+def _kill(node: Node, dice: random.Random) -> None:
     node.kill()
     _pause(dice, (0.0, 0.1), (SILENT, SILENT + 1))
     node.start()
@@ -184,6 +187,31 @@ def replace(world: World, party: Gateway | Node) -> None:
     time.sleep(2 * BEAT)
 
 
+# Those of the node that runs the singleton: each is long enough that another node takes over.
+
+
+def holder_killed(world: World, dice: random.Random) -> None:
+    _kill(world.holder(), dice)
+
+
+def holder_suspended(world: World, dice: random.Random) -> None:
+    """Longer than its lease, while its plugin could go on: the warden kills it."""
+    node = world.holder()
+    node.suspend()
+    _pause(dice, LONG)
+    node.resume()
+
+
+def holder_cut(world: World, dice: random.Random) -> None:
+    """It cannot renew its lease; what its plugin wrote meanwhile may arrive later, and is refused."""
+    _cut(world.holder(), dice, ("stall", "mute", "deaf", "drop", "half_open", "down"), LONG)
+
+
+def holder_drained(world: World, dice: random.Random) -> None:
+    """SIGTERM: another node runs the singleton a moment later."""
+    replace(world, world.holder())
+
+
 FAULTS: tuple[Fault, ...] = (
     node_killed,
     gateway_killed,
@@ -204,3 +232,6 @@ FAULTS: tuple[Fault, ...] = (
     nodes_drained,
     gateways_replaced,
 )
+
+MOVES: tuple[Fault, ...] = (holder_killed, holder_suspended, holder_cut, holder_drained)
+"""Each random run has one of these."""

@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tests.faults.checker import LOST, REFUSED, SUCCEEDED, History, check
-from tests.faults.faults import FAULTS, Fault
-from tests.faults.workload import Workload
-from tests.faults.world import World
+from tests.faults.faults import FAULTS, MOVES, Fault
+from tests.faults.workload import SINGLETON, Workload
+from tests.faults.world import LEASE, World
 
 AT_ONCE = (2, 4)
 """Faults in one random run."""
@@ -31,26 +32,44 @@ class Result:
 
 
 def run(folder: Path, seed: int, names: Sequence[str] = ()) -> Result:
-    """Random faults, one after the other; with `names`, these alone."""
+    """Random faults, one after the other, of which one moves the singleton; with `names`, these alone."""
     dice = random.Random(seed)
-    choice = [fault for fault in FAULTS if not names or fault.__name__ in names]
+    choice = [fault for fault in FAULTS + MOVES if fault.__name__ in names] if names else FAULTS
     faults = [dice.choice(choice) for _ in range(dice.randint(*AT_ONCE))]
+    if not names:
+        faults.insert(dice.randint(0, len(faults)), dice.choice(MOVES))
     begun = time.monotonic()
-    history, violations = History(), []
+    history, violations, singleton = History(), [], "no singleton"
     try:
         with World(folder) as world:
             load = Workload(world, seed)
             load.prepare()
             violations = harm(world, load, faults, dice)
-            history = load.history
+            history, singleton = load.history, describe_singleton(load)
     except Exception as error:
         violations = [*violations, f"the run did not end: {error!r}"]
     told = Counter(request.status for request in history.requests)
     parts = [f"seed {seed}", " + ".join(fault.__name__ for fault in faults), f"{len(history.requests)} requests"]
     failed = told["failed"] + told["retryable_failure"]
     parts += [f"{told[SUCCEEDED]} succeeded, {failed} failed, {told[REFUSED]} refused, {told[LOST]} lost"]
-    parts += [f"{len(violations)} violations", f"{time.monotonic() - begun:.0f} s"]
+    parts += [singleton, f"{len(violations)} violations", f"{time.monotonic() - begun:.0f} s"]
     return Result(violations, "; ".join(parts), len(history.requests))
+
+
+def describe_singleton(load: Workload) -> str:
+    """How much of I4 a run has exercised."""
+    history = load.history
+    acts = sorted(history.acts, key=lambda act: act.begun)
+    holders = len({act.holder for act in acts})
+    silence = max((later.begun - earlier.ended for earlier, later in pairwise(acts)), default=0.0)
+    epochs = len({write.epoch for write in history.accepted})
+    waited = max((wait.until - wait.since for wait in history.awaited), default=0.0)
+    calls = [request for request in history.requests if request.kind == SINGLETON]
+    told = Counter(str(call.failure.get("code", call.code)) or SUCCEEDED for call in calls)
+    parts = [f"{len(acts)} acts of {holders} holders", f"silent for {silence:.1f} s at most"]
+    parts += [f"again after {waited:.1f} s", f"{len(history.accepted)} writes in {epochs} epochs"]
+    parts += [f"{load.refused_writes} refused", f"calls: {' '.join(f'{n} {what}' for what, n in told.most_common())}"]
+    return ", ".join(parts)
 
 
 def harm(world: World, load: Workload, faults: Sequence[Fault], dice: random.Random) -> list[str]:
@@ -70,9 +89,13 @@ def harm(world: World, load: Workload, faults: Sequence[Fault], dice: random.Ran
 def finish(world: World, load: Workload) -> list[str]:
     """Repair everything, wait until nothing is at work, and tell what is wrong."""
     world.heal()
+    healed = time.monotonic()
+    load.wait_acting(SETTLED)
     load.wait_served()
     load.join()
     load.settle(SETTLED)
     load.history.orphans = world.orphans()
-    time.sleep(0.2)
+    # A holder that could not renew its lease in time has ended by then; another one must act.
+    time.sleep(max(0.2, healed + LEASE - time.monotonic()))
+    load.wait_acting(SETTLED)
     return [*check(load.witness()), *(f"logged: {line}" for line in world.errors())]

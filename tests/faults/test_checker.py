@@ -16,6 +16,7 @@ from tests.faults.checker import (
     WRITE,
     Accepted,
     Act,
+    Awaited,
     Entry,
     History,
     KeyUse,
@@ -77,8 +78,21 @@ def good() -> History:
     history.closed = {"i1": "succeeded"}
     history.revoked = {"k": 5.0}
     history.uses = [KeyUse("k", 4.0, True), KeyUse("k", 4.9, True), KeyUse("k", 5.1, False), KeyUse("l", 9.0, True)]
-    history.acts = [Act("s", "n1", 0.0, 1.0), Act("s", "n1", 0.5, 2.0), Act("s", "n2", 1.95, 3.0)]
-    history.accepted = [Accepted("s", 1), Accepted("s", 1), Accepted("s", 2), Accepted("t", 1)]
+    history.acts = [
+        Act("s", "n1/7", 0.0, 1.0),
+        Act("s", "n1/7", 0.5, 2.0),
+        Act("s", "n2/8", 1.95, 3.0),
+        Act("s", "n1/9", 4.0, 4.1),
+        Act("s", "n1/9", 5.0, 5.1),
+    ]
+    history.accepted = [
+        Accepted("s", 1, "n1/7", "n1", "7-1"),
+        Accepted("s", 1, "n1/7", "n1", "7-2"),
+        Accepted("s", 2, "n2/8", "n2", "8-1"),
+        Accepted("t", 1),
+    ]
+    history.acknowledged = {"7-1", "8-1"}
+    history.awaited = [Awaited("s", 3.5, 4.5), Awaited("s", 4.5, 9.0)]
     return history
 
 
@@ -126,8 +140,16 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
     ("I3", lambda history: history.promised.add("d3")),
     ("I3", add("ledger", Entry(HOOK, "d1", "i9", 9.0))),
     ("I3", change("deliveries", "d2", status="delivered")),
-    ("I4", add("accepted", Accepted("s", 1))),
-    ("I4", add("acts", Act("s", "n1", 2.5, 2.6))),
+    ("I4: s accepted a write of epoch 1 after one of 2", add("accepted", Accepted("s", 1))),
+    ("I4: n1/7 of epoch 1 wrote as s in epoch 2", add("accepted", Accepted("s", 2, "n1/7", "n1"))),
+    ("I4: n3/5 wrote as s while the lease was with n2", add("accepted", Accepted("s", 2, "n3/5", "n2"))),
+    ("I4: n3/5 wrote as s while the lease was with no node", add("accepted", Accepted("s", 2, "n3/5"))),
+    ("I4: the write 7-3 was said to be accepted, and is not there", lambda history: history.acknowledged.add("7-3")),
+    ("I4: n1/7 and n2/8 acted as s at the same time", add("acts", Act("s", "n1/7", 2.5, 2.6))),
+    ("I4: n2/8 and n1/9 acted as s at the same time", add("acts", Act("s", "n2/8", 5.2, 5.21))),
+    ("I4: s does not act after the repair", add("awaited", Awaited("s", 5.05, 9.0))),
+    ("I4: s does not act after the repair", add("awaited", Awaited("s", 4.2, 4.9))),
+    ("I4: t does not act after the repair", add("awaited", Awaited("t", 0.0, 9.0))),
     ("I5", change("invocations", "i1", status=None, ended_at=None)),
     ("I5", change("invocations", "i1", status="failed")),
     ("I5", remove("invocations", "i1")),

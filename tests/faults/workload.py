@@ -1,7 +1,8 @@
 """`Workload`: clients of a cluster that write down what they ask and what they are told, and the plugin that they call.
 
 The plugin appends to the ledger, with fsync, when it is asked. Clients call a tool that must not run twice, with and
-without an `Idempotency-Key`, one that may, and one in the background; they send events to a hook; they revoke keys.
+without an `Idempotency-Key`, one that may, and one in the background; they send events to a hook; they revoke keys;
+they call the singleton of the world.
 """
 
 from __future__ import annotations
@@ -18,7 +19,21 @@ from typing import Any
 
 import httpx2
 
-from tests.faults.checker import BEGUN, LOST, READ, REFUSED, SUCCEEDED, WRITE, Entry, History, KeyUse, Request, Rows
+from tests.faults.checker import (
+    BEGUN,
+    LOST,
+    READ,
+    REFUSED,
+    SUCCEEDED,
+    WRITE,
+    Awaited,
+    Entry,
+    History,
+    KeyUse,
+    Request,
+    Rows,
+)
+from tests.faults.singleton import EXPORT, NAME, written
 from tests.faults.world import Gateway, World
 from tests.support.patience import PATIENCE
 from tests.support.vai import export
@@ -49,6 +64,9 @@ SECONDS = 20.0
 REPEATS = 12
 """Repetitions of a request with a key, through any gateway."""
 
+SINGLETON = "singleton"
+"""The kind of a call of the singleton."""
+
 MS = 8_000
 """The timeout of invocations."""
 
@@ -70,6 +88,8 @@ class Workload:
         self._count = iter(range(10**9))
         self._threads: list[threading.Thread] = []
         self.bindings: dict[str, str] = {}
+        self.refused_writes = 0
+        """Writes that the singleton was told to be refused."""
 
     # Set up.
 
@@ -88,6 +108,7 @@ class Workload:
                 bound = _made(client.post("/v1/plugin-bindings", json={**draft, "scope": {"org_id": "acme"}}))
                 self.bindings[id] = bound["binding_id"]
         self.wait_served()
+        self.world.until(self.world.has_acted, "the singleton acts")
 
     def wait_served(self) -> None:
         """Until each gateway has a call answered."""
@@ -129,6 +150,7 @@ class Workload:
             self._background,
             *[self._event] * 2,
             self._revocation,
+            self._singleton,
         ]
         try:
             while not self._over.is_set():
@@ -185,6 +207,24 @@ class Workload:
             self._use(made[0])
             self._at(dice, revoke)
             self._use(made[0])
+
+    def _singleton(self, dice: random.Random) -> None:
+        self._at(dice, self.call_singleton)
+
+    def call_singleton(self, gateway: Gateway, client: httpx2.Client) -> Request:
+        """One call of the tool of the singleton, which is written down."""
+        begun, execution = time.monotonic(), f"x-{next(self._count)}"
+        told: dict[str, Any] = {"status": LOST}
+        try:
+            found = client.post("/api/v1/calls", json={"export": EXPORT, "input": {}, "timeout_ms": MS})
+            told = _told_of_call(found)
+        except httpx2.ConnectError:
+            told = {"status": REFUSED, "code": "not connected"}
+        except httpx2.HTTPError as error:
+            told = {"status": LOST, "code": type(error).__name__}
+        request = Request(SINGLETON, execution, begun, time.monotonic(), gateway=gateway.name, **told)
+        self.history.requests.append(request)
+        return request
 
     def _use(self, key: dict[str, Any]) -> None:
         for gateway in self.world.gateways:
@@ -247,6 +287,13 @@ class Workload:
         found = [self.world.postgres.writable.query(query)[0]["n"] for query in (open_now, at_work)]
         return sum(found)
 
+    def wait_acting(self, seconds: float) -> None:
+        """Wait until the singleton acts, or so long. Nothing hinders it now, so the checker expects an act."""
+        since = time.monotonic()
+        while not self.world.has_acted(since) and time.monotonic() - since < seconds:
+            time.sleep(0.1)
+        self.history.awaited.append(Awaited(NAME, since, time.monotonic()))
+
     def witness(self) -> History:
         """The history as it is now."""
         history, query = self.history, self.world.postgres.writable.query
@@ -266,6 +313,10 @@ class Workload:
             now=query("SELECT extract(epoch FROM clock_timestamp())::float AS now")[0]["now"],
         )
         history.ledger = read_ledger(self.ledger)
+        noted = self.world.singleton.noted(self.world.node_of)
+        history.acts, history.acknowledged, self.refused_writes = noted.acts, noted.accepted, noted.refused
+        writes = query("SELECT epoch, node, value FROM witnessed_writes ORDER BY number")
+        history.accepted = written(writes, self.world.node_of)
         return history
 
 
@@ -287,6 +338,16 @@ def _told(answer: httpx2.Response) -> dict[str, Any]:
     status = found["status"] if answer.status_code == 200 else BEGUN
     told = {"status": status, "failure": found["failure"] or {}, "invocation": found["invocation"]["invocation_id"]}
     return told
+
+
+def _told_of_call(answer: httpx2.Response) -> dict[str, Any]:
+    """The outcome of a call of an installed plugin, which has no invocation."""
+    found = answer.json()
+    if not answer.is_success:
+        retry_after = answer.headers.get("retry-after", "")
+        return {"status": REFUSED, "code": found["error"]["code"], "retry_after": retry_after}
+    status = SUCCEEDED if found["failure"] is None else found["status"]
+    return {"status": status, "failure": found["failure"] or {}}
 
 
 def _seconds(dice: random.Random) -> float:

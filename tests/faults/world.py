@@ -28,6 +28,7 @@ from plugbay.cluster.subjects import permissions
 from tests.cli.conftest import descendants_of, is_alive
 from tests.faults.checker import Orphan
 from tests.faults.postgres import NAME, Postgres
+from tests.faults.singleton import SETTINGS, WITNESS, Singleton
 from tests.packages.registry_server import serve
 from tests.support.commands import Command
 from tests.support.databases import OWNER
@@ -162,7 +163,8 @@ class Gateway(Party):
         super().__init__(world, name, skew)
         self.database = [world.relay(("127.0.0.1", port)) for port in world.postgres.ports]
         self.port = free_port()
-        (self.folder / "plugbay.toml").write_text(self.world.config("gateway", self.nats))
+        (self.folder / "plugbay.toml").write_text(self.world.config("gateway", self.nats) + SETTINGS)
+        world.singleton.install(self.folder / "data" / "plugbay")
 
     @property
     def relays(self) -> list[ToxicProxy]:
@@ -217,6 +219,7 @@ class World:
         mounted = folder / "mounted"
         mounted.mkdir(parents=True)
         self.publisher = Publisher(mounted, folder)
+        self.singleton = Singleton(folder, self.publisher, mounted / "trust.json")
         self.environ = {
             "PLUGBAY_OPERATOR_TOKEN_FILE": _secret(mounted / "operator.token", self.token),
             "PLUGBAY_SECRET_KEY_FILE": _secret(mounted / "key", base64.b64encode(secrets.token_bytes(32)).decode()),
@@ -235,6 +238,8 @@ class World:
     def _open(self) -> None:
         gateways, nodes, nats = self._counts
         self.postgres = self._stack.enter_context(Postgres())
+        for statement in WITNESS:
+            self.postgres.writable.query(statement)
         self.nats = self._start_nats(nats, nodes)
         self.registry = self._stack.enter_context(serve(self.folder / "registry"))
         self._stack.callback(self._end_parties)
@@ -314,6 +319,22 @@ class World:
             time.sleep(max(pause, 0.05))
 
     # Witnesses.
+
+    def node_of(self, file: str) -> str:
+        """The node that has a file; any other place as it is."""
+        return next((node.name for node in self.nodes if file.startswith(f"{node.folder}/")), file)
+
+    def has_acted(self, since: float = 0.0) -> bool:
+        """Whether an act of the singleton has begun since then."""
+        acts = self.singleton.noted(self.node_of).acts
+        return bool(acts) and acts[-1].begun > since
+
+    def holder(self) -> Node:
+        """The node that runs the singleton now; waits until one does."""
+        since = time.monotonic()
+        self.until(lambda: self.has_acted(since), "the singleton acts")
+        last = self.singleton.noted(self.node_of).acts[-1].holder
+        return next(node for node in self.nodes if last.startswith(f"{node.name}/"))
 
     def orphans(self) -> list[Orphan]:
         """Plugin processes that outlive their owners; waits until they may not."""
