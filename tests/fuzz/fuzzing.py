@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -52,9 +53,9 @@ def seeds(target: str) -> list[Path]:
     return sorted((CORPUS / target).iterdir())
 
 
-def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = "") -> Report:
+def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = "", seed: int = 0) -> Report:
     """Run a target on its corpus, or on that of another. Inputs that reach new code go to `work`, those that break a
-    promise to `findings`.
+    promise to `findings`. With a `seed`, the inputs are the same each time, as far as the seconds reach.
     """
     corpus = corpus or target
     work.mkdir(parents=True, exist_ok=True)
@@ -70,6 +71,7 @@ def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = 
         "dict": words,
         "artifact_prefix": f"{findings}/",
         "print_final_stats": 1,
+        "seed": seed,
     }
     flags = [f"-{name}={value}" for name, value in options.items()]
     ended = subprocess.run(
@@ -79,6 +81,7 @@ def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = 
         text=True,
         errors="replace",
         stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     output = ended.stdout + ended.stderr
     executions, edges, features = map(int, ([("0", "0", "0"), *_STATUS.findall(output)])[-1])

@@ -86,6 +86,37 @@ def test_a_name_that_leads_elsewhere_is_refused_in_a_longer_header_too() -> None
     assert reason_of(tarball((deep, b""), format=tarfile.GNU_FORMAT)) is Reason.UNSAFE_NAME
 
 
+@pytest.mark.parametrize("magic", [b"\0" * 8, b"ustar  \0"])
+def test_a_prefix_that_only_some_readers_put_before_the_name_is_refused(magic: bytes) -> None:
+    header = bytearray(entry("name", tarfile.REGTYPE).tobuf(tarfile.USTAR_FORMAT))
+    header[257:265], header[345:351], header[148:156] = magic, b"prefix", b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    packed = gzip.compress(bytes(header) + bytes(1024), mtime=0)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as another:
+        assert another.getnames() == ["prefix/name"]
+    assert reason_of(packed) is Reason.BAD_ARCHIVE
+
+
+def test_a_file_with_the_name_of_a_folder_is_refused() -> None:
+    assert reason_of(tarball(entry("folder/", tarfile.REGTYPE))) is Reason.BAD_ARCHIVE
+    assert read(tarball(entry("folder/", tarfile.AREGTYPE), ("folder/a", b"x"))) == {"folder/a": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "padding"),
+    [
+        (tarfile.GNUTYPE_LONGNAME, b"\0name\0", b""),
+        (tarfile.GNUTYPE_LONGNAME, b"name", b"longer"),
+        (tarfile.GNUTYPE_LONGNAME, b"name", b""),
+        (tarfile.XHDTYPE, b"13 path=name\n", b"15 path=longer\n"),
+    ],
+)
+def test_a_header_that_readers_read_to_different_ends_is_refused(kind: bytes, data: bytes, padding: bytes) -> None:
+    header = entry("long", kind, size=len(data)).tobuf(tarfile.USTAR_FORMAT) + (data + padding).ljust(512, b"\0")
+    file = entry("a", tarfile.REGTYPE).tobuf(tarfile.USTAR_FORMAT)
+    assert reason_of(gzip.compress(header + file + bytes(1024), mtime=0)) is Reason.BAD_ARCHIVE
+
+
 @pytest.mark.parametrize("pair", [("a", "a"), ("a", "A"), ("caf\u00e9", "cafe\u0301")])
 def test_two_files_with_one_name_are_refused(pair: tuple[str, str]) -> None:
     assert reason_of(tarball(*((name, b"x") for name in pair))) is Reason.DUPLICATE_NAME

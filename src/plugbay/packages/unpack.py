@@ -126,7 +126,9 @@ class Archive:
             raise PackageRefused(reason, f"{name!r} is {what}; a package has only files", file=name)
         if kind not in {b"0", b"\0", b"5"}:
             _broken(f"{name!r} has the unknown type {kind!r}")
-        is_folder = kind == b"5" or name.endswith("/")
+        is_folder = kind == b"5" or (kind == b"\0" and name.endswith("/"))
+        if kind == b"0" and name.endswith("/"):
+            _broken(f"the file entry {name!r} has the name of a folder")
         if is_folder and size:
             _broken(f"the folder entry {name!r} has data")
         # `tar` writes names below `.` with the prefix `./`.
@@ -152,9 +154,14 @@ class Archive:
         """The long name in an extended header; empty when it has none."""
         if size > MAX_EXTENDED:
             _broken(f"a header has {size:,} bytes; names have at most 500")
-        data = b"".join(self._body(size))
+        data = self._stream.take(size)
+        if self._stream.take(-size % BLOCK).strip(b"\0"):
+            _broken("a header has bytes behind its end")  # some readers see them
         if kind == b"L":
-            return _text(data.rstrip(b"\0"))
+            name, end, _ = data.partition(b"\0")
+            if not (name and end):
+                _broken("a header has a long name without a beginning or an end")
+            return _text(name)
         records = list(_records(data))
         found = dict(records)
         if len(found) < len(records):
@@ -255,9 +262,10 @@ def _number(field: bytes) -> int:
 
 
 def _plain_name(header: bytes) -> str:
-    name = header[:100].split(b"\0")[0]
-    # GNU headers have times where POSIX headers have the prefix of a long name.
-    prefix = header[345:500].split(b"\0")[0] if header[257:263] == b"ustar\0" else b""
+    name, prefix = (field.split(b"\0")[0] for field in (header[:100], header[345:500]))
+    if prefix and header[257:263] != b"ustar\0":
+        # Only POSIX headers have the prefix of a long name; GNU headers may have times there. Readers differ.
+        _broken(f"the header of {name!r} has a prefix for its name, and is no POSIX header")
     return _text(prefix + b"/" + name if prefix else name)
 
 
