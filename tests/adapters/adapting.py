@@ -15,6 +15,7 @@ from plugbay.adapters.learn import learn, make_pin
 from plugbay.adapters.mapping import Row
 from plugbay.adapters.pin import Pin, Settings, Source
 from plugbay.adapters.plugin import plugin_with_tools
+from plugbay.host.config import config as configuration
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.sdk import Plugin
@@ -69,12 +70,16 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def settings(place: Path) -> Settings:
-    """The operator's side of a test: everything is granted, nothing is confined."""
-    return Settings(state=str(place / "state"), logs=str(place / "logs"), grant_all=True, unconfined=True)
+    """The operator's side of a test: everything is granted, nothing is confined; plugbay.toml counts if it is there."""
+    config = str(place / "plugbay.toml") if (place / "plugbay.toml").exists() else None
+    return Settings(
+        config=config, state=str(place / "state"), logs=str(place / "logs"), grant_all=True, unconfined=True
+    )
 
 
 async def pin_of(manifests: Sequence[Path], target: str, place: Path, **options: Any) -> tuple[Pin, tuple[Row, ...]]:
     """The pin of the plugins of some manifests."""
+    config = settings(place).config
     found = discover(manifests)
     sources = [
         Source(item.spec.id, item.contract, str(path))
@@ -84,6 +89,7 @@ async def pin_of(manifests: Sequence[Path], target: str, place: Path, **options:
     ]
     host = Host(
         found,
+        configuration.load(Path(config)) if config else None,
         grant_all=True,
         unconfined=True,
         eager=False,

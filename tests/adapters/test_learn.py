@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -58,6 +59,34 @@ async def test_a_source_that_cannot_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallFailed) as failed:
         await pin_of([write_server(tmp_path / "servers", body="sys.exit(4)")], "nexo", tmp_path)
     assert failed.value.code in (Code.CRASHED, Code.HANDSHAKE_FAILED)
+    assert failed.value.failure.plugin == "srv"
+
+
+@on_loop
+async def test_a_pattern_that_matches_nothing_is_refused_with_the_exports(tmp_path: Path) -> None:
+    with pytest.raises(NothingMaps, match="--only matches no export; there are srv/echo"):
+        await pin_of([write_server(tmp_path / "servers")], "rune", tmp_path, only=["nothing*"])
+
+
+@on_loop
+async def test_variables_that_the_adapter_does_not_bring_along_have_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TOKEN_OF_TEST", "WORD_OF_TEST", "HOME"):
+        monkeypatch.setenv(name, "1")
+    variables = {"TOKEN": "${TOKEN_OF_TEST}", "PLACE": "${HOME}", "OTHER": "${UNSET_OF_TEST:-no}"}
+    manifest = write_server(tmp_path / "servers", env=variables)
+    said = json.loads(manifest.read_text())
+    said["mcpServers"]["srv"]["args"].append("${WORD_OF_TEST}")
+    manifest.write_text(json.dumps(said))
+    _, rows = await pin_of([manifest], "rune", tmp_path)
+    (row,) = [row for row in rows if row.kind == "variables"]
+    assert row.name == "TOKEN_OF_TEST, WORD_OF_TEST"
+    assert "process.env of rterm-plugin.json" in row.note
+    _, rows = await pin_of([manifest], "nexo", tmp_path)
+    assert [row.name for row in rows if row.kind == "variables"] == ["TOKEN_OF_TEST, WORD_OF_TEST"]
+    _, rows = await pin_of([write_server(tmp_path / "others")], "rune", tmp_path)
+    assert not [row for row in rows if row.kind == "variables"]
 
 
 @on_loop

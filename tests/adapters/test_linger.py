@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,16 +15,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from plugbay.adapters import linger
 from plugbay.adapters.failures import SourceFailed
-from plugbay.adapters.linger import IDLE_VARIABLE
-from plugbay.adapters.linger_client import LingeringHost
-from plugbay.adapters.pin import Pin
+from plugbay.adapters.linger import IDLE_VARIABLE, Lingering
+from plugbay.adapters.linger_client import READY, LingeringHost
+from plugbay.adapters.pin import USUAL_VARIABLES, Pin, PinnedExport
 from plugbay.model.errors import Code
-from tests.adapters.adapting import adapt
+from tests.adapters.adapting import adapt, on_loop
+from tests.adapters.test_pin import pinned
 from tests.adapters.test_serving import RECORDS_ITS_PID, pids
 from tests.support.invoking import alive
 from tests.support.mcp_servers import write_server
-from tests.support.patience import until_blocking
+from tests.support.patience import PATIENCE, until, until_blocking
 from tests.support.tiers import exhaustive
 
 
@@ -73,6 +76,48 @@ def test_calls_share_one_process_until_it_is_ended(pin: Pin, sockets: str, tmp_p
     assert not [name for name in os.listdir(sockets) if not name.endswith(".lock")]
     assert call(pin, sockets, n=3) == {"n": 3}
     os.kill(process_of(sockets), signal.SIGTERM)
+
+
+class StubbornSource:
+    """A source that does not end before its caller knows that the call has failed."""
+
+    def __init__(self) -> None:
+        self.called, self.answered = asyncio.Event(), asyncio.Event()
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None:
+        await self.answered.wait()
+
+    async def call(self, export: PinnedExport, given: object, ctx: object) -> object:
+        self.called.set()
+        return await asyncio.Event().wait()
+
+
+@on_loop
+async def test_a_process_that_is_stopped_fails_its_calls_and_makes_room_at_once(
+    sockets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, address = StubbornSource(), f"{sockets}/address"
+    monkeypatch.setattr(linger, "HostedSource", lambda pin, report: source)
+    unlocked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    process = Lingering(pinned(), 60.0)
+    serving = asyncio.ensure_future(process.serve(address, lambda: unlocked.set_result(os.path.exists(address))))
+    await until(lambda: os.path.exists(address))
+    reader, writer = await asyncio.open_unix_connection(address)
+    writer.write(json.dumps({"export": "example.source/echo", "kind": "tool", "input": {}}).encode() + b"\n")
+    await asyncio.wait_for(source.called.wait(), PATIENCE)
+    process.stop()
+    assert await asyncio.wait_for(reader.read(), PATIENCE) == READY
+    assert await asyncio.wait_for(unlocked, PATIENCE) is False
+    assert not serving.done()
+    source.answered.set()
+    await serving
+    writer.close()
+
+
+def test_the_seconds_of_an_idle_process_come_with_the_adapter() -> None:
+    assert IDLE_VARIABLE in USUAL_VARIABLES
 
 
 def test_an_idle_process_ends(pin: Pin, sockets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

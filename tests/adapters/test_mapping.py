@@ -161,6 +161,25 @@ def test_a_huge_schema_is_reduced() -> None:
     assert "bytes" in note
 
 
+def test_a_tool_that_its_server_runs_only_as_a_task_is_left_out() -> None:
+    needs = {"mcp": {"name": "long", "execution": {"taskSupport": "required"}}}
+    can = {"mcp": {"name": "short", "execution": {"taskSupport": "optional"}}}
+    tools = entries(Export("tool", "long", facts=needs), Export("tool", "short", facts=can), contract="mcp")
+    for target in CONTRACTS:
+        mapped = map_exports(target, "id", tools)
+        assert [export.name for export in mapped.exports] == ["short"]
+        assert "only as a task" in mapped.rows[0].note
+
+
+def test_requests_to_the_host_have_a_row() -> None:
+    given = entries(
+        Export("tool", "t"), contract="nexo", capabilities=("network", "memory.recall", "scope=chains:read")
+    )
+    (row,) = [row for row in map_exports("rune", "id", given).rows if row.kind == "requests"]
+    assert row.name == "memory.recall, scope=chains:read"
+    assert "not the host of rune" in row.note
+
+
 def test_a_parameter_that_the_target_reserves_leaves_the_tool_out() -> None:
     tool = Export("tool", "t", input_schema={"type": "object", "properties": {"_context": {}}})
     (row,) = map_exports("kaged", "id", entries(tool)).rows
@@ -191,3 +210,13 @@ def test_versions_and_times() -> None:
     assert adapter_version([spec, spec]) == "1.0.0"
     assert call_seconds(spec, {}) == 3_600.0
     assert call_seconds(spec, {"timeout_ms": 20_000}) == 20.0
+    assert call_seconds(spec, {"timeout_ms": 20_000}, 90.0) == 20.0
+    assert call_seconds(spec, {}, 90.0) == 90.0
+    nexo = PluginSpec("x", "1.0.0", "nexo", Path(), (), patience={"InvokeTool": 7.0})
+    assert call_seconds(nexo, {}) == 7.0
+
+
+def test_only_a_target_with_deadlines_gets_the_timeout() -> None:
+    for target in CONTRACTS:
+        (export,) = map_exports(target, "id", entries(Export("tool", "t")), timeouts={"example.source": 5.0}).exports
+        assert export.timeout == (5.0 if target == "vai" else None)

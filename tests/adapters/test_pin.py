@@ -27,6 +27,7 @@ def pinned() -> Pin:
         events=("a.b",),
     )
     settings = Settings(config="/etc/plugbay.toml", state="/state", logs="/logs", grants=["network"], grant_all=True)
+    settings.environment = {"LANG": "C.UTF-8"}
     sources = [Source("example.source", "kaged", "/plugins/source/kaged-plugin.yaml")]
     return Pin("nexo", "example_source", "1.0.0", sources, [export], settings, name="S", description="D", approvals={})
 

@@ -91,6 +91,15 @@ def test_a_call_that_the_host_cancels_is_cancelled_at_the_source(tmp_path: Path,
     asyncio.run(work())
 
 
+def test_the_operator_s_timeout_holds_behind_an_adapter(tmp_path: Path) -> None:
+    (tmp_path / "plugbay.toml").write_text("[plugins.srv]\ntimeouts = { call = 0.5 }\n")
+    folder, pin = adapt(server(tmp_path), "nexo", tmp_path)
+    outer = tmp_path / "outer.toml"
+    outer.write_text("[plugins.srv]\ntimeouts = { call = 20.0 }\n")
+    with hosted(folder, pin, tmp_path, config=outer) as reach:
+        assert reach.call("hang", {}).code == "plugin_error"  # the outer host's own verdict is a timeout
+
+
 @exhaustive
 def test_two_adapters_of_one_source_do_not_disturb_each_other(tmp_path: Path) -> None:
     folder, pin = adapt(server(tmp_path), "nexo", tmp_path)

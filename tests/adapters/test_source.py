@@ -130,7 +130,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_source_and_a_late_one_times_
         with pytest.raises(SourceFailed) as failed:
             await source.call(hang, {"started": str(tmp_path / "two")}, late)
         assert failed.value.failure().code == Code.PLUGIN_ERROR
-        assert failed.value.failure().detail["plugin_code"] == Code.TIMEOUT
+        assert "within" in failed.value.failure().message
     finally:
         await source.stop()
 
@@ -146,9 +146,29 @@ async def test_an_offer_that_has_changed_is_refused_and_reported(tmp_path: Path)
             await source.call(tool(pin, "echo"), {}, Context())
         failure = failed.value.failure()
         assert failure.code == Code.CAPABILITY_NOT_ALLOWED
-        assert "plugbay adapt" in failure.detail["hint"]
+        assert "run plugbay adapt again" in failure.message
+        assert "mcp approve" not in str(failure)
         assert any("changed tool 'echo'" in text for text in reports)
         assert len(reports) == len(set(reports))
+    finally:
+        await source.stop()
+
+
+@pytest.mark.parametrize("grant_all", [False, True])
+@on_loop
+async def test_a_declaration_that_has_changed_is_refused_with_what_to_do(tmp_path: Path, grant_all: bool) -> None:
+    pin = await adapted(tmp_path, "rune")
+    pin.settings.grant_all = grant_all
+    write_server(tmp_path / "servers", body=BODY, env={"MORE": "1"})
+    reports: list[str] = []
+    source = HostedSource(pin, reports.append)
+    try:
+        await source.start()
+        assert "run plugbay adapt again" in reports[0]
+        with pytest.raises(SourceFailed, match="its command, its folder or its variables changed") as failed:
+            await source.call(tool(pin, "echo"), {}, Context())
+        assert "run plugbay adapt again" in failed.value.failure().message
+        assert "must be approved" not in failed.value.failure().message
     finally:
         await source.stop()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 from pathlib import Path
 
 from tests.cli.conftest import MakePlugin, Run
@@ -71,6 +74,51 @@ def test_what_cannot_be_adapted_is_refused(run: Run, make_plugin: MakePlugin, cw
     (cwd / "plugin.py").touch()
     no_manifest = run("adapt", "plugin.py", "--to", "nexo")
     assert (no_manifest.code, "plugbay manifest" in no_manifest.err) == (3, True)
+
+
+def test_a_source_is_never_replaced_by_its_own_adapter(run: Run, cwd: Path) -> None:
+    manifest = write_server(cwd / "servers")
+    assert run("adapt", manifest, "--to", "nexo").code == 0
+    before = (cwd / "srv-nexo" / "adapter.json").read_text()
+    itself = run("adapt", "srv-nexo", "--to", "nexo", "-o", "srv-nexo", "--grant-all")
+    assert (itself.code, "its own source is there" in itself.err) == (2, True)
+    assert (cwd / "srv-nexo" / "adapter.json").read_text() == before
+    assert run("adapt", manifest, "--to", "mcp").code == 0
+    entry = json.loads((cwd / "srv-mcp" / ".mcp.json").read_text())["mcpServers"]["srv"]
+    (cwd / "plugbay.toml").write_text(f"[mcp.srv]\ncommand = {json.dumps([entry['command'], *entry['args']])}\n")
+    named = run("adapt", "srv", "--to", "mcp")
+    assert (named.code, "its own source is there" in named.err) == (2, True)
+
+
+def test_a_folder_without_plugins_is_refused(run: Run, cwd: Path) -> None:
+    (cwd / "empty").mkdir()
+    done = run("adapt", "empty", "--to", "nexo")
+    assert done.code == 4
+    assert "there is no plugin in empty" in done.err
+    assert "hint:" in done.err
+
+
+def test_an_adapter_for_rune_has_the_usual_variables_of_its_maker(run: Run, cwd: Path) -> None:
+    manifest = write_server(cwd / "servers")
+    said = json.loads(manifest.read_text())
+    program = cwd / "bin" / "server-of-this-user"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, *said['mcpServers']['srv']['args']])}\n")
+    program.chmod(0o755)
+    manifest.write_text(json.dumps({"mcpServers": {"srv": {"command": program.name}}}))
+    path = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PLUGBAY_ADAPTER_IDLE": "0.3"}
+    done = run("adapt", "../work/servers/../servers", "--to", "rune", "--json", **path)
+    assert done.code == 0, done.err
+    pin = json.loads((cwd / "srv-rune" / "adapter.json").read_text())
+    assert pin["sources"][0]["path"] == str(manifest)
+    called = run("call", "srv-rune", "echo", '{"text": "hello"}', *PLUGIN)
+    assert called.code == 0, called.err
+
+
+def test_a_server_that_cannot_start_is_named(run: Run, cwd: Path) -> None:
+    done = run("adapt", write_server(cwd / "servers", body="sys.exit(4)"), "--to", "rune")
+    assert done.code != 0
+    assert "srv cannot be adapted: " in done.err
 
 
 def test_a_server_without_exports_is_refused(run: Run, cwd: Path) -> None:

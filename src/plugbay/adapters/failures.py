@@ -2,7 +2,8 @@
 
 The numbers and names of one contract mean nothing to another, so they are left out between two contracts, and the
 machine of the target puts its own number to the code. A source that cannot run is `unavailable`: for the other host
-the adapter runs well. Loaded by every adapter.
+the adapter runs well. The other host gets the translated code, also in words: `crashed` would read like its own
+verdict on the adapter. Loaded by every adapter.
 """
 
 from __future__ import annotations
@@ -30,8 +31,14 @@ CODE_FOR = {
 }
 """The code of the adapter's failure for each code of the source's."""
 
+VERDICTS_OF_RUNE = {Code.TOOL_NOT_EXPOSED: Code.NOT_FOUND, Code.CAPABILITY_NOT_ALLOWED: Code.PLUGIN_ERROR}
+"""Codes that a host of rune says itself about a plugin, and the code of a plugin's answer in their place."""
+
 CARRIED = ("errors", "hint", "capability", "exit_code", "signal")
-"""Details that mean the same for every contract. What a plugin wrote to stderr stays with the operator."""
+"""Details that mean the same for every contract."""
+
+OPERATORS = frozenset({"stderr_tail", "exit", "line", "said", "command", "cwd"})
+"""Details that stay with the operator: the output of the source, and where it is."""
 
 
 class SourceFailed(HandlerError):
@@ -50,15 +57,17 @@ class SourceFailed(HandlerError):
 
 def translate(failure: Failure, source: str, target: str) -> Failure:
     """The failure of a plugin of contract `source` as the answer to a host of contract `target`."""
-    detail = {key: failure.detail[key] for key in CARRIED if key in failure.detail}
-    named = {"plugin_code": failure.code}
-    if source == target and "plugin_code" in failure.detail:
-        named = {key: failure.detail[key] for key in ("plugin_code", "kind", "data") if key in failure.detail}
+    code = CODE_FOR[failure.code]
+    own = failure.detail if source == target and code == failure.code else {}
+    if target == "rune":
+        code = VERDICTS_OF_RUNE.get(code, code)
+    carried = {key: failure.detail[key] for key in CARRIED if key in failure.detail}
+    more = {key: value for key, value in own.items() if key not in OPERATORS}
     return Failure(
-        CODE_FOR[failure.code],
+        code,
         failure.message,
         origin=Origin.PLUGIN,
-        detail={**detail, **named},
+        detail={"plugin_code": code, **carried, **more},
         retryable=failure.retryable,
         retry_after_ms=failure.retry_after_ms,
     )

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.adapters.mapping import AINB, KAGED, MCP, NEXO, RUNE, VAI, Row
-from plugbay.adapters.pin import FILE, Pin, to_text
+from plugbay.adapters.pin import FILE, Pin, PinInvalid, Source, load, to_text
 from plugbay.adapters.plugin import make_plugin
+from plugbay.host.discovery.folders import MULTI_PLUGIN_MANIFESTS
 from plugbay.sdk.contracts.ainb import ainb_name
 from plugbay.sdk.contracts.mcp import server_name
 from plugbay.sdk.manifests import (
@@ -34,7 +35,11 @@ PROGRAM = "adapter"
 MODULE = "plugbay.adapters"
 
 INSTALL = {
-    RUNE: "Add this folder to the plugin folders of rune-terminal.",
+    RUNE: (
+        "rune-terminal installs a plugin from a git repository or a zip archive, not from a folder: put the files of "
+        "this folder into one, and keep `adapter` executable. Tool names are global there: a tool whose name another "
+        "plugin has is refused. Adapt such plugins together, with `--id`: their tools then have the plugin's name, too."
+    ),
     NEXO: "Copy this folder into the plugins folder of nexo.",
     KAGED: "Name this folder in the plugins of the kaged daemon.",
     AINB: "Copy this folder, with this name, into the plugins folder of ainb.",
@@ -63,6 +68,34 @@ def write(pin: Pin, rows: Iterable[Row], folder: Path) -> list[str]:
         (folder / path).write_text(text, encoding="utf-8")
         (folder / path).chmod(0o755 if text.startswith("#!") else 0o644)
     return sorted(texts)
+
+
+def conflicting(folder: Path, sources: Iterable[Source], words: Iterable[str] = ()) -> str:
+    """The path that an adapter in `folder` would replace or change, and would then start; empty when there is none.
+
+    These are the folders of its sources, and of what is behind a source that is an adapter itself. `words` are
+    absolute paths in commands of sources.
+    """
+    at, seen = folder.resolve(), set[Path]()
+    waiting = [Path(source.path).resolve() for source in sources if source.path]
+    while waiting:
+        manifest = waiting.pop()
+        home = manifest.parent
+        inside = home in at.parents and manifest.name not in MULTI_PLUGIN_MANIFESTS  # a project has other folders
+        if at == home or at in home.parents or inside:
+            return str(home)
+        if home not in seen:
+            seen.add(home)
+            waiting += _behind(home)
+    return next((word for word in words if at in Path(word).resolve().parents), "")
+
+
+def _behind(folder: Path) -> list[Path]:
+    """The manifests of the sources of the adapter in a folder; none if it has no adapter."""
+    try:
+        return [Path(source.path).resolve() for source in load(str(folder / FILE)).sources if source.path]
+    except PinInvalid:
+        return []
 
 
 class _NoSource:
@@ -110,7 +143,8 @@ _MANIFESTS = {RUNE: _rune, NEXO: _nexo, KAGED: _kaged, AINB: _ainb, VAI: _vai, M
 def program(python: str, up: str = "") -> str:
     """The text of the program: it runs the adapter with the pin of its folder, `up` from where it lies."""
     words = " ".join(map(shlex.quote, [python, *_module()]))
-    return f'#!/bin/sh\nexec {words} "${{0%/*}}/{up}{FILE}"\n'
+    here = "case $0 in */*) here=${0%/*} ;; *) here=. ;; esac"  # `sh adapter` has no path
+    return f'#!/bin/sh\n{here}\nexec {words} "$here/{up}{FILE}"\n'
 
 
 def _module() -> Sequence[str]:

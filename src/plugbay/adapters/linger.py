@@ -1,7 +1,7 @@
 """`python -m plugbay.adapters.linger SOCKET`: the host process that stays between the calls of adapters for rune.
 
 Reads the pin from stdin, serves calls on the socket, and ends when none has come for `IDLE_SECONDS`. One process serves
-an address: it holds a lock. A connection has one call, and its end cancels the call.
+an address: it holds a lock, as long as its socket is there. A connection has one call, and its end cancels the call.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +39,8 @@ class Lingering:
         self._source = HostedSource(pin, _note)
         self._exports = {(export.full_name, export.kind): export for export in pin.exports}
         self._idle = idle
-        self._connections = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        """One for each connection."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet = asyncio.Event()
         """Set while no connection is open."""
@@ -47,8 +49,11 @@ class Lingering:
         """Set by a signal, or when nothing has come for a while."""
         self.stopping = False
 
-    async def serve(self, address: str) -> None:
-        """Serve until it is idle or `ended` is set; then leave no process behind."""
+    async def serve(self, address: str, unlock: Callable[[], None]) -> None:
+        """Serve until it is idle or `ended` is set; then leave no process behind.
+
+        `unlock` is called when the socket is gone: from then on another process may serve the address.
+        """
         with suppress(FileNotFoundError):
             os.unlink(address)
         server = await asyncio.start_unix_server(self._answer, address, limit=MAX_BYTES)
@@ -61,6 +66,7 @@ class Lingering:
             with suppress(FileNotFoundError):
                 os.unlink(address)
             server.close()
+            unlock()
             if not self.stopping:  # a call may have come at the last moment
                 await self._quiet.wait()
             await self._source.stop()
@@ -69,9 +75,14 @@ class Lingering:
         """End now; open calls fail."""
         self.stopping = True
         self.ended.set()
+        for writer in self._open:
+            writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        if self.stopping:
+            writer.close()  # before READY: the caller looks for another process
+            return
+        self._open.add(writer)
         self._quiet.clear()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -84,7 +95,7 @@ class Lingering:
             pass  # the adapter was killed, or its line is too long
         finally:
             writer.close()
-            self._connections -= 1
+            self._open.discard(writer)
             self._wait_idle()
 
     async def _make_call(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,12 +122,12 @@ class Lingering:
             return {"failure": SourceFailed(failure).failure().to_json()}
 
     def _wait_idle(self) -> None:
-        if self._connections == 0:
+        if not self._open:
             self._quiet.set()
             self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)
 
     def _end_idle(self) -> None:
-        if self._connections == 0:
+        if not self._open:
             self.ended.set()
 
 
@@ -125,11 +136,11 @@ def _note(text: str) -> None:
     sys.stderr.flush()
 
 
-async def _run(pin: Pin, address: str, idle: float) -> None:
+async def _run(pin: Pin, address: str, idle: float, unlock: Callable[[], None]) -> None:
     lingering, loop = Lingering(pin, idle), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, lingering.stop)
-    await lingering.serve(address)
+    await lingering.serve(address, unlock)
 
 
 def main(address: str) -> None:
@@ -140,7 +151,8 @@ def main(address: str) -> None:
     except BlockingIOError:
         return
     pin = parse(sys.stdin.buffer.read(MAX_BYTES))
-    asyncio.run(_run(pin, address, float(os.environ.get(IDLE_VARIABLE) or IDLE_SECONDS)))
+    idle = float(os.environ.get(IDLE_VARIABLE) or IDLE_SECONDS)
+    asyncio.run(_run(pin, address, idle, lambda: os.close(lock)))
 
 
 if __name__ == "__main__":

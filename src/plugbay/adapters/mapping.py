@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from plugbay.adapters.pin import PinnedExport
@@ -18,7 +19,8 @@ from plugbay.contracts.schemas import schema_problem
 from plugbay.host.catalog.catalog import Entry
 from plugbay.mcp_server import listing
 from plugbay.mcp_server.listing import INPUT_ARGUMENT, Alphabet, NameTable, NamingRule, as_tool, effect_of
-from plugbay.model.spec import PluginSpec
+from plugbay.model.operations import InvokeTool
+from plugbay.model.spec import Export, PluginSpec
 from plugbay.sdk.contract_support import supports
 from plugbay.sdk.contracts.nexo import nexo_id, nexo_tool_name
 
@@ -83,6 +85,12 @@ MAX_SCHEMA = 128 << 10
 LONGEST_SECONDS = 3_600.0
 """Of a call, in every contract."""
 
+NOT_SELECTED = "left out by --only"
+
+ASKING = frozenset({"memory.recall", "llm.complete", "read_sessions", "event_bus"})
+ASKING_PREFIX = "scope="
+"""Capabilities for requests of a plugin to its host."""
+
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 
 
@@ -119,13 +127,22 @@ class Mapped:
     rows: tuple[Row, ...]
 
 
-def map_exports(target: str, adapter_id: str, entries: Sequence[Entry], only: Sequence[str] = ()) -> Mapped:
-    """Map the exports of all sources; raises `NamesCollide` when two get the same name."""
+def map_exports(
+    target: str,
+    adapter_id: str,
+    entries: Sequence[Entry],
+    only: Sequence[str] = (),
+    timeouts: Mapping[str, float | None] = MappingProxyType({}),
+) -> Mapped:
+    """Map the exports of all sources; raises `NamesCollide` when two get the same name.
+
+    `timeouts` are the operator's seconds for a call, by plugin.
+    """
     names = _Names(target, adapter_id, several=len({entry.spec.id for entry in entries}) > 1)
     exports: list[PinnedExport] = []
     rows: list[Row] = []
     for entry in entries:
-        mapped = _map(target, entry, names, only)
+        mapped = _map(target, entry, names, only, timeouts.get(entry.spec.id))
         if isinstance(mapped, Row):
             rows.append(mapped)
             continue
@@ -158,7 +175,9 @@ class _Names:
         return self._tables.setdefault(form, NameTable(self._rule)).add(plugin_id, own)
 
 
-def _map(target: str, entry: Entry, names: _Names, only: Sequence[str]) -> Row | tuple[PinnedExport, str]:
+def _map(
+    target: str, entry: Entry, names: _Names, only: Sequence[str], timeout: float | None
+) -> Row | tuple[PinnedExport, str]:
     spec, export = entry.spec, entry.export
     plugin, kind, name = spec.id, export.kind, export.name
     form = FORMS[target].get(kind, "")
@@ -169,8 +188,10 @@ def _map(target: str, entry: Entry, names: _Names, only: Sequence[str]) -> Row |
     if form == COMPACTOR and spec.contract != target:
         reason = f"the conversation of a compactor has another shape in {target}"
     reason = reason or str(export.facts.get("unsupported") or "")
+    if _needs_task(export):
+        reason = "its server runs it only as a task of MCP, and plugbay calls tools without tasks"
     if not listing.is_selected(entry, only):
-        reason = "left out by --only"
+        reason = NOT_SELECTED
     if reason:
         return Row(plugin, kind, name, note=reason)
     tool = as_tool(entry)
@@ -189,12 +210,19 @@ def _map(target: str, entry: Entry, names: _Names, only: Sequence[str]) -> Row |
             input_schema=schema,
             output_schema=_output_schema(export.output_schema),
             effect=effect_of(export) or "unknown",
-            timeout=call_seconds(spec, export.facts),
+            # The deadline of vai is in the manifest. Elsewhere the host of the source decides, when it is called.
+            timeout=call_seconds(spec, export.facts, timeout) if target == VAI else None,
             wraps=not listing.takes_object(tool),
             events=events,
         ),
         note,
     )
+
+
+def _needs_task(export: Export) -> bool:
+    """Whether an MCP server refuses plain calls of a tool."""
+    execution = export.facts.get(listing.MCP_FACT, {}).get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 def _one_compactor(exports: list[PinnedExport], rows: list[Row]) -> tuple[list[PinnedExport], list[Row]]:
@@ -239,6 +267,14 @@ def _other_rows(target: str, spec: PluginSpec) -> Iterator[Row]:
     settings = spec.settings
     if settings.config_schema or settings.secrets_schema or settings.knobs:
         yield Row(spec.id, "settings", "config, secrets", note="they are set in the adapter's plugbay.toml")
+    asking = [name for name in spec.capabilities if name in ASKING or name.startswith(ASKING_PREFIX)]
+    if asking:
+        yield Row(
+            spec.id,
+            "requests",
+            ", ".join(asking),
+            note=f"the adapter's own host answers them, not the host of {target}",
+        )
     if spec.capabilities:
         text = "they are granted to the adapter's own host, by --grant or plugbay.toml"
         yield Row(spec.id, "capabilities", ", ".join(spec.capabilities), note=text)
@@ -315,8 +351,11 @@ def adapter_version(specs: Iterable[PluginSpec]) -> str:
     return versions[0] if len(versions) == 1 and _SEMVER.fullmatch(versions[0]) else "1.0.0"
 
 
-def call_seconds(spec: PluginSpec, facts: Mapping[str, Any]) -> float:
-    """Seconds for a call of an export, as its contract has them."""
+def call_seconds(spec: PluginSpec, facts: Mapping[str, Any], timeout: float | None = None) -> float:
+    """Seconds for a call of an export: the operator's, if there are some, else those of its contract."""
     given = facts.get("timeout_ms")
-    seconds = given / 1000 if isinstance(given, int) else spec.timeouts.call
+    usual = spec.patience.get(InvokeTool.__name__, spec.timeouts.call)
+    seconds = usual if timeout is None else timeout
+    if isinstance(given, int):
+        seconds = given / 1000 if timeout is None else min(given / 1000, timeout)
     return min(max(seconds, 1.0), LONGEST_SECONDS)

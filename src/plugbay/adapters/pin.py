@@ -20,6 +20,11 @@ MAX_BYTES = 64 << 20
 """Bytes of the file; the definitions of a server are at most as large."""
 
 
+USUAL_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "SHELL", "TERM", "PLUGBAY_ADAPTER_IDLE")
+"""Variables that an adapter has from the environment of `plugbay adapt`, where its host gives it none: rune starts
+plugins with an empty environment. None of them is secret."""
+
+
 class PinInvalid(ValueError):
     """The file of an adapter cannot be used."""
 
@@ -96,9 +101,9 @@ class Source:
 
 
 class Settings:
-    """The operator's side of an adapter: its host has the files and the grants that the command had."""
+    """The operator's side of an adapter: its host has the files, grants and usual variables that the command had."""
 
-    __slots__ = ("config", "grant_all", "grants", "logs", "state", "unconfined")
+    __slots__ = ("config", "environment", "grant_all", "grants", "logs", "state", "unconfined")
 
     def __init__(
         self,
@@ -109,7 +114,9 @@ class Settings:
         grants: Sequence[str] = (),
         grant_all: bool = False,
         unconfined: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self.environment = dict(environment or {})
         self.config, self.state, self.logs = config, state, logs
         self.grants, self.grant_all, self.unconfined = tuple(grants), grant_all, unconfined
 

@@ -7,6 +7,8 @@ stays (`plugbay.adapters.linger`).
 
 from __future__ import annotations
 
+import os
+
 from plugbay.adapters.plugin import make_plugin, plugin_with_tools
 from plugbay.sdk.io.stdio import claim, leave, note
 from plugbay.sdk.serving import begin, serve_rune
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 def serve(pin: Pin) -> NoReturn:
     """Serve until the host leaves, then exit."""
+    for name, value in pin.settings.environment.items():
+        os.environ.setdefault(name, value)
     if pin.target == "mcp":
         leave(serve_mcp(pin))
     if pin.target == "rune":

@@ -29,7 +29,7 @@ from plugbay.model.spec import Export
 from plugbay.sdk.results import Seed, ToolResult
 from plugbay.sdk.screens.command_lines import CliResult
 
-ADAPT_AGAIN = "plugbay adapt makes the adapter again, with what the source offers now"
+ADAPT_AGAIN = "run plugbay adapt again to pin what the source offers now"
 
 CONTEXT = ("agent_id", "agent_path", "session_id", "project_id", "operator_id", "request_id")
 """Ids of a call that hosts of several contracts send."""
@@ -123,7 +123,7 @@ class HostedSource:
         )
         self._check_drift(host, export)
         if result.failure is not None:
-            raise SourceFailed(self._translate(export, result.failure))
+            raise SourceFailed(self._translate(host, export, result.failure))
         return self._value(host, export, result)
 
     async def run(self, export: PinnedExport, argv: Sequence[str], ctx: Any) -> CliResult:
@@ -132,7 +132,7 @@ class HostedSource:
         try:
             done = await host.run_cli(export.full_name, argv, timeout=_seconds(ctx))
         except CallFailed as error:
-            raise SourceFailed(self._translate(export, error.failure)) from None
+            raise SourceFailed(self._translate(host, export, error.failure)) from None
         return CliResult(done.stdout, done.stderr, done.exit_code)
 
     async def compact(self, export: PinnedExport, messages: Sequence[Any], ctx: Any) -> Any:
@@ -141,7 +141,7 @@ class HostedSource:
         if self._contracts[export.plugin] == "kaged":
             hook = f"{export.plugin}/pre_compact"
             result = await host.attempt(hook, {"messages": list(messages)}, kind="hook", timeout=_seconds(ctx))
-            return self._value_or_raise(export, result).get("messages")
+            return self._value_or_raise(host, export, result).get("messages")
         asked = ctx.compaction
         request = {
             "source": {
@@ -152,7 +152,7 @@ class HostedSource:
             "policy": asked.policy,
         }
         result = await host.attempt(export.full_name, request, kind="compactor", timeout=_seconds(ctx))
-        seed = self._value_or_raise(export, result)
+        seed = self._value_or_raise(host, export, result)
         return Seed(seed["seed_blocks"], (seed.get("summary") or {}).get("text", ""))
 
     async def stream(self, export: PinnedExport, given: Any) -> AsyncIterator[Any]:
@@ -164,7 +164,7 @@ class HostedSource:
                     yield chunk
                 whole = stream.result
         except CallFailed as error:
-            raise SourceFailed(self._translate(export, error.failure)) from None
+            raise SourceFailed(self._translate(host, export, error.failure)) from None
         yield {"type": "usage", "usage": whole.get("usage") or {}}
         yield {"type": "end", "finish_reason": whole.get("finish_reason")}
 
@@ -187,8 +187,9 @@ class HostedSource:
         await host.start()
         for plugin_id in self._contracts:
             refusal = host.refusal(plugin_id)
-            if refusal is not None:
-                self._report(f"{plugin_id} cannot run: {refusal.message}")
+            pending = "" if refusal is None else f"{plugin_id} cannot run: {refusal.message}"
+            if text := _changed(host, plugin_id) or pending:
+                self._report(text)
         return host
 
     def _check_drift(self, host: Host, export: PinnedExport) -> None:
@@ -199,18 +200,21 @@ class HostedSource:
                 self._drift.add(text)
                 self._report(text)
 
-    def _translate(self, export: PinnedExport, failure: Failure) -> Failure:
+    def _translate(self, host: Host, export: PinnedExport, failure: Failure) -> Failure:
+        changed = _changed(host, export.plugin)
         if "changed" in failure.detail:  # an export that differs from its approval; here that is the pin
-            failure = failure.replace_detail(hint=ADAPT_AGAIN)
+            changed = f"{failure.message}; {ADAPT_AGAIN}"
+        if changed:  # hosts of nexo and rune show the message alone
+            failure = Failure(Code.CAPABILITY_NOT_ALLOWED, changed, origin=Origin.POLICY)
         return translate(failure, self._contracts[export.plugin], self._pin.target)
 
     def _context(self, export: PinnedExport, ctx: Any) -> dict[str, str]:
         names = TAKES_CONTEXT.get(self._contracts[export.plugin], ())
         return {} if ctx is None else {name: value for name in names if (value := getattr(ctx, name)) is not None}
 
-    def _value_or_raise(self, export: PinnedExport, result: CallResult) -> Any:
+    def _value_or_raise(self, host: Host, export: PinnedExport, result: CallResult) -> Any:
         if result.failure is not None:
-            raise SourceFailed(self._translate(export, result.failure))
+            raise SourceFailed(self._translate(host, export, result.failure))
         return result.value()
 
     def _value(self, host: Host, export: PinnedExport, result: CallResult) -> Any:
@@ -225,6 +229,12 @@ class HostedSource:
         if self._pin.target in ("ainb", "vai") and isinstance(value, msgspec.Raw):
             return msgspec.json.decode(value)  # the SDK looks inside
         return value
+
+
+def _changed(host: Host, plugin_id: str) -> str:
+    """Why the pinned approval of a plugin holds no longer, and what to do; empty when it holds."""
+    problem = host.runtime_exports.problems.get(plugin_id)
+    return f"{plugin_id} cannot run as it was adapted: {problem}; {ADAPT_AGAIN}" if problem else ""
 
 
 def _with_content(export: Export, output: Any) -> ToolResult:

@@ -72,18 +72,19 @@ def adapt(
         from plugbay.sdk.io.stdio import claim
 
         claim()
-    from plugbay.adapters.pin import Settings
+    from plugbay.adapters.pin import USUAL_VARIABLES, Settings
 
     loaded = local_host.load_config(config)
     found, servers = _find(sources, loaded)
     used = config_in_use(config)
     settings = Settings(
-        config=str(used.absolute()) if used else None,
+        config=str(_absolute(used)) if used else None,
         state=str(local_host.state_dir(loaded)),
         logs=str(Path(loaded.host.log_dir if loaded and loaded.host.log_dir else directories()["log"]).absolute()),
         grants=grant or (),
         grant_all=grant_all,
         unconfined=no_sandbox,
+        environment={name: os.environ[name] for name in USUAL_VARIABLES if name in os.environ},
     )
     pin, rows = _pin(found, servers, loaded, to, settings, id, only or ())
     if run:
@@ -93,12 +94,14 @@ def adapt(
     if explain:
         _explain(pin, rows, as_json)
         return
-    _write(pin, rows, folder, as_json)
+    words = [word for item in found if item.spec for word in item.spec.command]
+    words += [word for name in servers if loaded for word in loaded.mcp[name].command or ()]
+    _write(pin, rows, folder, [word for word in words if os.path.isabs(word)], as_json)
 
 
 def _find(words: Sequence[str], config: Config | None) -> tuple[list[Found], list[str]]:
     """The plugins at the paths, and the names of servers in plugbay.toml; raises `Refusal`."""
-    from plugbay.host.discovery.folders import discover, reject_duplicates
+    from plugbay.host.discovery.folders import reject_duplicates
 
     paths, servers = [], []
     for word in words:
@@ -108,11 +111,25 @@ def _find(words: Sequence[str], config: Config | None) -> tuple[list[Found], lis
             servers.append(word)
         else:
             paths.append(Path(word))
-    found = reject_duplicates([item for path in paths for item in discover([_place(path)])])
+    found = reject_duplicates([item for path in paths for item in _discover(path)])
     for item in found:
         if item.spec is None:
             raise lookup.refusal(item, "adapt")
     return found, servers
+
+
+def _discover(path: Path) -> list[Found]:
+    from plugbay.host.discovery.folders import discover
+
+    found = discover([_place(path)])
+    if not found:
+        raise refusal(f"there is no plugin in {path}", local_host.FOLDER_HINT, Exit.NOT_FOUND)
+    return found
+
+
+def _absolute(path: Path) -> Path:
+    """The path without `..`, which a link may give another meaning; a link without `..` stays."""
+    return path.resolve() if ".." in path.parts else path.absolute()
 
 
 def _place(path: Path) -> Path:
@@ -126,7 +143,7 @@ def _sources(found: Sequence[Found], servers: Sequence[str]) -> list[Source]:
     from plugbay.adapters.pin import Source
 
     placed = [
-        Source(item.spec.id, item.contract, str((item.root / lookup.manifest_name(item)).absolute()))
+        Source(item.spec.id, item.contract, str(_absolute(item.root / lookup.manifest_name(item))))
         for item in found
         if item.spec is not None
     ]
@@ -146,7 +163,7 @@ def _pin(
     from plugbay.host.catalog.approvals import Approvals
     from plugbay.host.host import Host
     from plugbay.mcp_server.listing import NamesCollide
-    from plugbay.model.errors import CallFailed
+    from plugbay.model.errors import CallFailed, Failure
 
     sources = _sources(found, servers)
     if len(sources) > 1 and not id:
@@ -171,7 +188,9 @@ def _pin(
     try:
         return local_host.run_with(host, work)
     except CallFailed as error:
-        raise Refusal(error.failure) from None
+        failure = error.failure
+        text = f"{failure.plugin} cannot be adapted: {failure.message}"
+        raise Refusal(Failure(failure.code, text, origin=failure.origin, detail=failure.detail)) from None
     except NothingMaps as error:
         hint = f"plugbay inspect shows its exports; {target} carries tools, and docs/adapt.md lists the rest"
         raise refusal(str(error), hint, Exit.INVALID) from None
@@ -210,17 +229,22 @@ def _show_rows(page: output.Printer, rows: Sequence[Row]) -> None:
         page.line((f"{mark} ", style), f"{row.kind} {row.plugin}/{row.name}", what, (note, output.DIM), indent=2)
 
 
-def _write(pin: Pin, rows: Sequence[Row], named: Path | None, as_json: bool) -> None:
+def _write(pin: Pin, rows: Sequence[Row], named: Path | None, words: Sequence[str], as_json: bool) -> None:
+    """Write the folder; `words` are paths in the commands of the sources."""
     from plugbay.adapters import folder as adapter_folder
     from plugbay.adapters.pin import FILE
     from plugbay.host.discovery.folders import inspect
 
-    folder = (named or Path(adapter_folder.folder_name(pin))).absolute()
+    folder = _absolute(named or Path(adapter_folder.folder_name(pin)))
     if pin.target == "ainb" and folder.name != adapter_folder.folder_name(pin):
         name = adapter_folder.folder_name(pin)
         raise refusal(f"ainb needs the folder to be called {name!r}", f"--output {folder.parent / name}", Exit.USAGE)
     if folder.exists() and (not folder.is_dir() or (os.listdir(folder) and not (folder / FILE).exists())):
         raise refusal(f"{folder} exists and is not an adapter", "--output names another folder", Exit.USAGE)
+    source = adapter_folder.conflicting(folder, pin.sources, words)
+    if source:
+        text = f"{folder} cannot be the adapter: its own source is there, at {source}"
+        raise refusal(text, "--output names a folder apart from the sources", Exit.USAGE)
     written = adapter_folder.write(pin, rows, folder)
     made = inspect(folder, pin.target)
     if made.errors:
