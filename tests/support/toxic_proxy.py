@@ -101,9 +101,12 @@ class ToxicProxy:
 
     async def _close(self) -> None:
         self._server.close()
-        for link in list(self._links):
-            link.reset()
-        await asyncio.gather(*(link.ended.wait() for link in list(self._links)))
+        own = asyncio.current_task()
+        while others := asyncio.all_tasks() - {own}:  # among them connections that have just been accepted
+            for link in list(self._links):
+                link.reset()
+            await asyncio.wait(others, timeout=0.05)
+        await asyncio.sleep(0)  # the ends of connections
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -117,7 +120,6 @@ class ToxicProxy:
         finally:
             link.reset()
             self._links.discard(link)
-            link.ended.set()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if isinstance(self._upstream, Path):
@@ -133,7 +135,6 @@ class _Link:
         self._server: asyncio.StreamWriter | None = None
         self._left = LIMIT
         self._gone = asyncio.Event()
-        self.ended = asyncio.Event()
 
     async def pass_on(
         self,
@@ -196,11 +197,14 @@ class _Link:
     def reset(self) -> None:
         """End both connections with RST."""
         for writer in (self._client, self._server):
-            if writer is not None and not writer.transport.is_closing():
-                end: socket.socket = writer.get_extra_info("socket")
+            if writer is None:
+                continue
+            end: socket.socket = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):  # it is closed
                 if end.family != socket.AF_UNIX:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                writer.transport.abort()
+            # Also one that is closing: it stays open as long as the peer does not read what was written.
+            writer.transport.abort()
         self._gone.set()
 
 
