@@ -143,7 +143,6 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
     ("I4: s accepted a write of epoch 1 after one of 2", add("accepted", Accepted("s", 1))),
     ("I4: n1/7 of epoch 1 wrote as s in epoch 2", add("accepted", Accepted("s", 2, "n1/7", "n1"))),
     ("I4: n3/5 wrote as s while the lease was with n2", add("accepted", Accepted("s", 2, "n3/5", "n2"))),
-    ("I4: n3/5 wrote as s while the lease was with no node", add("accepted", Accepted("s", 2, "n3/5"))),
     ("I4: the write 7-3 was said to be accepted, and is not there", lambda history: history.acknowledged.add("7-3")),
     ("I4: n1/7 and n2/8 acted as s at the same time", add("acts", Act("s", "n1/7", 2.5, 2.6))),
     ("I4: n2/8 and n1/9 acted as s at the same time", add("acts", Act("s", "n2/8", 5.2, 5.21))),

@@ -22,7 +22,7 @@ from tests.faults import faults
 from tests.faults.checker import HOOK, LOST, READ, REFUSED, SUCCEEDED, WRITE, Entry, Request
 from tests.faults.run import finish
 from tests.faults.strangers import Nonsense, Silent, Stranger, stranger
-from tests.faults.workload import Workload, read_ledger
+from tests.faults.workload import MS, Workload, read_ledger
 from tests.faults.world import HOUR, LEASE, Gateway, Node, World
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -262,9 +262,9 @@ def test_a_suspended_node_carries_out_no_stale_call(tmp_path: Path, seconds: flo
         assert all(each.status == SUCCEEDED or each.is_unknown or each.was_not_asked for each in told), told
 
 
-def _ask(made: Scenario, gateway: Gateway, kind: str) -> Request:
+def _ask(made: Scenario, gateway: Gateway, kind: str, timeout_ms: int | None = None) -> Request:
     with gateway.client() as client:
-        return made.load.invoke(gateway, client, kind)
+        return made.load.invoke(gateway, client, kind, timeout_ms=timeout_ms)
 
 
 def test_a_gateway_that_slept_beyond_its_lease_ends_and_changes_nothing(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_node_that_misbehaves_gets_less(tmp_path: Path, kind: type[Stranger]) 
     with scenario(tmp_path, loaded=False) as made, stranger(made.world, kind) as bad:
         gateway = made.world.gateways[0]
         for _ in range(5):
-            asked = [made._pool.submit(_ask, made, gateway, READ) for _ in range(6)]
+            asked = [made._pool.submit(_ask, made, gateway, READ, MS) for _ in range(6)]
             assert any(each.result(PATIENCE).status == SUCCEEDED for each in asked)
             if bad.calls:
                 break

@@ -249,6 +249,7 @@ class Workload:
         *,
         wait: bool = True,
         execution: str = "",
+        timeout_ms: int | None = None,
     ) -> Request:
         """One request, which is written down. With a key it is the same request each time."""
         execution = execution or (f"x-{key}" if key else f"x-{next(self._count)}")
@@ -257,6 +258,7 @@ class Workload:
             "input": {"kind": kind, "seconds": seconds, "n": execution},
             "execution_id": execution,
             "wait": wait,
+            "timeout_ms": timeout_ms,
         }
         begun = time.monotonic()
         told: dict[str, Any] = {"status": LOST}

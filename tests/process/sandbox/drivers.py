@@ -45,10 +45,11 @@ def report(identity: str, part: str) -> Any:
 
 def running(mark: str) -> list[int]:
     """Processes with this text among their arguments, seen from outside."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark.encode() in _arguments(pid)]
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark.encode() in arguments(pid)]
 
 
-def _arguments(pid: int) -> bytes:
+def arguments(pid: int) -> bytes:
+    """The command line of a process; empty as soon as it begins to end."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -27,8 +27,8 @@ from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.status import ExitStatus
-from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until, state
-from tests.process.sandbox.drivers import running
+from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until
+from tests.process.sandbox.drivers import arguments, running
 from tests.support.machine import needs_cgroups, needs_root
 from tests.support.patience import PATIENCE, until, until_blocking
 from tests.support.tiers import first_alone
@@ -196,12 +196,14 @@ def test_a_program_that_forks_at_once_has_no_process_outside_its_groups(run: Run
 
 
 def still_limited_by(pid: int) -> set[str] | None:
-    """None: the process has ended. The kernel takes a dead process out of its groups before it is collected."""
+    """None: the process ends, or has ended. The kernel takes it out of its groups when its memory is gone, and with
+    that its command line, but before it is a zombie.
+    """
     try:
         groups = limited_by(pid)
     except OSError:
         return None
-    return None if state(pid) in ("", "Z") else groups
+    return groups if arguments(pid) else None
 
 
 def test_an_unconfined_program_that_forks_at_once_is_in_no_group(run: Run, tmp_path: Path) -> None:
