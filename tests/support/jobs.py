@@ -4,8 +4,8 @@ Collecting takes 20 s of a core. Here it is done once for all processes, which c
 collect for themselves. A process runs the tests of one file together, so that they share what the file sets up. One
 that dies fails the test that it ran, and another takes its place.
 
-Tests marked `alone` come first, one after the other: they sweep up after dead hosts, so no other host may start beside
-them.
+Tests marked `alone` come first, one after the other, in a process of their own: they sweep up after dead hosts, so no
+other host may start beside them. They wait most of the time, so others run tests meanwhile that start no host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import atexit
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from enum import Enum
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -28,7 +29,8 @@ TOGETHER = 96
 """Tests of one file that one process runs together, at most."""
 
 QUICK = ("tests/contracts/", "tests/model/", "tests/wire/")
-"""Run last: where every test is short, all processes end at nearly the same time."""
+"""These start no host, so they run beside those that are alone. The rest of them is run last: where every test is
+short, all processes end at nearly the same time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,8 +44,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     pool = Pool(session)
     try:
-        pool.run(batches(session.items, alone=True), 1)
-        pool.run(batches(session.items, alone=False), jobs)
+        pool.run(jobs)
     finally:
         pool.end()
     return True
@@ -52,10 +53,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 class Worker:
     """One process, as the process that collected sees it."""
 
-    def __init__(self, number: int, pid: int) -> None:
+    def __init__(self, number: int, pid: int, *, alone: bool) -> None:
         self.node = SimpleNamespace(gateway=SimpleNamespace(id=f"job {number}"))
         self.number = number
         self.pid = pid
+        self.alone = alone
+        """Whether it runs the tests that are alone, and no others."""
         self.left: deque[int] = deque()
         """The tests that it was given and has not run to their end."""
 
@@ -65,13 +68,17 @@ class Pool:
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
-        self._batches: deque[list[int]] = deque()
+        self._alone = deque(batches(session.items, Kind.ALONE))
+        self._usual = deque(batches(session.items, Kind.USUAL))
+        self._quick = deque(batches(session.items, Kind.QUICK))
         self._workers: dict[Connection, Worker] = {}
+        self._waiting: list[Connection] = []
+        """Of processes that get more when the tests that are alone have ended."""
 
-    def run(self, batches: Iterable[list[int]], jobs: int) -> None:
-        self._batches.extend(batches)
-        for number in range(min(jobs, len(self._batches))):
-            self._start(number)
+    def run(self, jobs: int) -> None:
+        count = len(self._alone) + len(self._usual) + len(self._quick)
+        for number in range(min(jobs, count)):
+            self._start(number, alone=number == 0 and bool(self._alone))
         while self._workers:
             for connection in wait(list(self._workers)):
                 assert isinstance(connection, Connection)
@@ -87,7 +94,7 @@ class Pool:
             os.kill(worker.pid, SIGKILL)
             os.waitpid(worker.pid, 0)
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int, *, alone: bool) -> None:
         ours, theirs = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -97,18 +104,27 @@ class Pool:
                 connection.close()
             _work(self._session, theirs)
         theirs.close()
-        self._workers[ours] = Worker(number, pid)
+        self._workers[ours] = Worker(number, pid, alone=alone)
 
     def _hear(self, connection: Connection, worker: Worker, message: tuple[int, Any] | None) -> None:
         if message is None:
-            batch = self._batches.popleft() if self._batches else []
-            worker.left.extend(batch)
-            connection.send(batch)
+            self._give(connection, worker)
             return
         index, result = message
         worker.left.remove(index)
         for report in [self._passed(index, result)] if isinstance(result, float) else map(self._loaded, result):
             self._tell(worker, report)
+
+    def _give(self, connection: Connection, worker: Worker) -> None:
+        """The next tests of a process; none end it."""
+        beside = any(other.alone for other in self._workers.values())
+        queue = self._alone if worker.alone else self._quick if beside or not self._usual else self._usual
+        if beside and not worker.alone and not queue:
+            self._waiting.append(connection)
+            return
+        batch = queue.popleft() if queue else []
+        worker.left.extend(batch)
+        connection.send(batch)
 
     def _ended(self, connection: Connection) -> None:
         worker = self._workers.pop(connection)
@@ -118,8 +134,12 @@ class Pool:
             index = worker.left.popleft()
             text = f"the process that ran this test ended with {os.waitstatus_to_exitcode(status)}"
             self._tell(worker, self._report(index, "failed", 0.0, text))
-            self._batches.appendleft(list(worker.left))
-            self._start(worker.number)
+            (self._alone if worker.alone else self._usual).appendleft(list(worker.left))
+            self._start(worker.number, alone=worker.alone)
+        elif worker.alone:
+            self._start(worker.number, alone=False)
+            for waiting in self._waiting:
+                self._give(waiting, self._workers[waiting])
 
     def _tell(self, worker: Worker, report: Any) -> None:
         report.node = worker.node  # by this the terminal knows that tests of several files come mixed
@@ -140,11 +160,22 @@ class Pool:
         return report
 
 
-def batches(items: list[pytest.Item], alone: bool) -> Iterator[list[int]]:
-    """The tests by their numbers, those of a file together."""
-    chosen = [index for index, item in enumerate(items) if bool(item.get_closest_marker("alone")) is alone]
-    order = sorted(chosen, key=lambda index: items[index].nodeid.startswith(QUICK))
-    for _, group in groupby(order, lambda index: items[index].path):
+class Kind(Enum):
+    """When tests are run."""
+
+    ALONE, USUAL, QUICK = range(3)
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Kind:
+        if item.get_closest_marker("alone"):
+            return cls.ALONE
+        return cls.QUICK if item.nodeid.startswith(QUICK) else cls.USUAL
+
+
+def batches(items: list[pytest.Item], kind: Kind) -> Iterator[list[int]]:
+    """The tests of a kind by their numbers, those of a file together."""
+    chosen = [index for index, item in enumerate(items) if Kind.of(item) is kind]
+    for _, group in groupby(chosen, lambda index: items[index].path):
         indices = list(group)
         for start in range(0, len(indices), TOGETHER):
             yield indices[start : start + TOGETHER]

@@ -89,8 +89,48 @@ def test_others(number):
 """
 
 
-def test_tests_that_are_alone_come_before_all_others(tmp_path: Path) -> None:
+BESIDE = """
+import pytest
+from pathlib import Path
+
+QUICK = Path(__file__).parents[2] / "quick"
+
+@pytest.mark.parametrize("number", range(100))
+def test_quick(number):
+    QUICK.touch()
+"""
+
+WAITS = """
+import time
+import pytest
+from pathlib import Path
+
+@pytest.mark.alone
+def test_alone():
+    while not Path(__file__).with_name("quick").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("jobs", ["2", "3"])
+def test_tests_that_are_alone_come_before_all_others(tmp_path: Path, jobs: str) -> None:
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text(APART)
-    done = run_tests(tmp_path, "--jobs", "3")
+    done = run_tests(tmp_path, "--jobs", jobs)
     assert done.returncode == 0 and "210 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_tests_that_start_no_host_run_beside_those_that_are_alone(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "wire").mkdir(parents=True)
+    (tmp_path / "tests" / "wire" / "test_quick.py").write_text(BESIDE)
+    (tmp_path / "test_a.py").write_text(APART)
+    (tmp_path / "test_b.py").write_text(WAITS)
+    done = run_tests(tmp_path, "--jobs", "2")
+    assert done.returncode == 0 and "206 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_process_that_dies_in_a_test_that_is_alone_is_replaced_by_another(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(APART.replace("assert not BEGUN.exists()", "assert number != 2 or os._exit(3)"))
+    (tmp_path / "test_a.py").write_text("import os\n" + (tmp_path / "test_a.py").read_text())
+    done = run_tests(tmp_path, "--jobs", "2")
+    assert "1 failed, 104 passed" in done.stdout, done.stdout + done.stderr
