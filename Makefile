@@ -12,6 +12,7 @@ PYTHONS ?= $(shell for minor in 11 12 13 14; do \
 PYTEST_ARGS ?=
 MINUTES ?= 120
 RUNS ?= 20
+SECONDS ?= 300
 # What `make cluster` runs; as above.
 CLUSTER_PACKAGES := bubblewrap:bwrap util-linux:setpriv postgresql:pg_ctlcluster docker-registry:docker-registry \
     nats-server:/usr/sbin/nats-server haproxy:/usr/sbin/haproxy
@@ -38,7 +39,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench deploy examples scripts)
 
-.PHONY: help run tour cluster test test-all prove mutation faults soak check docs bench dist image setup clean \
+.PHONY: help run tour cluster test test-all prove mutation fuzz faults soak check docs bench dist image setup clean \
     bubblewrap test-packages cluster-packages image-packages
 
 help: ## list the targets
@@ -73,7 +74,7 @@ test: setup ## run the tests of all behaviour (PYTEST_ARGS="-k name" narrows)
 test-all: test ## then the second event loop, codec and architecture, more examples of each property, and every row of every contract
 	$(call RUN_TESTS,(exhaustive or hypothesis),long)
 
-prove: mutation faults image ## all of that on each Python of PYTHONS, forty times as many random examples; all mutants; faults; the image
+prove: mutation fuzz faults image ## all of that on each Python of PYTHONS, forty times as many random examples; all mutants; faults; the image
 	@for python in $(PYTHONS); do \
 	    name=$$($$python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
 	    echo "prove: Python $$name"; \
@@ -82,6 +83,9 @@ prove: mutation faults image ## all of that on each Python of PYTHONS, forty tim
 
 mutation: setup ## change each decision of the modules that decide: their tests must notice
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutation
+
+fuzz: setup ## search for inputs that break a promise, SECONDS for each reader of hostile bytes, 300 by default
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz all --seconds $(SECONDS)
 
 faults: setup ## harm a cluster under load at random, RUNS times, 20 by default: no promise of docs/scale.md may break
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults --runs $(RUNS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -53,25 +52,24 @@ def seeds(target: str) -> list[Path]:
     return sorted((CORPUS / target).iterdir())
 
 
-def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = "", seed: int = 0) -> Report:
+def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = "") -> Report:
     """Run a target on its corpus, or on that of another. Inputs that reach new code go to `work`, those that break a
-    promise to `findings`. With a `seed`, the inputs are the same each time, as far as the seconds reach.
+    promise to `findings`.
     """
     corpus = corpus or target
     work.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
     before = set(findings.iterdir())
-    words = work.parent / f"{target}.dict"
-    words.write_bytes(_dictionary(corpus))
+    dictionary = work.parent / f"{target}.dict"
+    dictionary.write_bytes(b"".join(b'"%b"\n' % word for word in words(corpus)))
     options = {
         "max_total_time": max(1, round(seconds)),
         "timeout": UNIT_SECONDS,
         "rss_limit_mb": MEMORY_MIB,
         "max_len": MAX_INPUT,
-        "dict": words,
+        "dict": dictionary,
         "artifact_prefix": f"{findings}/",
         "print_final_stats": 1,
-        "seed": seed,
     }
     flags = [f"-{name}={value}" for name, value in options.items()]
     ended = subprocess.run(
@@ -81,7 +79,6 @@ def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = 
         text=True,
         errors="replace",
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     output = ended.stdout + ended.stderr
     executions, edges, features = map(int, ([("0", "0", "0"), *_STATUS.findall(output)])[-1])
@@ -90,7 +87,6 @@ def fuzz(target: str, seconds: float, work: Path, findings: Path, corpus: str = 
     return Report(target, executions, edges, features, sorted(new), problem)
 
 
-def _dictionary(corpus: str) -> bytes:
-    """The words of a corpus, which libFuzzer puts into its inputs."""
-    words = {word for path in seeds(corpus) for word in _WORD.findall(path.read_bytes())}
-    return b"".join(b'"%b"\n' % word for word in sorted(words)[:MAX_WORDS])
+def words(corpus: str) -> list[bytes]:
+    """The words of a corpus, which a search puts into its inputs."""
+    return sorted({word for path in seeds(corpus) for word in _WORD.findall(path.read_bytes())})[:MAX_WORDS]

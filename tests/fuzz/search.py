@@ -103,7 +103,7 @@ def search(check: Check, arguments: Iterable[str]) -> None:
     work, *seeds = (Path(word) for word in words if not word.startswith("-"))
     until = time.monotonic() + float(flags["max_total_time"])
     coverage = Coverage(check)
-    seed = int(flags.get("seed", 0)) or random.SystemRandom().getrandbits(32)
+    seed = random.SystemRandom().getrandbits(32)
     dictionary = [line[1:-1] for line in Path(flags["dict"]).read_bytes().splitlines()]
     mutator = Mutator(dictionary, int(flags["max_len"]), seed)
     known = [path.read_bytes() for folder in (*seeds, work) for path in sorted(folder.iterdir())]
