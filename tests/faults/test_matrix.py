@@ -148,7 +148,7 @@ def test_a_delivery_whose_gateway_is_killed_is_made_again(tmp_path: Path) -> Non
 
 @requirement("host:nodes-call")
 def test_a_restart_of_nats_ends_no_call(tmp_path: Path) -> None:
-    with scenario(tmp_path) as made:
+    with scenario(tmp_path, lost=PATIENCE) as made:
         calls = [made.call(gateway, WRITE) for gateway in made.world.gateways]
         made.world.nats[0].kill()
         made.world.nats[0].start()
@@ -156,7 +156,7 @@ def test_a_restart_of_nats_ends_no_call(tmp_path: Path) -> None:
 
 
 def test_one_of_three_nats_servers_is_not_missed(tmp_path: Path) -> None:
-    with scenario(tmp_path, nats=3) as made:
+    with scenario(tmp_path, nats=3, lost=PATIENCE) as made:
         for server in made.world.nats:
             calls = [made.call(gateway, WRITE) for gateway in made.world.gateways]
             server.kill()
@@ -319,7 +319,7 @@ def test_a_slow_node_loses_nothing(tmp_path: Path) -> None:
 
 @requirement("host:nodes-drain")
 def test_nodes_are_drained_one_by_one_without_a_failed_call(tmp_path: Path) -> None:
-    with scenario(tmp_path, nodes=3) as made:
+    with scenario(tmp_path, nodes=3, lost=PATIENCE) as made:
         faults.nodes_drained(made.world, made.dice)
         made.load.stop()
         told = [request for request in made.load.history.requests if request.status not in (SUCCEEDED, "begun")]

@@ -204,15 +204,22 @@ class World:
     """The cluster, and what an operator has for it."""
 
     def __init__(
-        self, folder: Path, gateways: int = 2, nodes: int = 2, nats: int = 1, skews: Mapping[int, float] | None = None
+        self,
+        folder: Path,
+        gateways: int = 2,
+        nodes: int = 2,
+        nats: int = 1,
+        skews: Mapping[int, float] | None = None,
+        lost: float = LOST,
     ) -> None:
-        """`skews`: seconds by which the clocks of some gateways are wrong."""
+        """`skews`: seconds by which the clocks of some gateways are wrong. `lost`: seconds until a call is lost."""
         self.folder = folder
         self.ended: list[tuple[str, int, float]] = []
         """Processes of gateways and nodes that have ended: name, id, when."""
         self.token = "pb_sk_" + secrets.token_urlsafe(32)
         self._counts = (gateways, nodes, nats)
         self._skews = skews or {}
+        self._lost = lost
         self.gateways: list[Gateway] = []
         self.nodes: list[Node] = []
         self._stack = ExitStack()
@@ -268,7 +275,7 @@ class World:
         return (
             f'[cluster]\nname = "{CELL}"\nnats = {urls}\nuser = "{user}"\npassword_env = "CELL_PASSWORD"\n'
             f'registry = "oci://{self.registry}/plugbay"\n'
-            f"lease_seconds = {LEASE}\nbeat_seconds = {BEAT}\nlost_seconds = {LOST}\n"
+            f"lease_seconds = {LEASE}\nbeat_seconds = {BEAT}\nlost_seconds = {self._lost}\n"
         )
 
     def _start_nats(self, count: int, nodes: int) -> list[NatsServer]:

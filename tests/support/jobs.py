@@ -50,6 +50,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+ENDED = "ended"
+"""In place of a message: the process has ended."""
+
+
 class Worker:
     """One process, as the process that collected sees it."""
 
@@ -83,9 +87,14 @@ class Pool:
             for connection in wait(list(self._workers)):
                 assert isinstance(connection, Connection)
                 try:
-                    self._hear(connection, self._workers[connection], connection.recv())
+                    message = connection.recv()
                 except EOFError:
+                    message = ENDED
+                # Not where the exception is handled: a process that is forked there has it as the context of its own.
+                if message == ENDED:
                     self._ended(connection)
+                else:
+                    self._hear(connection, self._workers[connection], message)
                 if self._session.shouldfail:
                     raise self._session.Failed(self._session.shouldfail)
 

@@ -86,6 +86,9 @@ def test_alone(number):
 @pytest.mark.parametrize("number", range(100))
 def test_others(number):
     BEGUN.touch()
+    with pytest.raises(KeyError) as caught:
+        {}["none"]
+    assert caught.value.__context__ is None
 """
 
 
