@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.errors import BadSubjectError, ConnectionClosedError, Error, MaxPayloadError
 
 from plugbay.brokers import nats as module
-from plugbay.brokers.nats import MAX_FILE, NatsClient, login_options
+from plugbay.brokers.nats import MAX_FILE, NatsClient, NatsTransport, login_options
 from plugbay.host.config.config import Config
 from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import BusEvent, Stream
@@ -409,6 +409,31 @@ def counts(host: Host) -> tuple[int, int, int, int]:
 
 
 NEWS = '[plugin.capabilities.broker]\nsubscribe = ["plugin.p.>"]\npublish = ["plugin.p.>"]\n'
+
+
+def test_a_host_has_joined_when_the_server_has_its_subscriptions(
+    run: Run, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = bytearray()
+
+    class Recorded(NatsTransport):
+        def write(self, payload: bytes) -> None:
+            sent.extend(payload)
+            super().write(payload)
+
+        def writelines(self, payload: list[bytes]) -> None:
+            sent.extend(b"".join(payload))
+            super().writelines(payload)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(module, "NatsTransport", Recorded)
+
+    async def main() -> None:
+        async with Host([], joining(server, "a.>", "b.>", "c.>")) as host:
+            await joined(host)
+            assert sent.count(b"SUB ") == 3
+            assert sent.rindex(b"PING") > sent.rindex(b"SUB "), "the ping whose answer it waited for overtook none"
+
+    run(main)
 
 
 def test_a_plugin_gets_events_of_a_plugin_on_another_host(run: Run, server: NatsServer, tmp_path: Path) -> None:

@@ -406,7 +406,7 @@ class NatsBroker:
             await client.join(self._settings.url, self._note_forbidden, **self._login)
             for pattern in dict.fromkeys(self._settings.topics):
                 await client.subscribe(self._settings.prefix + pattern)
-            await client.flush(HEARTBEAT)  # type: ignore[arg-type]  # it takes any number
+            await client.round_trip(HEARTBEAT)
             self._connected()
             await self._send_events(client)
         except Exception as error:  # whatever failed, the next connection may succeed
@@ -429,7 +429,7 @@ class NatsBroker:
                 sending = await self._send(client)
                 leaving = self._ending.is_set() and not sending
                 if leaving or client.pending_data_size > MAX_UNCONFIRMED or loop.time() - heard > HEARTBEAT:
-                    await client.flush(HEARTBEAT)  # type: ignore[arg-type]
+                    await client.round_trip(HEARTBEAT)
                     heard = loop.time()
                 if leaving:
                     return
