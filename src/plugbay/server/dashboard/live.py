@@ -332,29 +332,29 @@ class LogTail:
     def __init__(
         self, gateway: Gateway, plugin_id: str, wanted: LogFilter | None = None, shown: int = SHOWN_LINES
     ) -> None:
-        self._gateway = gateway
-        self._plugin_id = plugin_id
+        self._log = gateway.host_logs.of(plugin_id)
         self._wanted = wanted or LogFilter()
         self._shown = shown
+        self._past: list[LogRow] | None = None
+        """All recent lines, until they are sent: some may have arrived since the page was rendered."""
         self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
         self._skipped = 0
-        self._began = False
 
-    def past(self) -> list[LogRow]:
+    async def past(self) -> list[LogRow]:
         """The last lines until now."""
-        lines = self._gateway.host_logs.tail(self._plugin_id, MAX_TAIL)
+        return self._rows((await self._log.tail(MAX_TAIL)).lines)
+
+    def _rows(self, lines: list[LogLine]) -> list[LogRow]:
         return [log_row(line) for line in lines if self._wanted.accepts(line)][-self._shown :]
 
     async def regions(self) -> Regions:
         return {}
 
     def new_events(self) -> list[Event]:
-        """New log lines; all recent lines at first, because some may have arrived since the page was rendered."""
-        if not self._began:
-            self._began = True
-            self._lines.clear()
-            self._skipped = 0
-            return [append_event("log", "parts/lines.html", self.past(), fill=True)]
+        """All recent lines at first, then new ones."""
+        if self._past is not None:
+            past, self._past = self._past, None
+            return [append_event("log", "parts/lines.html", past, fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
         skipped, self._skipped = self._skipped, 0
         return [append_event("log", "parts/lines.html", lines, skipped=skipped)] if lines else []
@@ -370,10 +370,13 @@ class LogTail:
             await asyncio.wait({collecting})
 
     async def _collect(self) -> None:
-        async for line in self._gateway.host_logs.follow(self._plugin_id):
-            if self._wanted.accepts(line):
-                self._skipped += len(self._lines) == MAX_APPENDED
-                self._lines.append(line)
+        past = await self._log.tail(MAX_TAIL)
+        self._past = self._rows(past.lines)
+        async with aclosing(self._log.follow(past)) as lines:
+            async for line in lines:
+                if self._wanted.accepts(line):
+                    self._skipped += len(self._lines) == MAX_APPENDED
+                    self._lines.append(line)
 
 
 class PluginFeed:

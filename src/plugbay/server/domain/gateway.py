@@ -39,6 +39,7 @@ from plugbay.server.domain.idempotency import IdempotentRequests
 from plugbay.server.domain.installed_plugins import InstalledPlugins
 from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.live import LiveStreams
+from plugbay.server.domain.logs import HostLogs
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.membership import Membership
 from plugbay.server.domain.meters import Meters
@@ -262,11 +263,12 @@ class Gateway:
         membership.on_edition(self.invocations.cancel_unbound)
 
     def _make_nodes(self) -> None:
-        """The cluster, and the logs of packages, which may be on its nodes."""
+        """The cluster, and the logs of plugins, which may be on its nodes."""
         database, settings = self.database, self.settings
         self.nodes = _nodes(settings, self.releases, self.host.config)
         self.cluster = ClusterStatus(database, self.audit, self.nodes, self.membership)
         logs = None if self.nodes is None else self.nodes.cluster.logs
+        self.host_logs = HostLogs(PluginLogs(self.host.journal, settings.log_dir), logs)
         self.package_logs = PackageLogs(database, self.packages, self.orgs, settings.data / "logs", logs)
 
     def _place(self, membership: Membership | None) -> PlacedPlugins | None:
@@ -292,7 +294,6 @@ class Gateway:
         self.operator_servers = OperatorServers(host, database, self.audit, self.operator_config)
         self.operator_settings = OperatorSettings(host, database, self.audit)
         self.recordings = Recordings(host, database, self.audit, settings.data / "recordings")
-        self.host_logs = PluginLogs(host.journal, settings.log_dir)
         self.host_events = HostEvents(host)
         self.resources = ResourceHistory(host, self.clock)
 

@@ -6,16 +6,16 @@ for the lines of processes there.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from plugbay.host.admin.logs import LogLine, PluginLogs
 from plugbay.host.journal import Journal
 from plugbay.host.recording.org_logs import OrgLogs, org_label
 from plugbay.server.domain.errors import denied, unavailable
+from plugbay.server.domain.logs import Log, Past
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages
 from plugbay.server.domain.principal import Principal
@@ -29,36 +29,6 @@ ORG_FOLDER = "orgs"
 
 MAX_FOLLOWERS = 200
 """Readers that follow a log at the same time; each polls a file."""
-
-MAX_WAITING = 1000
-"""Lines that wait for a reader; the log is read more slowly then."""
-
-
-class PackageLog(NamedTuple):
-    """One readable log."""
-
-    logs: PluginLogs
-    label: str
-    package_id: str
-    org_id: str | None
-    nodes: NodeLogs | None
-
-    async def tail(self, count: int) -> Past:
-        """The last lines of this machine and of all nodes, oldest first."""
-        lines = self.logs.tail(self.label, count)
-        if self.nodes is None:
-            return Past(lines, {})
-        found, places = await self.nodes.tail(self.package_id, self.org_id, count)
-        merged = sorted([*lines, *found], key=lambda line: line.at)
-        return Past(merged[-count:] if count else [], places)
-
-
-class Past(NamedTuple):
-    """The lines of a log until now."""
-
-    lines: list[LogLine]
-    places: Mapping[str, int]
-    """Where the logs of nodes go on."""
 
 
 class PackageLogs:
@@ -76,7 +46,7 @@ class PackageLogs:
         self._nodes = nodes
         self._followers = 0
 
-    async def open(self, caller: Principal, id: str, org_id: str | None = None) -> PackageLog:
+    async def open(self, caller: Principal, id: str, org_id: str | None = None) -> Log:
         """The log of a package for an org: the caller's own, or the named one. The operator of all orgs may name none.
 
         Raises `not_found` for a package or an org that the caller does not see.
@@ -84,55 +54,26 @@ class PackageLogs:
         package = await self._packages.get(caller, id)
         org_id = org_id or caller.org_id
         if org_id is None:
-            return PackageLog(self._of_all, package.package_id, package.package_id, None, self._nodes)
+            return Log(self._of_all, package.package_id, package.package_id, None, self._nodes)
         async with self._database.reading() as tx:
             await self._orgs.existing(tx, caller, org_id)
         if caller.project_id is not None:
             text = "a key of one project cannot read the log of a package, which belongs to the whole org"
             raise denied("auth.role_denied", text, required=["org key"])
         label = org_label(org_id, package.package_id)
-        return PackageLog(self._of_orgs, label, package.package_id, org_id, self._nodes)
+        return Log(self._of_orgs, label, package.package_id, org_id, self._nodes)
 
-    def follow(self, log: PackageLog, past: Past) -> AsyncGenerator[LogLine, None]:
+    def follow(self, log: Log, past: Past) -> AsyncGenerator[LogLine, None]:
         """Lines of a log after its past; raises if too many are followed."""
         if self._followers >= MAX_FOLLOWERS:
             raise unavailable("quota.too_many_watchers", "too many logs are being followed", retry_after=1.0)
         return self._follow(log, past)
 
-    async def _follow(self, log: PackageLog, past: Past) -> AsyncGenerator[LogLine, None]:
+    async def _follow(self, log: Log, past: Past) -> AsyncGenerator[LogLine, None]:
         self._followers += 1
-        source = log.logs.follow(log.label)
-        if log.nodes is not None:
-            source = _merge([source, log.nodes.follow(log.package_id, log.org_id, past.places)])
         try:
-            async with aclosing(source) as lines:
+            async with aclosing(log.follow(past)) as lines:
                 async for line in lines:
                     yield line
         finally:
             self._followers -= 1
-
-
-async def _merge(sources: list[AsyncGenerator[LogLine, None]]) -> AsyncGenerator[LogLine, None]:
-    """The lines of several logs as they come."""
-    waiting: asyncio.Queue[LogLine | Exception] = asyncio.Queue(MAX_WAITING)
-
-    async def read(source: AsyncGenerator[LogLine, None]) -> None:
-        try:
-            async with aclosing(source):
-                async for line in source:
-                    await waiting.put(line)
-        except Exception as error:
-            await waiting.put(error)
-
-    loop = asyncio.get_running_loop()
-    readers = [loop.create_task(read(source)) for source in sources]
-    try:
-        while True:
-            found = await waiting.get()
-            if isinstance(found, Exception):
-                raise found
-            yield found
-    finally:
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)

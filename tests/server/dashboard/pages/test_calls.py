@@ -64,7 +64,9 @@ def test_a_call_has_a_page_with_all_that_was_written_down(sqlite_url: str, tmp_p
     async def main() -> None:
         async with hosting_at(sqlite_url, tmp_path, "p") as gateway, visitor_of(gateway) as visitor:
             result = await gateway.host.attempt("p/t")
-            await until(lambda: any("no such table" in line.text for line in gateway.host_logs.tail("p", 10)))
+            await until(
+                lambda: any("no such table" in line.text for line in gateway.host_logs.of("p").logs.tail("p", 10))
+            )
             page = await visitor.get(f"/calls/{result.record.call_id}")
             shown = text_of(page)
             for words in (

@@ -305,10 +305,11 @@ async def get_host_plugin_logs(
     tail: Tail = 100,
     follow: Follow = False,
 ) -> Any:
-    """Log lines of a plugin, and the host's notes about it."""
+    """Log lines of a plugin, and the host's notes about it. Each node has at most 200 past lines."""
     gateway.operator_plugins.plugin(plugin_id)
-    logs = gateway.host_logs
-    return log_response(request, logs.tail(plugin_id, tail), logs.follow(plugin_id) if follow else None)
+    log = gateway.host_logs.of(plugin_id)
+    past = await log.tail(tail)
+    return log_response(request, past.lines, log.follow(past) if follow else None)
 
 
 @router.get("/api/v1/plugins/{plugin_id:path}", **needs(HOST))

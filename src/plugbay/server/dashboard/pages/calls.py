@@ -50,7 +50,7 @@ async def show_call(visit: Visit) -> Response:
     """One call with its record and the plugin's log lines during it."""
     call = await visit.gateway.calls.get(visit.request.path_params["call_id"])
     hosted = call.plugin in visit.gateway.host.specs
-    lines = visit.gateway.host_logs.tail(call.plugin, MAX_TAIL) if hosted else []
+    lines = (await visit.gateway.host_logs.of(call.plugin).tail(MAX_TAIL)).lines if hosted else []
     export = visit.gateway.host.exports().get(f"{call.plugin}/{call.export}")
     needs = () if export is None else export.capabilities
     grants = grantable(visit.dashboard.loader.plugin(call.plugin), needs, call.failure or {}) if hosted else ()

@@ -23,7 +23,7 @@ async def show_log(visit: Visit) -> Response:
     return visit.page(
         "log.html",
         id=plugin_id,
-        lines=_tail(visit, plugin_id, wanted).past(),
+        lines=await _tail(visit, plugin_id, wanted).past(),
         wanted=wanted,
         sources=SOURCES,
         query=urlencode({name: value for name, value in asked.items() if value}),

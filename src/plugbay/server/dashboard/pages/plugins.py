@@ -146,7 +146,7 @@ async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: 
         approval=approval_of(plugin, gateway.operator_plugins.last_look(plugin_id)),
         facts=facts_of(plugin),
         calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).load(), False),
-        lines=[log_row(line) for line in gateway.host_logs.tail(plugin_id, SHOWN_LINES)],
+        lines=list(map(log_row, (await gateway.host_logs.of(plugin_id).tail(SHOWN_LINES)).lines)),
     )
 
 

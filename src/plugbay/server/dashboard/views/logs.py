@@ -30,10 +30,12 @@ class LogRow:
     source: str
     tone: str
     text: str
+    node: str = ""
+    """The node that it is from; empty: the machine of the server."""
 
 
 def log_row(line: LogLine) -> LogRow:
-    return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text)
+    return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text, line.node)
 
 
 @dataclass(frozen=True, slots=True)
