@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "plugbay"
 PAGES = sorted(
-    [*ROOT.glob("docs/**/*.md"), *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING"))]
+    page for pattern in ("*.md", "docs/**/*.md", "bench/*.md", "examples/*/*.md") for page in ROOT.glob(pattern)
 )
 COLUMNS = 120
 BANNED = re.compile(r"\b(somebody|whoever|nobody)\b", re.IGNORECASE)
