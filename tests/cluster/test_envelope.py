@@ -61,7 +61,6 @@ def test_a_message_is_unpacked_as_it_was_packed(head: Any, body: bytes) -> None:
         envelope.pack(beat()).replace(b'"v":1', b'"v":2'),
         envelope.pack(beat()).replace(b'"link":1', b'"link":"1"'),
         envelope.pack(beat()).replace(b'"link":1', b'"link":-1'),
-        envelope.pack(beat()).replace(b'"link":1', b'"link":1,"more":1'),
         envelope.pack(beat(node="a.b")),
         envelope.pack(beat(node="*")),
         envelope.pack(beat(places=0)),
@@ -72,6 +71,16 @@ def test_a_message_is_unpacked_as_it_was_packed(head: Any, body: bytes) -> None:
 def test_anything_else_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         envelope.unpack(Beat, data)
+
+
+def test_announcements_of_a_later_release_are_read_and_its_other_messages_are_not() -> None:
+    heard, roll = beat(takes=(1, 2)), Roll(gateway=ID, takes=(1, 2))
+    added = (b'"v":1', b'"v":1,"more":{"x":[1]}')
+    assert envelope.unpack(Beat, envelope.pack(heard).replace(*added)) == (heard, b"")
+    assert envelope.unpack(Roll, envelope.pack(roll).replace(*added)) == (roll, b"")
+    cancel = Control(kind="cancel", gateway=ID, call=ID)
+    with pytest.raises(Malformed, match="more"):
+        envelope.unpack(Control, envelope.pack(cancel).replace(*added))
 
 
 @given(st.binary(max_size=300))

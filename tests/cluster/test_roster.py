@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.cluster.envelope import Beat
-from plugbay.cluster.roster import AVOIDED, FORGET_AFTER, RETURNING, SILENT, Roster
+from plugbay.cluster.roster import AVOIDED, FORGET_AFTER, INCOMPATIBLE, RETURNING, SILENT, Roster
 from plugbay.cluster.times import USUAL
 from tests.cluster.test_envelope import ID, beat
 from tests.support.requirements import requirement
@@ -37,6 +37,8 @@ def state(roster: Roster, now: float, name: str = "n1") -> str:
         ([(0.0, {})], USUAL.silent + 0.1, SILENT),
         ([(0.0, {}), (1.0, {"state": "draining"})], 1.0, "draining"),
         ([(0.0, {}), (1.0, {"state": "draining"}), (2.0, {})], 2.0, "up"),
+        ([(0.0, {"takes": (1, 2)})], 0.0, "up"),
+        ([(0.0, {"takes": (2, 3)})], 0.0, INCOMPATIBLE),
         ([(0.0, {}), (10.0, {})], 10.0, RETURNING),
         ([(0.0, {}), (10.0, {}), (11.0, {})], 11.0, "up"),
         ([(0.0, {}), (10.0, {"boot": OTHER})], 10.0, "up"),

@@ -4,6 +4,10 @@ live events.
 A message is one line of JSON (the head), then the body as bytes: the operation of a call, the value of a frame. A head
 is decoded strictly: unknown fields, wrong types and other versions are `Malformed`. Operations are written by the slots
 of their classes, so a new operation needs no line here. Pure.
+
+Gateways and nodes of two releases in turn work together. So each says in its announcements (`Beat`, `Roll`) which
+versions it takes, and these two only get new fields, which earlier releases ignore. A change of any other message is a
+new version of all of them, which is sent only to those that take it.
 """
 
 from __future__ import annotations
@@ -17,6 +21,11 @@ from plugbay.model.errors import CODES, ORIGINS, Failure
 from plugbay.model.values import Value
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed, gate, refuse_wide_numbers
+
+VERSION: Final = 1
+"""Of the messages that this release sends."""
+TAKES: Final = (VERSION,)
+"""Of the messages that it reads."""
 
 MAX_HEAD = 64 << 10
 """Bytes of a head. A failure with the end of stderr is the largest part of one, or the paths of its files."""
@@ -139,7 +148,10 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Of `done`, behind the value: the artifacts of the result."""
 
 
-class Beat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+Versions = Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)]
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """The presence of a node."""
 
     v: Literal[1] = 1
@@ -163,6 +175,7 @@ class Beat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What the node and its plugins use."""
     held: Annotated[dict[Word, Count], msgspec.Meta(max_length=256)] = {}
     """The leases that it holds, with their epochs."""
+    takes: Versions = TAKES
 
 
 class LogRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -200,12 +213,13 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Of `logs`."""
 
 
-class Roll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Roll(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway is there; `ask` has every node beat at once."""
 
     v: Literal[1] = 1
     gateway: Token
     ask: bool = False
+    takes: Versions = TAKES
 
 
 class LiveEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

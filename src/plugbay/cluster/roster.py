@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from plugbay.cluster.envelope import DRAINING, UP, Beat
+from plugbay.cluster.envelope import DRAINING, UP, VERSION, Beat
 from plugbay.cluster.times import USUAL, Times
 
-SILENT, RETURNING, AVOIDED = "silent", "returning", "avoided"
+SILENT, RETURNING, AVOIDED, INCOMPATIBLE = "silent", "returning", "avoided", "incompatible"
 """States of a node that gets no calls, besides `draining`."""
 
 FORGET_AFTER = 600.0
@@ -91,6 +91,8 @@ class Roster:
     def state(self, node: Node, now: float) -> str:
         if now - node.heard > self._times.silent:
             return SILENT
+        if VERSION not in node.beat.takes:
+            return INCOMPATIBLE
         if node.beat.state == DRAINING:
             return DRAINING
         if node.avoid_until > now:

@@ -29,6 +29,9 @@ from sqlalchemy import UniqueConstraint as Unique
 
 from plugbay.store.metadata import METADATA, SETTLED, Instant, Json
 
+SCHEMA_SUPPORT = Table("schema_support", METADATA, Column("oldest_program", String(32), primary_key=True))
+"""One row: the last version of the tables that a program must know to work with them."""
+
 ORGS = Table(
     "orgs",
     METADATA,

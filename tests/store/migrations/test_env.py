@@ -16,6 +16,7 @@ from plugbay.store.database import Database
 from plugbay.store.failures import StoreRefused
 from plugbay.store.metadata import METADATA
 from plugbay.store.migrations import downgrade, upgrade
+from plugbay.store.orgs import Org, insert
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -73,6 +74,28 @@ def test_a_database_that_is_newer_than_the_program_is_refused(database_url: str,
         database = await Database.open(database_url)
         async with database.transaction() as tx:
             await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            await tx.execute(text("DROP TABLE schema_support"))
+        await database.close()
+        with pytest.raises(StoreRefused, match="newer than this plugbay"):
+            await Database.open(database_url)
+
+    run(main)
+
+
+def test_the_release_before_works_with_tables_that_were_migrated_for_it(database_url: str, run: Run) -> None:
+    """The tables of a later release are these tables with additions, and a row that names the oldest program."""
+
+    async def main() -> None:
+        database = await Database.open(database_url)
+        async with database.transaction() as tx:
+            await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+            await tx.execute(text("ALTER TABLE orgs ADD COLUMN later INTEGER"))
+        await database.close()
+        database = await Database.open(database_url)
+        async with database.transaction() as tx:
+            await insert(tx, Org("org_1", "Acme", {}, 1.0, 1.0))
+            assert await tx.scalar(text("SELECT version_num FROM alembic_version")) == "9999", "it is left alone"
+            await tx.execute(text("UPDATE schema_support SET oldest_program = '9998'"))
         await database.close()
         with pytest.raises(StoreRefused, match="newer than this plugbay"):
             await Database.open(database_url)

@@ -22,7 +22,7 @@ class CallCountsOut(Answer):
 
 class NodeOut(Answer):
     node: str
-    state: str = Field(description="`up`, `draining`, `gone`, `returning` or `avoided`.")
+    state: str = Field(description="`up`, `draining`, `gone`, `returning`, `avoided` or `incompatible`.")
     calls: int
     places: int
     load: int = Field(description="Calls as this gateway counts them for placement.")

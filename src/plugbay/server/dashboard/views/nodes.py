@@ -14,7 +14,7 @@ from plugbay.server.domain.cluster_status import GatewayRow
 if TYPE_CHECKING:
     from plugbay.cluster.report import NodeRow
 
-TONES = {"up": GOOD, "draining": WARN, "returning": CALM, "avoided": WARN, "gone": BAD}
+TONES = {"up": GOOD, "draining": WARN, "returning": CALM, "avoided": WARN, "incompatible": BAD, "gone": BAD}
 
 NODE_COLUMNS = (
     "Node",
