@@ -60,6 +60,13 @@ main()
 """
 
 
+RELEASED = """
+import os, sys
+os.environ["PYTHONPATH"] = {source!r}
+os.execv(sys.executable, [sys.executable, "-m", "plugbay", *sys.argv[1:]])
+"""
+
+
 class Party:
     """A gateway or a node: a process that is started again after its end."""
 
@@ -72,6 +79,8 @@ class Party:
         self.folder.mkdir()
         self.nats = [world.relay(("127.0.0.1", server.port)) for server in world.nats]
         self._skew = skew
+        self.source: Path | None = None
+        """The code of another release, from its next start on."""
         self._process: Command | None = None
         self._starts = 0
         self.facts: dict[str, Any] = {}
@@ -101,6 +110,8 @@ class Party:
         with open(os.devnull) as nothing, open(self._out, "wb") as out, open(self.log, "ab") as log:
             streams = [nothing.fileno(), out.fileno(), log.fileno()]
             code = SKEWED.format(skew=self._skew) if self._skew else ""
+            if self.source is not None:
+                code = RELEASED.format(source=str(self.source))
             self._process = Command(self.words(), streams, self.folder, environ, code=code, libraries=self.libraries)
 
     @property
@@ -170,11 +181,14 @@ class Gateway(Party):
     def relays(self) -> list[ToxicProxy]:
         return [*self.nats, *self.database]
 
-    def words(self) -> list[str]:
+    @property
+    def database_url(self) -> str:
         hosts = ",".join(relay.address for relay in self.database)
-        database = f"postgresql+asyncpg://{OWNER}@{hosts}/{NAME}"
+        return f"postgresql+asyncpg://{OWNER}@{hosts}/{NAME}"
+
+    def words(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
-        words = ["serve", "--listen", listen, "--json", "--no-sandbox", "--database", database]
+        words = ["serve", "--listen", listen, "--json", "--no-sandbox", "--database", self.database_url]
         return [*words, "--data", str(self.folder / "data")]
 
     def client(self, seconds: float = PATIENCE) -> httpx2.Client:
