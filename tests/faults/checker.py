@@ -14,18 +14,24 @@ the database in the end. `docs/scale.md` and `docs/nodes.md` promise what is che
 | I5 | each invocation is closed, once, and as its client was told; no token works in the end |
 | I6 | no request that began after the answer to a revocation is accepted with the revoked key |
 | I7 | one `Idempotency-Key` has one execution and one answer, through any gateways |
+| | a chain has one unended run at a time; a request makes one run at most, which ends once, with one event, as told |
+| | the blocks of a chain stay, so the digest of its first blocks never changes; a tool call has its result |
 | I8 | no plugin process outlives its node or gateway |
+| | a client that watches live has events in order, and was told of a gap before the next event, or the end, after it |
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 WRITE, READ, HOOK = "write", "read", "hook"
 """What an entry or a request is about: a tool that must not run twice, one that may, a delivery."""
+STEPS, RUN = "steps", "run"
+"""The same: a tool that sends events, noted before the first of them; a run on a chain that clients share."""
 
 SUCCEEDED, REFUSED, LOST, BEGUN = "succeeded", "refused", "lost", "begun"
 """What a client was told. Refused: an error was the answer, so nothing was begun; lost: there was no answer."""
@@ -34,6 +40,12 @@ LATER = frozenset({"store.unavailable", "server.stopping", "package.not_publishe
 """Refusals that must have the header `Retry-After`."""
 DELIVERED = "delivered"
 ENDED = frozenset({DELIVERED, "failed", "dead_letter", "dropped"})
+UNENDED = frozenset({"queued", "running"})
+"""Of runs."""
+UNKNOWN = frozenset({"store.unavailable"})
+"""Refusals after which a change may be there all the same: a commit without an answer."""
+EMPTY = "0" * 64
+"""The digest of a chain without blocks."""
 MAX_ATTEMPTS = 3
 
 OVERLAP = 0.1
@@ -139,6 +151,56 @@ class Orphan:
     """So long after the end of its owner."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """An answer to a client had a run in it."""
+
+    request: str
+    """What the client calls the request that made it; one name for all repetitions."""
+    chain: str
+    run: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A run was made, or its status changed; in the order of the commits of its chain."""
+
+    chain: str
+    run: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSeen:
+    """An answer to a client had a chain in it."""
+
+    chain: str
+    blocks: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A client was told that it does not see so many events; None: that there may be some."""
+
+    events: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a client saw live of an invocation or a run, through any gateway."""
+
+    work: str
+    gateway: str
+    begun: float
+    """It had the record by then, so it sees what happens later."""
+    seen: tuple[int | Gap, ...]
+    """The numbers of the events, which begin with 0, and the gaps that it was told of."""
+    total: int | None = None
+    """The number of all events, if it saw an end that comes after all of them."""
+
+
 @dataclass(slots=True)
 class Rows:
     """The database in the end; each row by the names of its columns."""
@@ -147,6 +209,11 @@ class Rows:
     tokens: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     deliveries: list[dict[str, Any]] = field(default_factory=list)
+    chains: list[dict[str, Any]] = field(default_factory=list)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    """By chain, in their order."""
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    """With the number of their events, and what the client calls the request."""
     now: float = 0.0
 
 
@@ -170,6 +237,10 @@ class History:
     """The ids of deliveries that clients were given."""
     closed: dict[str, str] = field(default_factory=dict)
     """Ends of invocations that were seen earlier, by id: they must not change."""
+    runs: list[RunSeen] = field(default_factory=list)
+    run_changes: list[RunChange] = field(default_factory=list)
+    chains: list[ChainSeen] = field(default_factory=list)
+    watched: list[Watched] = field(default_factory=list)
 
 
 def check(history: History) -> list[str]:
@@ -183,7 +254,12 @@ def check(history: History) -> list[str]:
         closed_once,
         revoked_keys,
         one_change_per_key,
+        one_run_at_a_time,
+        one_run_per_request,
+        runs_as_told,
+        blocks_stay,
         no_orphans,
+        in_order,
     )
     return [violation for rule in rules for violation in rule(history)]
 
@@ -360,6 +436,112 @@ def one_change_per_key(history: History) -> Iterator[str]:
         carried_out = sum(entries[execution] for execution in {request.execution for request in requests})
         if carried_out > 1:
             yield f"I7: the key {key} was carried out {carried_out} times"
+
+
+def one_run_at_a_time(history: History) -> Iterator[str]:
+    """I7, of a chain."""
+    unended: dict[str, str] = {}
+    ended: dict[str, str] = {}
+    for change in history.run_changes:
+        if change.run in ended:
+            yield f"I7: the run {change.run} was {ended[change.run]}, and {change.status} later"
+        other = unended.get(change.chain, change.run)
+        if other != change.run:
+            yield f"I7: {change.run} was {change.status} on {change.chain} before {other} had ended"
+        if change.status in UNENDED:
+            unended[change.chain] = change.run
+        else:
+            ended[change.run] = change.status
+            unended.pop(change.chain, None)
+    for chain in history.rows.chains:
+        if chain["status"] != "idle":
+            yield f"I7: the chain {chain['id']} is still {chain['status']}"
+
+
+def one_run_per_request(history: History) -> Iterator[str]:
+    """I7, of the requests for runs."""
+    of_request = Counter(row["request"] for row in history.rows.runs)
+    for name, count in of_request.items():
+        if count > 1:
+            yield f"I7: the request {name} made {count} runs"
+    for request in _requests(history, RUN):
+        made_none = request.status == REFUSED and not request.key and request.code not in UNKNOWN
+        if made_none and of_request[request.execution]:
+            yield f"I7: the request {request.execution} was refused ({request.code}), and made a run"
+
+
+def runs_as_told(history: History) -> Iterator[str]:
+    """I7, of the ends of runs."""
+    rows = {row["id"]: row for row in history.rows.runs}
+    for id, row in rows.items():
+        if row["status"] in UNENDED:
+            yield f"I7: the run {id} is still {row['status']}"
+        elif row["events"] != 1:
+            yield f"I7: the run {id} is {row['status']} and has {row['events']} events"
+    for told in history.runs:
+        row = rows.get(told.run, {"chain_id": "", "request": "", "status": "not there"})
+        if (row["chain_id"], row["request"]) != (told.chain, told.request):
+            yield f"I7: {told.request} was answered with {told.run} on {told.chain}; recorded: {row}"
+        if told.status not in UNENDED and told.status != row["status"]:
+            yield f"I7: the run {told.run} was {told.status} for a client, and is {row['status']}"
+
+
+def blocks_stay(history: History) -> Iterator[str]:
+    """I7, of what a chain is made of."""
+    blocks: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for block in history.rows.blocks:
+        blocks[block["chain_id"]].append(block)
+    digests = {chain["id"]: [EMPTY, *_digests(blocks[chain["id"]])] for chain in history.rows.chains}
+    for chain in history.rows.chains:
+        id, own = chain["id"], digests[chain["id"]]
+        if (chain["block_count"], chain["digest"]) != (len(own) - 1, own[-1]):
+            yield f"I7: the chain {id} has {len(own) - 1} blocks and the digest {own[-1]}, and says {chain}"
+        if [EMPTY, *(block["digest"] for block in blocks[id])] != own:
+            yield f"I7: a block of the chain {id} is not the one of its digest"
+        calls, results = ([b["call"] for b in blocks[id] if b["kind"] == kind] for kind in ("tool_call", "tool_result"))
+        if calls != results:
+            yield f"I7: the chain {id} has the calls {calls} with the results {results}"
+        if not _is_in_turn([block["run_id"] for block in blocks[id]]):
+            yield f"I7: blocks of several runs are mixed in the chain {id}"
+    for seen in history.chains:
+        if digests.get(seen.chain, [])[seen.blocks : seen.blocks + 1] != [seen.digest]:
+            yield f"I7: the first {seen.blocks} blocks of {seen.chain} had the digest {seen.digest}, and not now"
+
+
+def _digests(blocks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The digest of a chain after each block."""
+    digest = EMPTY
+    for block in blocks:
+        digest = hashlib.sha256(digest.encode() + block["body"]).hexdigest()
+        yield digest
+
+
+def _is_in_turn(runs: Sequence[str | None]) -> bool:
+    """Whether none comes again after another one."""
+    return sum(run != before for run, before in zip(runs[1:], runs, strict=False)) < max(len(set(runs)), 1)
+
+
+def in_order(history: History) -> Iterator[str]:
+    """I8, of live events."""
+    first = {entry.invocation: entry.at for entry in history.ledger if entry.kind == STEPS}
+    for watch in history.watched:
+        where = f"a client of {watch.gateway} that watched {watch.work}"
+        due = 0 if first.get(watch.work, 0.0) > watch.begun else None
+        told: list[int | None] = []
+        for item in (*watch.seen, *([] if watch.total is None else [watch.total])):
+            if isinstance(item, Gap):
+                told.append(item.events)
+                continue
+            if due is not None and item < due:
+                yield f"I8: {where} saw the event {item} after {due - 1}"
+            if due is not None and item > due + _told_at_most(told, item):
+                yield f"I8: {where} saw {item} where {due} was due, and was told of {told or 'no gap'}"
+            due, told = item + 1, []
+
+
+def _told_at_most(gaps: Iterable[int | None], unknown: int) -> int:
+    """How many events may be missing; so many if a number is unknown."""
+    return sum(unknown if number is None else number for number in gaps)
 
 
 def no_orphans(history: History) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tests.faults.checker import LOST, REFUSED, SUCCEEDED, History, check
+from tests.faults.checker import LOST, REFUSED, RUN, STEPS, SUCCEEDED, Gap, History, check
 from tests.faults.faults import FAULTS, MOVES, Fault
 from tests.faults.workload import SINGLETON, Workload
 from tests.faults.world import LEASE, World
@@ -39,20 +39,21 @@ def run(folder: Path, seed: int, names: Sequence[str] = ()) -> Result:
     if not names:
         faults.insert(dice.randint(0, len(faults)), dice.choice(MOVES))
     begun = time.monotonic()
-    history, violations, singleton = History(), [], "no singleton"
+    history, violations, seen = History(), [], ["no more"]
     try:
         with World(folder) as world:
             load = Workload(world, seed)
             load.prepare()
             violations = harm(world, load, faults, dice)
-            history, singleton = load.history, describe_singleton(load)
+            history, seen = load.history, [describe(load.history) for describe in (describe_runs, describe_watched)]
+            seen.insert(0, describe_singleton(load))
     except Exception as error:
         violations = [*violations, f"the run did not end: {error!r}"]
     told = Counter(request.status for request in history.requests)
     parts = [f"seed {seed}", " + ".join(fault.__name__ for fault in faults), f"{len(history.requests)} requests"]
     failed = told["failed"] + told["retryable_failure"]
     parts += [f"{told[SUCCEEDED]} succeeded, {failed} failed, {told[REFUSED]} refused, {told[LOST]} lost"]
-    parts += [singleton, f"{len(violations)} violations", f"{time.monotonic() - begun:.0f} s"]
+    parts += [*seen, f"{len(violations)} violations", f"{time.monotonic() - begun:.0f} s"]
     return Result(violations, "; ".join(parts), len(history.requests))
 
 
@@ -70,6 +71,33 @@ def describe_singleton(load: Workload) -> str:
     parts += [f"again after {waited:.1f} s", f"{len(history.accepted)} writes in {epochs} epochs"]
     parts += [f"{load.refused_writes} refused", f"calls: {' '.join(f'{n} {what}' for what, n in told.most_common())}"]
     return ", ".join(parts)
+
+
+def describe_runs(history: History) -> str:
+    """How much of the second half of I7 a run has exercised."""
+    ended = Counter(run["status"] for run in history.rows.runs)
+    told = Counter(request.code for request in history.requests if request.kind == RUN and request.status == REFUSED)
+    parts = [
+        f"{len(history.rows.runs)} runs on {len(history.rows.chains)} chains with {len(history.rows.blocks)} blocks"
+    ]
+    parts += [f"{n} {status}" for status, n in ended.most_common()]
+    parts += [f"refused: {' '.join(f'{n} {code}' for code, n in told.most_common()) or 'none'}"]
+    return ", ".join(parts)
+
+
+def describe_watched(history: History) -> str:
+    """How much of the second half of I8 a run has exercised."""
+    items = [item for watch in history.watched for item in watch.seen]
+    gaps = sum(isinstance(item, Gap) for item in items)
+    gateway_of = {request.invocation: request.gateway for request in history.requests if request.kind == STEPS}
+    elsewhere = sum(gateway_of.get(watch.work, watch.gateway) != watch.gateway for watch in history.watched)
+    whole = sum(watch.total is not None for watch in history.watched)
+    parts = [
+        f"{len(history.watched)} watched",
+        f"{elsewhere} invocations of the other gateway",
+        f"{whole} to their end",
+    ]
+    return ", ".join([*parts, f"{len(items) - gaps} events", f"{gaps} gaps told"])
 
 
 def harm(world: World, load: Workload, faults: Sequence[Fault], dice: random.Random) -> list[str]:

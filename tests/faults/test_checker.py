@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,20 +10,28 @@ import pytest
 
 from tests.faults.checker import (
     BEGUN,
+    EMPTY,
     HOOK,
     LOST,
     READ,
     REFUSED,
+    RUN,
+    STEPS,
     WRITE,
     Accepted,
     Act,
     Awaited,
+    ChainSeen,
     Entry,
+    Gap,
     History,
     KeyUse,
     Orphan,
     Request,
     Rows,
+    RunChange,
+    RunSeen,
+    Watched,
     check,
 )
 
@@ -38,6 +47,20 @@ def row(id: str, status: str | None = "succeeded", **fields: Any) -> dict[str, A
 
 def delivery(id: str, event: str, status: str = "delivered", **fields: Any) -> dict[str, Any]:
     return {"id": id, "event_id": event, "status": status, "completed_at": 3.0, **fields}
+
+
+def blocks_of(chain: str, *blocks: tuple[str | None, str, str | None]) -> list[dict[str, Any]]:
+    """Blocks of a run, a kind and the id of a tool call."""
+    made, digest = [], EMPTY
+    for at, (run, kind, call) in enumerate(blocks):
+        body = f"{at} {kind}".encode()
+        digest = hashlib.sha256(digest.encode() + body).hexdigest()
+        made.append({"chain_id": chain, "run_id": run, "kind": kind, "call": call, "body": body, "digest": digest})
+    return made
+
+
+def run(id: str, request: str, status: str = "completed", **fields: Any) -> dict[str, Any]:
+    return {"id": id, "chain_id": "c1", "status": status, "request": request, "events": 1, **fields}
 
 
 def good() -> History:
@@ -93,7 +116,48 @@ def good() -> History:
     ]
     history.acknowledged = {"7-1", "8-1"}
     history.awaited = [Awaited("s", 3.5, 4.5), Awaited("s", 4.5, 9.0)]
+    add_runs(history)
+    history.ledger += [Entry(STEPS, "s1", "i1", 2.0)]
+    history.watched = [
+        Watched("i1", "g1", 1.0, (0, 1, 2), 3),
+        Watched("i1", "g2", 1.0, (Gap(1), Gap(1), 2), 3),
+        Watched("i1", "g1", 1.0, (0, Gap(None), Gap(None), 2, Gap(1)), 4),
+        Watched("i1", "g2", 2.5, (1, 2)),
+        Watched("run1", "g2", 1.0, (5, Gap(3), 7)),
+        Watched("run1", "g1", 1.0, (), 9),
+    ]
     return history
+
+
+def add_runs(history: History) -> None:
+    """Runs of two chains, and what clients saw of both."""
+    of_first = [("run1", "input", None), ("run1", "tool_call", "t1"), ("run1", "tool_result", "t1")]
+    history.rows.blocks = blocks = blocks_of("c1", (None, "system", None), *of_first, ("run2", "response", None))
+    last = blocks[-1]["digest"]
+    history.rows.chains = [
+        {"id": "c1", "status": "idle", "block_count": 5, "digest": last},
+        {"id": "c2", "status": "idle", "block_count": 0, "digest": EMPTY},
+    ]
+    history.rows.runs = [run("run1", "q1"), run("run2", "q2", "failed"), run("run3", "q5", "cancelled", chain_id="c2")]
+    history.requests += [
+        Request(RUN, "q1", 0.0, 1.0, BEGUN),
+        Request(RUN, "q2", 0.0, 1.0, REFUSED, key="q2", code="chain.attach_conflict"),
+        Request(RUN, "q2", 1.0, 2.0, BEGUN, key="q2"),
+        Request(RUN, "q2", 2.0, 3.0, BEGUN, key="q2"),
+        Request(RUN, "q3", 0.0, 1.0, REFUSED, code="chain.attach_conflict"),
+        Request(RUN, "q5", 0.0, 1.0, REFUSED, code="store.unavailable", retry_after="1"),
+    ]
+    history.runs = [RunSeen("q1", "c1", "run1", "queued"), RunSeen("q1", "c1", "run1", "completed")]
+    history.run_changes = [
+        RunChange("c1", "run1", "queued"),
+        RunChange("c2", "run3", "queued"),
+        RunChange("c1", "run1", "running"),
+        RunChange("c1", "run1", "completed"),
+        RunChange("c1", "run2", "queued"),
+        RunChange("c2", "run3", "cancelled"),
+        RunChange("c1", "run2", "failed"),
+    ]
+    history.chains = [ChainSeen("c1", 5, last), ChainSeen("c1", 2, blocks[1]["digest"]), ChainSeen("c2", 0, EMPTY)]
 
 
 def test_a_history_that_keeps_all_promises_has_no_violation() -> None:
@@ -115,6 +179,10 @@ def change(table: str, id: str, **fields: Any) -> Callable[[History], None]:
     return seed
 
 
+def change_block(at: int, **fields: Any) -> Callable[[History], None]:
+    return lambda history: history.rows.blocks[at].update(fields)
+
+
 def remove(table: str, id: str) -> Callable[[History], None]:
     def seed(history: History) -> None:
         kept = [each for each in getattr(history.rows, table) if each["id"] != id]
@@ -123,7 +191,7 @@ def remove(table: str, id: str) -> Callable[[History], None]:
     return seed
 
 
-SEEDED: list[tuple[str, Callable[[History], None]]] = [
+SEEDED: list[tuple[str, Callable[[History], object]]] = [
     ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, REFUSED, code="api.internal"))),
     ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, "failed", failure={"code": "internal"}))),
     ("I0", add("requests", Request(READ, "r9", 0.0, 1.0, REFUSED, code="store.unavailable"))),
@@ -157,12 +225,47 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
     ("I6", add("uses", KeyUse("k", 5.001, True))),
     ("I7", add("requests", Request(WRITE, "w4", 0.0, 1.0, "failed", key="k1", invocation="i4"))),
     ("I7", add("requests", Request(WRITE, "w1", 0.0, 1.0, LOST, key="k1"))),
+    ("I7: run2 was queued on c1 before run1 had ended", lambda history: history.run_changes.pop(3)),
+    ("I7: the run run1 was completed, and running later", add("run_changes", RunChange("c1", "run1", "running"))),
+    ("I7: the chain c1 is still running", change("chains", "c1", status="running")),
+    ("I7: the request q1 made 2 runs", change("runs", "run2", request="q1")),
+    ("I7: the request q3 was refused (chain.attach_conflict), and made a run", change("runs", "run2", request="q3")),
+    ("I7: the run run2 is still queued", change("runs", "run2", status="queued")),
+    ("I7: the run run2 is failed and has 0 events", change("runs", "run2", events=0)),
+    ("I7: q1 was answered with run1 on c1", change("runs", "run1", chain_id="c2")),
+    ("I7: q2 was answered with run9 on c1", add("runs", RunSeen("q2", "c1", "run9", "queued"))),
+    ("I7: the run run1 was completed for a client, and is failed", change("runs", "run1", status="failed")),
+    ("I7: the chain c1 has 5 blocks", change("chains", "c1", block_count=4)),
+    ("I7: the chain c1 has 4 blocks", lambda history: history.rows.blocks.pop()),
+    ("I7: a block of the chain c1 is not the one of its digest", change_block(2, body=b"another")),
+    ("I7: the chain c1 has the calls ['t1'] with the results ['t2']", change_block(3, call="t2")),
+    ("I7: blocks of several runs are mixed in the chain c1", change_block(2, run_id="run2")),
+    ("I7: the first 2 blocks of c1 had the digest x", add("chains", ChainSeen("c1", 2, "x"))),
+    ("I7: the first 9 blocks of c1 had the digest x", add("chains", ChainSeen("c1", 9, "x"))),
     ("I8", add("orphans", Orphan("n1", 4711, 5.0))),
+    (
+        "I8: a client of g1 that watched i1 saw the event 1 after 1",
+        add("watched", Watched("i1", "g1", 1.0, (0, 1, 1))),
+    ),
+    ("I8: a client of g1 that watched i9 saw the event 1 after 2", add("watched", Watched("i9", "g1", 1.0, (2, 1)))),
+    (
+        "I8: a client of g1 that watched i1 saw 2 where 1 was due",
+        add("watched", Watched("i1", "g1", 1.0, (0, 2, Gap(1)))),
+    ),
+    ("I8: a client of g1 that watched i1 saw 1 where 0 was due", add("watched", Watched("i1", "g1", 1.0, (1,)))),
+    (
+        "I8: a client of g1 that watched i1 saw 3 where 1 was due",
+        add("watched", Watched("i1", "g1", 1.0, (0, Gap(1), 3))),
+    ),
+    (
+        "I8: a client of g1 that watched i9 saw 4 where 2 was due",
+        add("watched", Watched("i9", "g1", 1.0, (0, 1), 4)),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("invariant", "seed"), SEEDED, ids=[f"{name}-{at}" for at, (name, _) in enumerate(SEEDED)])
-def test_a_seeded_violation_is_found(invariant: str, seed: Callable[[History], None]) -> None:
+def test_a_seeded_violation_is_found(invariant: str, seed: Callable[[History], object]) -> None:
     history = good()
     late = history.rows.invocations[-1]
     late["started_at"] = 9.0

@@ -2,7 +2,8 @@
 
 The plugin appends to the ledger, with fsync, when it is asked. Clients call a tool that must not run twice, with and
 without an `Idempotency-Key`, one that may, and one in the background; they send events to a hook; they revoke keys;
-they call the singleton of the world.
+they call the singleton of the world; they begin runs on a few chains, and cancel some; they watch runs and invocations
+live.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,16 +25,23 @@ from tests.faults.checker import (
     LOST,
     READ,
     REFUSED,
+    RUN,
+    STEPS,
     SUCCEEDED,
     WRITE,
     Awaited,
+    ChainSeen,
     Entry,
     History,
     KeyUse,
     Request,
     Rows,
+    RunChange,
+    RunSeen,
 )
+from tests.faults.runs import ASKS_FOR_TOOL, MODEL, WORDS
 from tests.faults.singleton import EXPORT, NAME, written
+from tests.faults.watching import watch
 from tests.faults.world import Gateway, World
 from tests.support.patience import PATIENCE
 from tests.support.vai import export
@@ -47,9 +55,19 @@ def note(kind, execution, body):
     os.close(place)
 
 def tool(body, m):
+    if "kind" not in body["input"] or body["input"]["kind"] == "steps":
+        return steps(body, m)
     note(body["input"]["kind"], body["tool_execution_id"], body)
     time.sleep(body["input"]["seconds"])
     succeed(m, output({{"n": body["input"]["n"]}}))
+
+def steps(body, m):
+    time.sleep(0.4)
+    note("steps", body["tool_execution_id"], body)
+    for n in range({steps}):
+        event(m, n=n)
+        time.sleep(0.04)
+    succeed(m, output({{}}))
 
 def hook(body, m):
     note("hook", body["delivery_id"], body)
@@ -57,9 +75,18 @@ def hook(body, m):
     respond(m, status="ack")
 """
 
-CLIENTS = 5
+CLIENTS, WATCHERS = 5, 3
+"""Clients that ask for anything; those that begin what takes longer, and watch it."""
+
 SECONDS = 20.0
 """The patience of a client. A request that takes longer is lost."""
+
+NUMBER_OF_STEPS = 24
+"""Events of the tool that sends some."""
+
+CHAINS = 2
+
+EXPORTS = {WRITE: "w", READ: "r", STEPS: "s"}
 
 REPEATS = 12
 """Repetitions of a request with a key, through any gateway."""
@@ -72,6 +99,10 @@ MS = 8_000
 
 QUICK, LONG = 0.02, 1.5
 """Seconds that the tool takes; the longer ones are there to be interrupted."""
+
+
+Act = Callable[[random.Random], object]
+"""What a client does next."""
 
 
 class Workload:
@@ -88,6 +119,7 @@ class Workload:
         self._count = iter(range(10**9))
         self._threads: list[threading.Thread] = []
         self.bindings: dict[str, str] = {}
+        self.chains: list[str] = []
         self.refused_writes = 0
         """Writes that the singleton was told to be refused."""
 
@@ -97,16 +129,21 @@ class Workload:
         """Upload the package, bind its exports, and wait until each gateway has called each node."""
         write = export("w", default_timeout_ms=MS, max_concurrency=16, own={"effect_class": "non_idempotent_write"})
         read = export("r", default_timeout_ms=MS, max_concurrency=16, own={"effect_class": "read_only"})
+        steps = export("s", default_timeout_ms=MS, max_concurrency=16, own={"effect_class": "read_only"})
         hook = export("h", "hook", default_timeout_ms=MS, max_concurrency=16)
-        packed = self.world.publisher.pack(BODY.format(ledger=str(self.ledger)), [write, read, hook])
+        body = BODY.format(ledger=str(self.ledger), steps=NUMBER_OF_STEPS)
+        packed = self.world.publisher.pack(body, [write, read, steps, hook])
         with self.world.gateways[0].client() as client:
             head = {"content-type": "application/gzip", **self.world.publisher.header(packed)}
             _made(client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=head))
             _made(client.post("/v1/orgs", json={"id": "acme", "name": "Acme"}))
-            for id in ("w", "r", "h"):
+            for id in (*EXPORTS.values(), "h"):
                 draft = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": id}
                 bound = _made(client.post("/v1/plugin-bindings", json={**draft, "scope": {"org_id": "acme"}}))
                 self.bindings[id] = bound["binding_id"]
+            session = _made(client.post("/v1/sessions", json={"org_id": "acme"}))
+            for _ in range(CHAINS):
+                self.chains.append(_made(client.post("/v1/chains", json={"session_id": session["id"]}))["id"])
         self.wait_served()
         self.world.until(self.world.has_acted, "the singleton acts")
 
@@ -124,8 +161,19 @@ class Workload:
 
     def begin(self) -> None:
         self._over.clear()
-        for at in range(CLIENTS):
-            thread = threading.Thread(target=self._run, args=(random.Random(f"{self._seed}.{at}"),), daemon=True)
+        acts: list[Act] = [
+            *[self._write] * 3,
+            *[self._keyed_write] * 3,
+            *[self._read] * 3,
+            self._background,
+            *[self._event] * 2,
+            self._revocation,
+            self._singleton,
+        ]
+        for at in range(CLIENTS + WATCHERS):
+            asks = acts if at < CLIENTS else [self._watched_steps, self._run_of_chain]
+            dice = random.Random(f"{self._seed}.{at}")
+            thread = threading.Thread(target=self._run, args=(asks, dice), daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -142,16 +190,7 @@ class Workload:
         if self.failures:
             raise self.failures[0]
 
-    def _run(self, dice: random.Random) -> None:
-        acts: list[Callable[[random.Random], object]] = [
-            *[self._write] * 3,
-            *[self._keyed_write] * 3,
-            *[self._read] * 3,
-            self._background,
-            *[self._event] * 2,
-            self._revocation,
-            self._singleton,
-        ]
+    def _run(self, acts: Sequence[Act], dice: random.Random) -> None:
         try:
             while not self._over.is_set():
                 dice.choice(acts)(dice)
@@ -208,6 +247,75 @@ class Workload:
             self._at(dice, revoke)
             self._use(made[0])
 
+    def _watched_steps(self, dice: random.Random) -> None:
+        """Begin an invocation at a gateway, and watch it at any."""
+        begun = self._at(dice, lambda gateway, client: self.invoke(gateway, client, STEPS, wait=False))
+        if begun.invocation:
+            self._watch(dice, "plugin-invocations", begun.invocation, NUMBER_OF_STEPS)
+
+    def _watch(self, dice: random.Random, kind: str, id: str, total: int) -> None:
+        seen = self._at(dice, lambda at, client: watch(client, at.name, f"/v1/{kind}/{id}/events", id, total))
+        if seen is not None:
+            self.history.watched.append(seen)
+
+    def _run_of_chain(self, dice: random.Random) -> None:
+        """Begin a run on a chain that other clients use, watch or cancel it, and look at both; each at any gateway."""
+        name, chain = f"x-{next(self._count)}", dice.choice(self.chains)
+        key = f"k-{name}" if dice.random() < 0.5 else ""
+        text = ASKS_FOR_TOOL if dice.random() < 0.5 else "hello"
+        ask = partial(self._begin_run, chain, name, key, text)
+        run: str | None = self._at(dice, ask)
+        for _ in range(REPEATS if key else 0):
+            if run is not None or self._over.is_set():
+                break
+            time.sleep(0.5)
+            run = self._at(dice, ask)
+        if run is None:
+            return
+        if dice.random() < 0.2:
+            self._at(dice, lambda at, client: self._see(client.post, f"/v1/runs/{run}:cancel", name))
+        else:
+            self._watch(dice, "runs", run, WORDS)
+        self._at(dice, lambda at, client: self._see(client.get, f"/v1/runs/{run}", name))
+        self._at(dice, lambda at, client: self._see(client.get, f"/v1/chains/{chain}"))
+
+    def _begin_run(
+        self, chain: str, name: str, key: str, text: str, gateway: Gateway, client: httpx2.Client
+    ) -> str | None:
+        """The id of the run, if it was begun; the same each time with a key."""
+        block = {"kind": "input", "content": [{"type": "text", "text": text}]}
+        body = {"blocks": [block], "model": MODEL, "limits": {"timeout_ms": MS}, "metadata": {"request": name}}
+        begun, run = time.monotonic(), None
+        told: dict[str, Any] = {"status": LOST}
+        try:
+            head = {"idempotency-key": key} if key else {}
+            answer = client.post(f"/v1/chains/{chain}/runs", json=body, headers=head)
+            told = {"status": BEGUN} if answer.is_success else _refusal(answer)
+            run = self._note_seen(answer, name)
+        except httpx2.ConnectError:
+            told = {"status": REFUSED, "code": "not connected"}
+        except httpx2.HTTPError as error:
+            told = {"status": LOST, "code": type(error).__name__}
+        request = Request(RUN, name, begun, time.monotonic(), key=key, gateway=gateway.name, **told)
+        self.history.requests.append(request)
+        return run
+
+    def _see(self, ask: Callable[[str], httpx2.Response], path: str, name: str = "") -> None:
+        with suppress(httpx2.HTTPError):
+            self._note_seen(ask(path), name)
+
+    def _note_seen(self, answer: httpx2.Response, name: str) -> str | None:
+        """Write down the run or the chain in an answer; the id of a run."""
+        if not answer.is_success:
+            return None
+        found = answer.json()
+        if "digest" in found:
+            self.history.chains.append(ChainSeen(found["id"], found["message_count_cached"], found["digest"]))
+            return None
+        self.history.runs.append(RunSeen(name, found["chain_id"], found["id"], found["status"]))
+        id: str = found["id"]
+        return id
+
     def _singleton(self, dice: random.Random) -> None:
         self._at(dice, self.call_singleton)
 
@@ -254,7 +362,7 @@ class Workload:
         """One request, which is written down. With a key it is the same request each time."""
         execution = execution or (f"x-{key}" if key else f"x-{next(self._count)}")
         body = {
-            "binding_id": self.bindings["w" if kind == WRITE else "r"],
+            "binding_id": self.bindings[EXPORTS[kind]],
             "input": {"kind": kind, "seconds": seconds, "n": execution},
             "execution_id": execution,
             "wait": wait,
@@ -286,7 +394,8 @@ class Workload:
             "SELECT count(*) AS n FROM deliveries WHERE status = 'delivering' "
             "OR (status = 'pending' AND due_at < extract(epoch FROM clock_timestamp()) * 1000000 + 2000000)"
         )
-        found = [self.world.postgres.writable.query(query)[0]["n"] for query in (open_now, at_work)]
+        unended = "SELECT count(*) AS n FROM runs WHERE status IN ('queued', 'running')"
+        found = [self.world.postgres.writable.query(query)[0]["n"] for query in (open_now, at_work, unended)]
         return sum(found)
 
     def wait_acting(self, seconds: float) -> None:
@@ -310,10 +419,21 @@ class Workload:
                 "SELECT invocation_id, revoked_at / 1e6 AS revoked_at, expires_at / 1e6 AS expires_at "
                 "FROM plugin_tokens"
             ),
-            events=query("SELECT id FROM events"),
+            events=query("SELECT id FROM events WHERE type = 'run.completed'"),  # those that the hook subscribes to
             deliveries=query("SELECT id, event_id, status, completed_at / 1e6 AS completed_at FROM deliveries"),
+            chains=query("SELECT id, status, block_count, digest FROM chains"),
+            blocks=query(
+                "SELECT chain_id, run_id, kind, digest, body, "
+                "convert_from(body, 'UTF8')::json ->> 'tool_call_id' AS call FROM blocks ORDER BY chain_id, sequence"
+            ),
+            runs=query(
+                "SELECT id, chain_id, status, metadata::json ->> 'request' AS request, (SELECT count(*) FROM events "
+                "WHERE subject_kind = 'run' AND subject_id = runs.id) AS events FROM runs"
+            ),
             now=query("SELECT extract(epoch FROM clock_timestamp())::float AS now")[0]["now"],
         )
+        changes = query("SELECT chain, run, status FROM witnessed_runs ORDER BY number")
+        history.run_changes = [RunChange(**change) for change in changes]
         history.ledger = read_ledger(self.ledger)
         noted = self.world.singleton.noted(self.world.node_of)
         history.acts, history.acknowledged, self.refused_writes = noted.acts, noted.accepted, noted.refused
@@ -331,12 +451,16 @@ def read_ledger(path: Path) -> list[Entry]:
     return entries
 
 
+def _refusal(answer: httpx2.Response) -> dict[str, Any]:
+    retry_after = answer.headers.get("retry-after", "")
+    return {"status": REFUSED, "code": answer.json()["error"]["code"], "retry_after": retry_after}
+
+
 def _told(answer: httpx2.Response) -> dict[str, Any]:
     """The outcome in an answer."""
     found = answer.json()
     if not answer.is_success:
-        retry_after = answer.headers.get("retry-after", "")
-        return {"status": REFUSED, "code": found["error"]["code"], "retry_after": retry_after}
+        return _refusal(answer)
     status = found["status"] if answer.status_code == 200 else BEGUN
     told = {"status": status, "failure": found["failure"] or {}, "invocation": found["invocation"]["invocation_id"]}
     return told
@@ -346,8 +470,7 @@ def _told_of_call(answer: httpx2.Response) -> dict[str, Any]:
     """The outcome of a call of an installed plugin, which has no invocation."""
     found = answer.json()
     if not answer.is_success:
-        retry_after = answer.headers.get("retry-after", "")
-        return {"status": REFUSED, "code": found["error"]["code"], "retry_after": retry_after}
+        return _refusal(answer)
     status = SUCCEEDED if found["failure"] is None else found["status"]
     return {"status": status, "failure": found["failure"] or {}}
 

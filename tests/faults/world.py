@@ -26,6 +26,7 @@ import httpx2
 
 from plugbay.cluster.subjects import permissions
 from tests.cli.conftest import descendants_of, is_alive
+from tests.faults import runs
 from tests.faults.checker import Orphan
 from tests.faults.postgres import NAME, Postgres
 from tests.faults.singleton import SETTINGS, WITNESS, Singleton
@@ -174,7 +175,8 @@ class Gateway(Party):
         super().__init__(world, name, skew)
         self.database = [world.relay(("127.0.0.1", port)) for port in world.postgres.ports]
         self.port = free_port()
-        (self.folder / "plugbay.toml").write_text(self.world.config("gateway", self.nats) + SETTINGS)
+        settings = SETTINGS + world.model.settings
+        (self.folder / "plugbay.toml").write_text(self.world.config("gateway", self.nats) + settings)
         world.singleton.install(self.folder / "data" / "plugbay")
 
     @property
@@ -259,9 +261,10 @@ class World:
     def _open(self) -> None:
         gateways, nodes, nats = self._counts
         self.postgres = self._stack.enter_context(Postgres())
-        for statement in WITNESS:
+        for statement in WITNESS + runs.WITNESS:
             self.postgres.writable.query(statement)
         self.nats = self._start_nats(nats, nodes)
+        self.model = self._stack.enter_context(runs.Model())
         self.registry = self._stack.enter_context(serve(self.folder / "registry"))
         self._stack.callback(self._end_parties)
         for at in range(gateways):
