@@ -10,6 +10,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from plugbay.store import database as module
+from plugbay.store import leases
 from plugbay.store.database import Database, _parse_url
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 from plugbay.store.postgresql import SILENT_SECONDS, move_hosts, watch, with_ports
@@ -107,3 +109,33 @@ def test_connections_of_the_store_are_watched(tmp_path: Path, run: Run) -> None:
 
     with database_of_kind("postgresql", tmp_path) as url:
         run(lambda: main(url))
+
+
+def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease could not be taken over otherwise. Here it does nothing in its transaction, as if it were suspended."""
+    monkeypatch.setattr(module, "IDLE_TRANSACTION", 0.5)
+
+    async def main() -> None:
+        with database_of_kind("postgresql", tmp_path) as url:
+            suspended, other = [await Database.open(url, migrate=False) for _ in range(2)]
+            async with suspended.transaction() as tx:
+                taken = await leases.take(tx, "gateway/gw_1", "gw_1", 0.0)
+            assert taken is not None
+            with pytest.raises(StoreUnavailable):
+                async with suspended.transaction() as tx:
+                    await leases.check(tx, taken.fence)
+                    found = await take_over(other, taken)
+                    assert found is not None and found.holder == "gw_2"
+                    await leases.check(tx, taken.fence)
+            await suspended.close()
+            await other.close()
+
+    run(main)
+
+
+async def take_over(database: Database, seen: leases.Lease) -> leases.Lease | None:
+    """As another gateway does; it waits for the lock, at most `PATIENCE`."""
+    async with database.transaction() as tx:
+        return await leases.take_over(tx, seen, "gw_2", 60.0)

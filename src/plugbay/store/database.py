@@ -65,6 +65,10 @@ PATIENCE = 5.0
 STATEMENT_TIMEOUT = 30.0
 """Seconds for one statement on PostgreSQL, enforced by the server."""
 
+IDLE_TRANSACTION = 20.0
+"""Seconds without a statement after which PostgreSQL ends a transaction. The locks of a process that was suspended, or
+whose machine is gone, are free then: before its lease is over, which another gateway takes."""
+
 SILENCE = STATEMENT_TIMEOUT + SILENT_SECONDS
 """Seconds without a response to a statement before the connection is dropped. The kernel drops it earlier if the
 machine of PostgreSQL is gone (`postgresql`)."""
@@ -450,6 +454,7 @@ def _engine(url: URL) -> AsyncEngine:
         settings = {
             "application_name": "plugbay",
             "plugbay.org": EVERY_ORG,
+            "idle_in_transaction_session_timeout": f"{round(IDLE_TRANSACTION * 1000)}",
             "lock_timeout": f"{round(PATIENCE * 1000)}",
             "statement_timeout": f"{round(STATEMENT_TIMEOUT * 1000)}",
         }
