@@ -117,22 +117,24 @@ def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
     """Its lease could not be taken over otherwise. Here it does nothing in its transaction, as if it were suspended."""
     monkeypatch.setattr(module, "IDLE_TRANSACTION", 0.5)
 
-    async def main() -> None:
-        with database_of_kind("postgresql", tmp_path) as url:
+    with database_of_kind("postgresql", tmp_path) as url:
+
+        async def main() -> None:
             suspended, other = [await Database.open(url, migrate=False) for _ in range(2)]
             async with suspended.transaction() as tx:
                 taken = await leases.take(tx, "gateway/gw_1", "gw_1", 0.0)
             assert taken is not None
+            found = None
             with pytest.raises(StoreUnavailable):
                 async with suspended.transaction() as tx:
                     await leases.check(tx, taken.fence)
                     found = await take_over(other, taken)
-                    assert found is not None and found.holder == "gw_2"
                     await leases.check(tx, taken.fence)
+            assert found is not None and found.holder == "gw_2"
             await suspended.close()
             await other.close()
 
-    run(main)
+        run(main)
 
 
 async def take_over(database: Database, seen: leases.Lease) -> leases.Lease | None:
