@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -120,24 +121,26 @@ def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
     with database_of_kind("postgresql", tmp_path) as url:
 
         async def main() -> None:
-            suspended, other = [await Database.open(url, migrate=False) for _ in range(2)]
-            async with suspended.transaction() as tx:
-                taken = await leases.take(tx, "gateway/gw_1", "gw_1", 0.0)
-            assert taken is not None
-            found = None
-            with pytest.raises(StoreUnavailable):
+            async with AsyncExitStack() as stack:
+                suspended, other = [await Database.open(url, migrate=False) for _ in range(2)]
+                for each in (suspended, other):
+                    stack.push_async_callback(each.close)
                 async with suspended.transaction() as tx:
-                    await leases.check(tx, taken.fence)
-                    found = await take_over(other, taken)
-                    await leases.check(tx, taken.fence)
-            assert found is not None and found.holder == "gw_2"
-            await suspended.close()
-            await other.close()
+                    taken = await leases.take(tx, "gateway/gw_1", "gw_1", 0.0)
+                assert taken is not None
+                with pytest.raises(StoreUnavailable):
+                    await check_twice(suspended, taken, other)
+                async with other.reading() as tx:
+                    now = await leases.get(tx, "gateway/gw_1")
+                assert now is not None and now.holder == "gw_2"
 
         run(main)
 
 
-async def take_over(database: Database, seen: leases.Lease) -> leases.Lease | None:
-    """As another gateway does; it waits for the lock, at most `PATIENCE`."""
+async def check_twice(database: Database, taken: leases.Lease, other: Database) -> None:
+    """Check a lease, do nothing until the other has taken it, and check it again."""
     async with database.transaction() as tx:
-        return await leases.take_over(tx, seen, "gw_2", 60.0)
+        await leases.check(tx, taken.fence)
+        async with other.transaction() as theirs:  # waits for the lock, at most `PATIENCE`
+            await leases.take_over(theirs, taken, "gw_2", 60.0)
+        await leases.check(tx, taken.fence)
