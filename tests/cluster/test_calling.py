@@ -107,6 +107,34 @@ def test_the_answer_of_a_node_is_the_answer(shared_cell: Cell, run: Run) -> None
     run(main)
 
 
+def gaps(call: Call, node: Puppet) -> list[bytes]:
+    """The events 1, 3, 4 and 5 of seven."""
+    sent = [node.frame(call, "progress", str(seq).encode(), seq=seq) for seq in (1, 3, 3, 4, 5)]
+    return [*sent, node.frame(call, "done", b"1", seq=7)]
+
+
+def test_progress_that_does_not_arrive_is_reported_before_what_follows(
+    shared_cell: Cell,
+    run: Run,  # noqa: F811
+) -> None:
+    async def main() -> None:
+        seen: list[Any] = []
+        async with shared_cell.cluster() as cluster, puppet(shared_cell, cluster, "n1", gaps):
+            cluster.live.on_lost = lambda org, number: seen.append((org, number))
+            await cluster.call(target(), OP, PATIENCE, lambda item: seen.append(int(bytes(item))))
+        assert [each for each in seen if each != ("org_1", None)] == [
+            ("org_1", 1),
+            1,
+            ("org_1", 1),
+            3,
+            4,
+            5,
+            ("org_1", 1),
+        ]
+
+    run(main)
+
+
 @requirement("host:nodes-placement")
 @pytest.mark.parametrize(
     "data",

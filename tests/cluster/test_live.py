@@ -123,6 +123,20 @@ def test_what_cannot_be_sent_is_dropped_and_counted_in_the_next_event(why: str) 
     assert heard.lost == [("acme", 2)]
 
 
+def test_what_a_node_sent_in_vain_is_counted_in_the_next_event() -> None:
+    wire, live = made()
+    here = Heard(live)
+    live.publish("acme", "invocation", "inv_1", b"1")
+    live.lose("acme", 2)
+    live.publish("acme", "invocation", "inv_1", b"4")
+    listener = made()[1]
+    heard = Heard(listener)
+    for subject, data in wire.sent:
+        listener._on_message(subject.encode(), b"", data)
+    assert heard.events == [b"1", b"4"]
+    assert heard.lost == here.lost == [("acme", 2)]
+
+
 def test_a_gap_without_a_later_event_is_reported_when_the_connection_is_back() -> None:
     wire, live = made()
     wire.is_up = False

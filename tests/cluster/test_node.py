@@ -72,10 +72,12 @@ def test_progress_is_dropped_while_the_server_reads_nothing(
         async with shared_cell.node("n1") as node:
             served = ServedCall(call(), "n1", node._on_progress, lambda: False)
             node._on_progress(served, b"1")
-            assert served.seq == 1 and node.wire.unsent > 0
+            unsent = node.wire.unsent
+            assert served.seq == 1 and unsent > 0
             monkeypatch.setattr(module, "MAX_UNSENT", 0)
             node._on_progress(served, b"2")
-            assert served.seq == 1
+            assert node.wire.unsent == unsent
+            assert served.seq == 2, "the gateway notices the gap"
 
     run(main)
 

@@ -89,12 +89,13 @@ class Asked:
 class Pending:
     """A call that a node has."""
 
-    __slots__ = ("accepted", "future", "large", "node", "on_progress", "repeatable", "sent", "seq")
+    __slots__ = ("accepted", "future", "large", "node", "on_progress", "org", "repeatable", "sent", "seq")
 
     def __init__(self, node: Node, target: Target, on_progress: Callable[[Any], None] | None) -> None:
         self.node = (node.name, node.beat.boot)
         self.repeatable = target.repeatable
         self.on_progress = on_progress
+        self.org = target.org
         self.future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.accepted = False
         self.large = b""
@@ -457,6 +458,7 @@ class Cluster:
         if frame.kind == envelope.PROGRESS:
             self._take_progress(pending, frame, body)
         elif frame.kind == envelope.DONE:
+            self._note_gap(pending, frame)
             failure = None if frame.failure is None else envelope.failure_from_json(frame.failure)
             failure = failure and failure.with_detail(node=frame.node)
             value, files = split(body or pending.large, frame.files)
@@ -471,11 +473,18 @@ class Cluster:
         value = _value(body)
         if frame.seq < pending.seq or pending.on_progress is None or pending.future.done():
             return
+        self._note_gap(pending, frame)
         pending.seq = frame.seq + 1
         try:
             pending.on_progress(value)
         except Exception as error:  # a bug in the caller's callback
             pending.settle(Ended(failure=Failure(Code.INTERNAL, f"on_progress raised {error!r}")))
+
+    def _note_gap(self, pending: Pending, frame: Frame) -> None:
+        """Report the progress before a frame that did not arrive."""
+        missing, pending.seq = frame.seq - pending.seq, frame.seq
+        if missing > 0 and pending.org:
+            self.live.lose(pending.org, missing)
 
     def _on_beat(self, subject: bytes, headers: bytes, data: bytes) -> None:
         if not data:

@@ -81,6 +81,13 @@ class Live:
         sent.lost = 0 if is_sent else sent.lost + 1
         sent.count += 1
 
+    def lose(self, org: str, number: int) -> None:
+        """A node sent events that did not get here: report the gap to the watchers here, and in the next event."""
+        sent = self._sent.setdefault(org, Sent())
+        sent.count += number
+        sent.lost += number
+        self.on_lost(org, number)
+
     def _can_send(self, size: int) -> bool:
         refused = (
             f"{self._subjects.cell}.live." in self._wire.forbidden

@@ -287,11 +287,10 @@ class NodeServer:
         return await served.run(op, self._hosts, self._turns, settings, files)
 
     def _on_progress(self, served: ServedCall, item: bytes) -> None:
-        if self.wire.unsent > MAX_UNSENT:
-            return
         frame = Frame(call=served.call.id, node=self.name, seq=served.seq, kind=envelope.PROGRESS)
-        served.seq += 1
-        self._put(served.call, envelope.pack(frame, item))
+        served.seq += 1  # also of a dropped one, so that the gateway notices
+        if self.wire.unsent <= MAX_UNSENT:
+            self._put(served.call, envelope.pack(frame, item))
 
     def _accept(self, id: str) -> None:
         call = self._calls[id].call

@@ -13,8 +13,12 @@ from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.invocations import ENDED, EVENT, LOST, STARTED, InvocationEvent, Subscription
 from plugbay.server.domain.live import MAX_KEPT
 from plugbay.server.domain.runs import Runs
+from plugbay.store import chains, runs, sessions
+from plugbay.store import invocations as invocation_rows
 from plugbay.store.invocations import Outcome
-from tests.store.test_invocations import record
+from plugbay.store.tables import INVOCATIONS
+from tests.store.conversing_rows import chain, run_row, session
+from tests.store.test_invocations import ended, record
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -122,6 +126,38 @@ def test_the_end_of_a_run_elsewhere_ends_its_feeds(run: Run, sqlite_url: str, tm
             assert gateway.runs.feeds.watched == frozenset()
 
     run(story)
+
+
+@requirement("host:live-streams")
+def test_an_end_that_only_the_database_has_comes_after_a_gap(run: Run, sqlite_url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with joined(sqlite_url, tmp_path) as (gateway, _, seen):
+            database, opened = gateway.database, record(1)
+            feed = gateway.runs.feeds.subscribe("run_1")
+            await database.write(invocation_rows.opening(opened))
+            async with database.transaction() as tx:
+                await tx.execute(INVOCATIONS.update().values(owner="gw_2"))
+                await sessions.insert(tx, session("sess_1"))
+                await chains.insert(tx, chain("ch_1"))
+                await runs.insert(tx, run_row("run_1", owner="gw_2"))
+            await look(gateway)
+            await database.write(invocation_rows.closing(ended(opened)))
+            async with database.transaction() as tx:
+                await runs.end(tx, "run_1", "gw_2", status="completed", completed_at=3.0)
+            for _ in range(3):
+                await look(gateway)
+            shown = [(event.type, event.data) for event in rest(seen)]
+            assert shown == [(STARTED, None), (LOST, None), (ENDED, None)]
+            assert [each["type"] async for each in feed] == ["lost", "run.completed"]
+
+    run(story)
+
+
+async def look(gateway: Gateway) -> None:
+    """At the rows of other gateways."""
+    async with gateway.database.reading() as tx:
+        await gateway.invocations.others.look(tx)
+        await gateway.runs.look_at_others(tx)
 
 
 def test_without_nats_there_is_nothing_to_miss(run: Run, sqlite_url: str, tmp_path: Path) -> None:

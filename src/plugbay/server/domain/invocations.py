@@ -239,6 +239,8 @@ class OtherInvocations:
             started = msgspec.structs.replace(record, status=None, ended_at=None)
             self._events.show(InvocationEvent(STARTED, started))
         if ended and record.status is not None:
+            if self.waits:  # the other gateway did not send it, or it was lost; so may be events before it
+                self._events.show(InvocationEvent(LOST, record))
             self._events.show(InvocationEvent(ENDED, record, outcome=outcome))
 
 

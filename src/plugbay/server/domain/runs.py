@@ -185,6 +185,8 @@ class Runs:
             if run.started_at is not None:
                 self.feeds.show(run.id, _started_event(run))
             if run.id in (late if self.waits else self._late):
+                if self.waits:  # the other gateway did not send it, or it was lost; so may be events before it
+                    self.feeds.show(run.id, {"type": "lost", "events": None})
                 self.show(run.id, await self._ended_event(tx, run))
 
     async def _ended_event(self, tx: Tx, run: Run) -> FeedEvent:
