@@ -78,7 +78,8 @@ prove: mutation fuzz faults image ## all of that on each Python of PYTHONS, fort
 	@for python in $(PYTHONS); do \
 	    name=$$($$python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
 	    echo "prove: Python $$name"; \
-	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=40 PLUGBAY_KILLS=30 $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
+	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=40 PLUGBAY_KILLS=30 PLUGBAY_STEP=1 \
+	        $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
 	done
 
 mutation: setup ## change each decision of the modules that decide: their tests must notice
