@@ -103,6 +103,26 @@ def test_what_waits_for_the_commit_is_done_after_it_and_never_when_there_is_none
     run(main)
 
 
+def test_after_a_commit_in_doubt_a_callback_looks_once_the_server_must_have_finished_it(
+    database_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.05)
+
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        done: list[str] = []
+        ended = database._ended
+        monkeypatch.setattr(database, "_ended", lambda unit, committed: ended(unit, None))
+        async with database.transaction():
+            database.after_commit(lambda: done.append("sure"))
+            database.after_commit(lambda: done.append("in doubt"), in_doubt=True)
+        assert done == []
+        await until(lambda: done == ["in doubt"])
+        await database.close()
+
+    run(main)
+
+
 def test_fifty_writers_at_once_all_have_their_turn(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -106,6 +106,8 @@ class _Transaction:
         self.last: dict[Callable[[Tx, list[Any]], Awaitable[None]], list[Any]] = {}
         """Writes before the commit, with their items."""
         self.afterwards: list[Callable[[], object]] = []
+        self.in_doubt: list[Callable[[], object]] = []
+        """Those of `afterwards` that also run when the outcome of the commit is unknown."""
         self.unsettles = False
         """Whether it changes settled tables."""
 
@@ -278,14 +280,21 @@ class Database:
         if fenced and self.fence is not None:
             await check(connection, self.fence)
 
-    def after_commit(self, act: Callable[[], object]) -> None:
-        """Run a callback after the commit of the current transaction; at once if there is none."""
+    def after_commit(self, act: Callable[[], object], *, in_doubt: bool = False) -> None:
+        """Run a callback after the commit of the current transaction; at once if there is none.
+
+        `in_doubt`: also when the connection was lost during the commit, once the server must have finished it. Then the
+        callback has to look whether the transaction took place.
+        """
         around = self._current()
         if around is None:
             act()
-        else:
-            # In the context of the caller: it may run in the task of another member of the group commit.
-            around.afterwards.append(partial(copy_context().run, act))
+            return
+        # In the context of the caller: it may run in the task of another member of the group commit.
+        later = partial(copy_context().run, act)
+        around.afterwards.append(later)
+        if in_doubt:
+            around.in_doubt.append(later)
 
     def forget(self) -> None:
         """Invalidate caches: another process may have changed settled tables."""
@@ -381,14 +390,14 @@ class Database:
                 self._count_edition(1)
 
     def _ended(self, unit: _Transaction, committed: bool | None) -> None:
-        if unit.unsettles and committed is None:
+        acts = unit.afterwards if committed else unit.in_doubt if committed is None else []
+        if unit.unsettles:
+            acts = [self._end_change, *acts]
+        if committed is None:
             # The server may still be executing it; by then it has finished or given up.
-            asyncio.get_running_loop().call_later(STATEMENT_TIMEOUT, self._end_change)
-        elif unit.unsettles:
-            self._end_change()
-        if committed:
-            for act in unit.afterwards:
-                act()
+            asyncio.get_running_loop().call_later(STATEMENT_TIMEOUT, _run_all, acts)
+        else:
+            _run_all(acts)
 
     def _end_change(self) -> None:
         self._count_edition(-1)
@@ -401,6 +410,11 @@ class Database:
         self._unsettling += unsettling
         self._editions += unsettling <= 0
         self.edition = None if self._unsettling else self._editions
+
+
+def _run_all(acts: Iterable[Callable[[], object]]) -> None:
+    for act in acts:
+        act()
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,8 +14,10 @@ from plugbay.server.domain.run_loop import Limits, RunRequest
 from plugbay.server.domain.runs import NewRun, RunOptions, offer_tools, resolve_model, resolve_request, select_tools
 from plugbay.server.domain.sessions import text_block
 from plugbay.server.domain.workers import BoundExport
+from plugbay.store import database as database_module
 from plugbay.store import events as event_rows
 from plugbay.store import runs as rows
+from plugbay.store.database import Database
 from plugbay.store.pages import Page
 from plugbay.store.rows import ALL_TENANTS
 from tests.support.conversing import (
@@ -75,6 +78,63 @@ def test_a_chain_has_one_run_at_a_time(run: RunLoop, database_url: str) -> None:
             assert (await talk.ended(first)).status == "cancelled"
 
     run(story)
+
+
+@pytest.fixture
+def doubt(monkeypatch: pytest.MonkeyPatch) -> Callable[[Database], None]:
+    """The outcome of the next commit that callbacks look at is unknown to a database."""
+    monkeypatch.setattr(database_module, "STATEMENT_TIMEOUT", 0.05)
+
+    def doubt(database: Database) -> None:
+        known = database._ended
+
+        def ended(unit: Any, committed: bool | None) -> None:
+            if unit.in_doubt:
+                monkeypatch.setattr(database, "_ended", known)
+                committed = None
+            known(unit, committed)
+
+        monkeypatch.setattr(database, "_ended", ended)
+
+    return doubt
+
+
+def test_a_run_whose_commit_is_in_doubt_is_driven(
+    run: RunLoop, database_url: str, doubt: Callable[[Database], None]
+) -> None:
+    """Otherwise its chain would have an unended run until the server is restarted."""
+
+    async def story() -> None:
+        async with conversing(database_url, says("Lima is sunny")) as talk:
+            chain = await talk.chain()
+            doubt(talk.database)
+            begun = await talk.begun("how is Lima?", chain)
+            assert (await talk.ended(begun)).status == "completed"
+
+    run(story)
+
+
+def test_a_run_whose_commit_did_not_take_place_leaves_its_chain_alone(
+    run: RunLoop, database_url: str, doubt: Callable[[Database], None]
+) -> None:
+    async def story() -> None:
+        async with conversing(database_url, says("Lima is sunny")) as talk:
+            chain, jobs = await talk.chain(), talk.conversations.runs._jobs
+            doubt(talk.database)
+            with pytest.raises(LookupError):
+                await undone(talk, chain)
+            await until(lambda: bool(jobs.running))
+            await until(lambda: not jobs.running)
+            assert (await talk.conversations.chains.get(CALLER, chain.id)).status == "idle"
+            assert await happened(talk) == []
+
+    run(story)
+
+
+async def undone(talk: Talk, chain: Any) -> None:
+    async with talk.database.transaction():
+        await talk.begun("how is Lima?", chain)
+        raise LookupError
 
 
 def test_of_two_that_come_at_the_same_moment_one_is_refused(run: RunLoop, database_url: str) -> None:

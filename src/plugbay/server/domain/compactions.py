@@ -165,7 +165,7 @@ class Compactions:
             if not await rows.insert(tx, compaction):
                 raise conflict("compaction.exists", f"compaction {compaction.id} already exists", "compaction_id")
             await self._audit.record_change(tx, caller, "compaction.create", compaction, chain_id=chain.id)
-            self._database.after_commit(lambda: self._launch(compaction))
+            self._database.after_commit(lambda: self._launch(compaction), in_doubt=True)
             return compaction
 
     async def get(self, caller: Principal, id: str) -> Compaction:

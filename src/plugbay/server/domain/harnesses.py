@@ -184,7 +184,7 @@ class Harnesses:
             )
             await rows.insert(tx, execution)
             await self._record(tx, caller, "harness.create", execution)
-            self._database.after_commit(lambda: self._launch(execution, request, watch))
+            self._database.after_commit(lambda: self._launch(execution, request, watch), in_doubt=True)
             return execution
 
     async def get(self, caller: Principal, id: str) -> tuple[HarnessExecution, dict[str, Any] | None]:
@@ -250,7 +250,7 @@ class Harnesses:
             )
             await self._record(tx, caller, "harness.resume", execution)
             resumed = await self._existing(tx, caller, id)
-            self._database.after_commit(lambda: self._launch(resumed))
+            self._database.after_commit(lambda: self._launch(resumed), in_doubt=True)
             return resumed
 
     async def _facts(self, execution: HarnessExecution) -> Mapping[str, Any]:

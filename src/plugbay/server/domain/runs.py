@@ -338,7 +338,7 @@ class Runs:
             raise attach_conflict(chain.id)
         await rows.note(tx, run.id, "run.queued", {"model": run.model}, run.created_at)
         await self._audit.record_change(tx, caller, "run.create", run)
-        self._database.after_commit(lambda: self._launch(run))
+        self._database.after_commit(lambda: self._launch(run), in_doubt=True)
         return run
 
     def _launch(self, run: Run) -> None:
@@ -350,8 +350,10 @@ class Runs:
 
         async def begin() -> bool:
             async with self._database.transaction(fenced=True) as tx:
-                await rows.note(tx, run.id, "run.started", {}, now)
-                return await rows.begin(tx, run.id, now)
+                begun = await rows.begin(tx, run.id, now)
+                if begun:
+                    await rows.note(tx, run.id, "run.started", {}, now)
+                return begun
 
         if not await retry_until_stored(begin):
             return _cancelled_ending(USER)
