@@ -29,7 +29,9 @@ def test_gateways_refuse_a_database_that_is_not_migrated_and_name_the_command(ru
     refused = run(*serve, *words)
     assert refused.code == 1 and "plugbay migrate" in refused.err, refused.err
     assert run("migrate", *words).code == 0
-    server.execute("UPDATE alembic_version SET version_num = '9999'", name)
+    server.execute(
+        "UPDATE alembic_version SET version_num = '9999'; UPDATE schema_support SET oldest_program = '9999'", name
+    )
     for refused in (run(*serve, *words), run("migrate", *words)):
         assert refused.code == 1 and "newer than this plugbay" in refused.err, refused.err
     server.drop(name)
