@@ -38,7 +38,7 @@ class Wanted(Protocol):
 
     @property
     def lease_name(self) -> str:
-        """Empty for a plugin of which several may run."""
+        """Empty for a plugin that may run more than once."""
         ...
 
     @property

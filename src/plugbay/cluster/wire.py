@@ -1,7 +1,7 @@
 """`Wire`: the connection of one gateway or node to NATS, made again when it ends.
 
-No buffer outlives a connection: a message that was not sent when it ended is lost, and its sender is told. Otherwise a
-call could be carried out after its caller has given up.
+No buffer outlives a connection: a message that was not sent when it ended is lost, and its sender waits for no answer.
+Otherwise a call could be carried out after its caller has given up.
 """
 
 from __future__ import annotations

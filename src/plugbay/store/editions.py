@@ -1,6 +1,6 @@
 """`SharedEdition`: the number of the state of settled tables, read from a database that several gateways share.
 
-    edition = await shared.get()        read after this call, whoever reads it
+    edition = await shared.get()        the number, read after this call began
 
 Reads are shared: callers that come while one is under way wait for the next one, so there is one at a time. A read that
 fails raises `StoreUnavailable`; an older number would let a revoked key pass. Never read it from a replica.

@@ -147,7 +147,7 @@ def wanted_permissions(cell: str, node: str | None) -> list[Wanted]:
 
 
 def _probed(action: str, pattern: str) -> str:
-    """A subject of this pattern: for messages and for queues one that nobody has, else the pattern."""
+    """A subject of this pattern: for messages and for queues one without a subscriber, else the pattern."""
     subject, space, queue = pattern.partition(" ")
     if action == SUBSCRIBE and not queue:
         return pattern

@@ -499,7 +499,7 @@ class NatsLogin(Section):
 
     @property
     def urls(self) -> list[str]:
-        """The servers, of which one is enough."""
+        """The servers of the cluster; the first that answers is used."""
         raise NotImplementedError
 
     @property

@@ -118,7 +118,7 @@ class HostRequests:
             return _away(error).failure
 
     def _fence(self, binding: Binding, node: str, boot: str, held: Mapping[str, int]) -> Fence | None:
-        """What the effect is checked by; None for a plugin of which several may run."""
+        """The fence that the effect must pass; None for a plugin that may run more than once."""
         plugin = self._host.config.plugin(binding.spec.id)
         if not is_single(binding.spec, plugin):
             return None
