@@ -16,7 +16,7 @@ from typing import Any
 import nats
 import pytest
 from nats.aio.client import Client
-from nats.errors import BadSubjectError, ConnectionClosedError, Error, MaxPayloadError
+from nats.errors import BadSubjectError, ConnectionClosedError, Error, FlushTimeoutError, MaxPayloadError
 
 from plugbay.brokers import nats as module
 from plugbay.brokers.nats import MAX_FILE, NatsClient, NatsTransport, login_options
@@ -283,6 +283,26 @@ def test_a_connection_with_a_server_that_reads_nothing_is_cut_at_once(run: Run, 
             assert unwritten(client)
             await client.end()
             assert client.is_closed
+
+    run(main)
+
+
+def test_the_answer_to_a_ping_that_was_given_up_ends_nothing(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            heard = Heard()
+            client = NatsClient(heard, encrypted=False)
+            await client.join(own.url, print)
+            own.freeze()
+            with pytest.raises(FlushTimeoutError):
+                await client.round_trip(0.01)
+            own.thaw()
+            await client.round_trip(PATIENCE)
+            await client.subscribe("later")
+            await client.round_trip(PATIENCE)
+            await say(own, b"later", b"1")
+            await until(lambda: len(heard.messages) == 1)
+            await client.end()
 
     run(main)
 

@@ -79,9 +79,14 @@ class NatsServer:
         self._process.wait(PATIENCE)
 
     def freeze(self) -> None:
-        """It keeps its connections and says nothing, until it is killed."""
+        """It keeps its connections and says nothing, until it is thawed or killed."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def _said(self, pattern: str) -> str:
         """What it wrote into its log."""

@@ -232,6 +232,7 @@ class NatsClient(Client):
     - `_transport` is set before `connect`. nats-py waits for a server that reads nothing before it reports the end of
       a connection, and `tls://` does not require TLS; a transport of our own solves both.
     - `_send_unsubscribe` is called without forgetting the subscription, so that messages on their way are handled.
+    - `_process_pong`, with `_pongs`, is replaced. nats-py stops reading at the answer to a ping that was given up.
     - `_process_msg`, with `_subs`, is replaced. nats-py stops reading at a subject that is not UTF-8, and any client of
       the server can send one. It also lets other tasks run after each message, so that 64 answers that come together
       would lead to 64 single writes.
@@ -333,6 +334,12 @@ class NatsClient(Client):
     def _note_end(self, error: Exception | None) -> None:
         self.connection_error = error or self.connection_error
         self.over.set()
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():
+            self._pongs.pop(0)
+        else:
+            await super()._process_pong()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         subscription = self._subs.get(sid)
