@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import plugbay.cluster.wire as module
+from plugbay.brokers.nats import NatsClient
 from plugbay.cluster.wire import Wire
 from plugbay.host.config.sections import ClusterConfig
 from plugbay.model.errors import ConfigInvalid
@@ -94,6 +96,47 @@ def test_a_message_that_was_not_sent_is_not_sent_later(tmp_path: Path, run: Run)
         assert await speaking.publish("a.b", b"after")
         await until(lambda: bool(heard))
         assert heard == [b"after"] and told == ["up", "down", "up"]
+        for each in (listening, speaking):
+            await each.stop()
+
+    with nats_server(tmp_path) as server:
+        run(main)
+
+
+@pytest.mark.parametrize(("seconds", "most", "answers"), [(PATIENCE, 1, [True]), (0.0, 1, []), (PATIENCE, 0, [])])
+def test_a_message_that_arrives_while_the_connection_is_made_is_answered_unless_it_waited_too_long(
+    tmp_path: Path,
+    run: Run,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    most: int,
+    answers: list[bool],
+) -> None:
+    monkeypatch.setattr(module, "EARLY_SECONDS", seconds)
+    monkeypatch.setattr(module, "MAX_EARLY", most)
+
+    async def main() -> None:
+        sent: list[bool] = []
+        subscribed, round_trip = asyncio.Event(), NatsClient.round_trip
+
+        async def round_trip_with_a_message(client: NatsClient, limit: float) -> None:
+            await round_trip(client, limit)
+            if client is not speaking._client and not subscribed.is_set():
+                subscribed.set()
+                assert await speaking.publish("a.b", b"early") and await speaking.round_trip()
+                await round_trip(client, limit)  # after this the message has arrived
+
+        speaking = wire(server, [])
+        speaking.begin()
+        assert await speaking.joined(PATIENCE)
+        monkeypatch.setattr(NatsClient, "round_trip", round_trip_with_a_message)
+        listening = Wire(ClusterConfig(nats=[server.url]), {}, {})
+        listening.add("a.>", lambda subject, headers, data: sent.append(listening.post("b.c", data)))
+        listening.begin()
+        assert await listening.joined(PATIENCE)
+        assert subscribed.is_set() and sent == answers
+        assert await speaking.publish("a.b", b"later") and await speaking.round_trip()
+        await until(lambda: sent == [*answers, True])
         for each in (listening, speaking):
             await each.stop()
 

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
+from time import monotonic
 
 from nats import errors
 from nats.aio.subscription import Subscription
@@ -29,6 +30,12 @@ CHECK_SECONDS = 2.0
 
 ANSWER_SECONDS = 5.0
 """Time for the answer of the server. A connection without one is over."""
+
+EARLY_SECONDS = 0.25
+"""So long, messages wait for the connection to be made. Then they are lost: their senders may have asked elsewhere."""
+
+MAX_EARLY = 256
+"""Messages that wait for a connection."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 """The header with which the server reports that no one listens."""
@@ -50,6 +57,8 @@ class Wire:
         self._subscribing = asyncio.Lock()
         self._queues: dict[str, str] = {}
         self._client: NatsClient | None = None
+        self._early: list[tuple[float, tuple[str, bytes, bytes, bytes]]] = []
+        """Messages that arrived, and when, before the connection was made: no answer could be sent yet."""
         self._task: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
         self.on_up: Callable[[], object] = lambda: None
@@ -169,12 +178,15 @@ class Wire:
         """One connection, from start to end; whether it was made."""
         client = NatsClient(self._handle, encrypted=self._settings.is_encrypted)
         try:
-            self._subscriptions, self.forbidden = {}, ""
+            self._subscriptions, self._early, self.forbidden = {}, [], ""
             await client.join(url, self._note_forbidden, **self._login)
             await self._follow_handlers(client)
             await client.round_trip(ANSWER_SECONDS)
             self._client = client
             self._joined.set()
+            for arrived, message in self._early:
+                if monotonic() - arrived < EARLY_SECONDS:
+                    self._handle(*message)
             await self._follow_handlers(client)
             LOG.info("connected to %s", url)
             self.on_up()
@@ -202,6 +214,10 @@ class Wire:
                 await client.round_trip(ANSWER_SECONDS)
 
     def _handle(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
+        if self._client is None:
+            if len(self._early) < MAX_EARLY:
+                self._early.append((monotonic(), (pattern, subject, headers, data)))
+            return
         try:
             handler = self._handlers.get(pattern)
             if handler is not None:
