@@ -90,6 +90,12 @@ def json_floor(params: dict[str, Any]) -> Sample:
     return json_pipe(params)
 
 
+def bare(params: dict[str, Any]) -> Sample:
+    from bench.link_bench import bare as measured
+
+    return measured(params)
+
+
 def client(params: dict[str, Any]) -> Sample:
     return _with_uvloop(FAST, params)
 
@@ -160,6 +166,7 @@ if __name__ == "__main__":
     serve(
         {
             "json": json_floor,
+            "bare": bare,
             "client": client,
             "client_official": client_official,
             "server": server,
