@@ -17,6 +17,9 @@ from bench.growth_bench import IN_FLIGHT, NAME, PLUGINS, cpu_field
 PICTURE = Path(__file__).parent / "growth.svg"
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 60, 44, 36, 110
+LABEL = 14
+"""The height of a label."""
+
 COLOURS = ("#1f6feb", "#bf5b04", "#2da44e")
 
 Line = list[tuple[int, float]]
@@ -56,14 +59,23 @@ def draw(curves: dict[int, Line]) -> str:
         parts.append(_text(LEFT - 8, _y(us, top) + 4, f"{us:g}", anchor="end"))
     parts += [_text(_x(count, plugins), HEIGHT - BOTTOM + 18, f"{count}", anchor="middle") for count in plugins]
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "running plugins", anchor="middle"))
+    labels = apart({number: _y(line[-1][1], top) + 4 for number, line in curves.items()})
     for colour, (number, line) in zip(COLOURS, curves.items(), strict=True):
         points = " ".join(f"{_x(count, plugins):.1f},{_y(us, top):.1f}" for count, us in line)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_text(WIDTH - RIGHT + 8, _y(line[-1][1], top) + 4, f"{number} in flight", fill=colour))
+        parts.append(_text(WIDTH - RIGHT + 8, labels[number], f"{number} in flight", fill=colour))
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     style = 'font-family="sans-serif" font-size="12"'
     ground = '<rect width="100%" height="100%" fill="white"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{ground}\n' + "\n".join(parts) + "\n</svg>\n"
+
+
+def apart(heights: dict[int, float]) -> dict[int, float]:
+    """Heights of labels, from the top, moved down until no two overlap."""
+    last, placed = -float(LABEL), dict[int, float]()
+    for number, height in sorted(heights.items(), key=lambda item: item[1]):
+        last = placed[number] = max(height, last + LABEL)
+    return placed
 
 
 def _x(count: int, plugins: list[int]) -> float:
