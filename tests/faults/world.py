@@ -376,10 +376,14 @@ class World:
     def errors(self) -> list[str]:
         """Bugs that gateways and nodes have logged."""
         pattern = re.compile(r"Traceback|\"level\": ?\"(critical)\"|never retrieved|bug in plugbay")
+        # A gateway that ends may cancel the closing of a connection: SQLAlchemy writes a traceback, and drops it.
+        closing = re.compile(r"Exception closing connection.*CancelledError")
         lines = []
         for party in self.parties:
             text = party.log.read_text(errors="replace").splitlines() if party.log.exists() else []
-            lines += [f"{party.name}: {line[:2000]}" for line in text if pattern.search(line)]
+            lines += [
+                f"{party.name}: {line[:2000]}" for line in text if pattern.search(line) and not closing.search(line)
+            ]
         return lines
 
     def _end_parties(self) -> None:

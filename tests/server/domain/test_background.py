@@ -10,6 +10,7 @@ import pytest
 from plugbay.server.domain import background as tasks
 from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Poller, Tasks, retry_until_stored
 from plugbay.store.failures import StoreUnavailable
+from plugbay.store.leases import LeaseLost
 from tests.support.loops import Run
 from tests.support.patience import until
 
@@ -168,6 +169,27 @@ def test_a_bug_is_logged_and_is_an_end_too(run: Run, caplog: pytest.LogCaptureFi
         "a: its end cannot be recorded; it is recorded as an internal error",
         "a could not be closed; the next start closes it",
     ]
+
+
+def test_work_whose_lease_is_lost_is_left_to_the_next_holder(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        jobs, ends = BackgroundJobs[str](lambda why: why), list[str]()
+
+        async def drive() -> str:
+            raise LeaseLost("gateway/gw_1")
+
+        async def finish(end: str) -> None:
+            ends.append(end)
+            raise LeaseLost("gateway/gw_1")
+
+        jobs.launch("a", drive, finish)
+        await until(lambda: not jobs.running)
+        assert ends == [INTERNAL]
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.message.endswith("has another holder; another gateway closes it")
 
 
 def test_an_end_that_cannot_be_written_is_an_end_all_the_same(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -219,9 +219,13 @@ class BackgroundJobs(Generic[E]):
             end = self._end(id, working)
             try:
                 await retry_until_stored(lambda: finish(end))
+            except LeaseLost:
+                raise
             except Exception:
                 LOG.exception("%s: its end cannot be recorded; it is recorded as an internal error", id)
                 await retry_until_stored(lambda: finish(self._cut_off(INTERNAL)))
+        except LeaseLost as error:
+            LOG.warning("%s: %s; another gateway closes it", id, error)
         except Exception:
             LOG.exception("%s could not be closed; the next start closes it", id)
         finally:
@@ -233,6 +237,7 @@ class BackgroundJobs(Generic[E]):
             return self._cut_off(self._reasons.get(id, SHUTDOWN))
         error = worked.exception()
         if error is not None:
-            LOG.error("%s: a bug in plugbay", id, exc_info=error)
+            if not isinstance(error, LeaseLost):
+                LOG.error("%s: a bug in plugbay", id, exc_info=error)
             return self._cut_off(INTERNAL)
         return worked.result()
