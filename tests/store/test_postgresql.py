@@ -112,11 +112,13 @@ def test_connections_of_the_store_are_watched(tmp_path: Path, run: Run) -> None:
         run(lambda: main(url))
 
 
+@pytest.mark.parametrize("in_a_statement", [False, True])
 def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, in_a_statement: bool
 ) -> None:
     """Its lease could not be taken over otherwise. Here it does nothing in its transaction, as if it were suspended."""
     monkeypatch.setattr(module, "IDLE_TRANSACTION", 0.5)
+    monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.5 if in_a_statement else module.STATEMENT_TIMEOUT)
 
     with database_of_kind("postgresql", tmp_path) as url:
 
@@ -129,7 +131,7 @@ def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
                     taken = await leases.take(tx, "gateway/gw_1", "gw_1", 0.0)
                 assert taken is not None
                 with pytest.raises(StoreUnavailable):
-                    await check_twice(suspended, taken, other)
+                    await check_twice(suspended, taken, other, in_a_statement=in_a_statement)
                 async with other.reading() as tx:
                     now = await leases.get(tx, "gateway/gw_1")
                 assert now is not None and now.holder == "gw_2"
@@ -137,10 +139,24 @@ def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
         run(main)
 
 
-async def check_twice(database: Database, taken: leases.Lease, other: Database) -> None:
-    """Check a lease, do nothing until the other has taken it, and check it again."""
+async def check_twice(database: Database, taken: leases.Lease, other: Database, *, in_a_statement: bool) -> None:
+    """Check a lease, do nothing until the other has taken it, and check it again.
+
+    In the middle of a statement, PostgreSQL has its text and waits for the values, without any limit.
+    """
     async with database.transaction() as tx:
         await leases.check(tx, taken.fence)
-        async with other.transaction() as theirs:  # waits for the lock, at most `PATIENCE`
-            await leases.take_over(theirs, taken, "gw_2", 60.0)
+        if in_a_statement:
+            driver: Any = (await tx.get_raw_connection()).driver_connection
+            await driver.prepare("SELECT $1::text")
+            with pytest.raises(StoreUnavailable):
+                await take_over(other, taken)
+            await other.end_stalled()
+        await take_over(other, taken)
         await leases.check(tx, taken.fence)
+
+
+async def take_over(other: Database, taken: leases.Lease) -> None:
+    """It waits for the lock, at most `PATIENCE`."""
+    async with other.transaction() as tx:
+        await leases.take_over(tx, taken, "gw_2", 60.0)

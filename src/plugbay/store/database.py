@@ -69,6 +69,12 @@ IDLE_TRANSACTION = 20.0
 """Seconds without a statement after which PostgreSQL ends a transaction. The locks of a process that was suspended, or
 whose machine is gone, are free then: before its lease is over, which another gateway takes."""
 
+_END_STALLED = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND usename = current_user AND state = 'active' AND wait_event = 'ClientRead'"
+    " AND query_start < clock_timestamp() - make_interval(secs => :seconds)"
+)
+
 SILENCE = STATEMENT_TIMEOUT + SILENT_SECONDS
 """Seconds without a response to a statement before the connection is dropped. The kernel drops it earlier if the
 machine of PostgreSQL is gone (`postgresql`)."""
@@ -240,6 +246,15 @@ class Database:
                 if self.dialect == "postgresql" and ORG.get() != EVERY_ORG:
                     await enter_org(connection)
                 yield connection
+
+    async def end_stalled(self) -> None:
+        """End the transactions of processes that are cut off in the middle of a statement.
+
+        PostgreSQL waits for ever for the rest of one, whatever its time limits are, and keeps the locks.
+        """
+        if self.dialect == "postgresql":
+            async with self.reading() as tx:
+                await tx.execute(_END_STALLED, {"seconds": IDLE_TRANSACTION})
 
     @asynccontextmanager
     async def every_org(self) -> AsyncIterator[None]:

@@ -193,6 +193,7 @@ class Membership:
 
     async def _take_over(self, lease: Lease) -> None:
         owner = lease.name.removeprefix(GATEWAY)
+        await self._database.end_stalled()  # it may have the lock of the lease
         async with self._database.transaction(fenced=True) as tx:
             taken = await leases.take_over(tx, lease, self.id, self.seconds)
         if taken is None:
