@@ -1,7 +1,9 @@
 """`control`: the cost of the control plane: a REST call to a plugin beside a bare FastAPI echo, a durable event beside
 a bare commit of one row.
 
-The echo reads HTTP with httptools, as the server does; a second one with h11, as uvicorn does without its extras.
+The echo reads HTTP with httptools, as the server does; a second one with h11, as uvicorn does without its extras. The
+floor of a call is that echo with what a call cannot do without: another process, asked by a bare event loop, and a row
+on disk before and after. The floor of an event is a commit by another thread, because a disk must not stop the loop.
 
 A call is `POST /v1/plugin-invocations` to a whole server: authentication, permissions, a row on disk before and after,
 the tool of a vai package in a confined worker, a line in the log. An event is the result of a finished run: the event
@@ -62,8 +64,10 @@ def run(options: Options) -> Comparison:
     entries = [
         Entry("echo", "bare FastAPI echo", calls, needs="fastapi"),
         Entry("echo_h11", "the same, with uvicorn's other parser", calls, needs="fastapi"),
+        Entry("recorded", "the echo of another process, with two rows on disk", calls, needs="fastapi"),
         Entry("invoke", "POST /v1/plugin-invocations", calls, needs="fastapi"),
         Entry("commit", "one row, one commit", rows),
+        Entry("commit_apart", "the same in another thread", rows),
         Entry("event", "an event and its delivery", rows, needs="sqlalchemy"),
     ]
     rounds = interleave("bench.control_bench", entries, options)
@@ -81,8 +85,14 @@ def run(options: Options) -> Comparison:
         Finding("REST invoke: calls/s / echo", rounds.ratio("invoke", "echo", "per_second"), at_least=0.6),
         Finding("REST invoke, alone: p50 / echo with h11", rounds.ratio("invoke", "echo_h11", "p50_us")),
         Finding("REST invoke: calls/s / echo with h11", rounds.ratio("invoke", "echo_h11", "per_second")),
+        Finding("the floor, alone: p50 / echo", rounds.ratio("recorded", "echo", "p50_us")),
+        Finding("the floor: calls/s / echo", rounds.ratio("recorded", "echo", "per_second")),
+        Finding("REST invoke, alone: p50 / the floor", rounds.ratio("invoke", "recorded", "p50_us")),
+        Finding("REST invoke: calls/s / the floor", rounds.ratio("invoke", "recorded", "per_second")),
         Finding("one event, alone: p50 / commit", rounds.ratio("event", "commit", "p50_us"), at_most=4),
         Finding("durable events/s / commits", rounds.ratio("event", "commit", "per_second"), at_least=0.6),
+        Finding("one commit in another thread, alone: p50 / commit", rounds.ratio("commit_apart", "commit", "p50_us")),
+        Finding("one event, alone: p50 / commit in another thread", rounds.ratio("event", "commit_apart", "p50_us")),
     ]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
 
@@ -96,6 +106,10 @@ def echo(params: dict[str, Any]) -> Sample:
 
 def echo_h11(params: dict[str, Any]) -> Sample:
     return _through_http("echo-h11", params)
+
+
+def recorded(params: dict[str, Any]) -> Sample:
+    return _through_http("recorded", params)
 
 
 def invoke(params: dict[str, Any]) -> Sample:
@@ -115,6 +129,22 @@ def commit(params: dict[str, Any]) -> Sample:
         sample = asyncio.run(_timed([one] * AT_ONCE, params))
         database.close()
         return sample
+
+
+def commit_apart(params: dict[str, Any]) -> Sample:
+    return asyncio.run(_commits_apart(params))
+
+
+async def _commits_apart(params: dict[str, Any]) -> Sample:
+    from bench.children.control_server import Rows
+
+    with tempfile.TemporaryDirectory(dir=ROOT / "bench" / "results") as folder:
+        rows = Rows(Path(folder))
+
+        async def one() -> None:
+            await rows.write("INSERT INTO calls (status) VALUES (?)", (PAYLOAD,))
+
+        return await _timed([one] * AT_ONCE, params)
 
 
 def event(params: dict[str, Any]) -> Sample:
@@ -227,4 +257,14 @@ async def _paced(asks: Sequence[Ask], pace: int, calls: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    serve({"echo": echo, "echo_h11": echo_h11, "invoke": invoke, "commit": commit, "event": event})
+    serve(
+        {
+            "echo": echo,
+            "echo_h11": echo_h11,
+            "recorded": recorded,
+            "invoke": invoke,
+            "commit": commit,
+            "commit_apart": commit_apart,
+            "event": event,
+        }
+    )
