@@ -56,7 +56,7 @@ def states_page() -> str:
     moves: list[tuple[str, str, str]] = [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()]
     plugin = table(State.IDLE, [*moves, (PENDING, "granted", State.IDLE), (PENDING, "approved", State.IDLE)])
     parts = [HEADER, "## A plugin, as the operator sees it\n", plugin, "", WAITING, ""]
-    for name, machine in ((contract.name, contract.machine) for contract in CONTRACTS.values()):
+    for name, machine in ((contract.name, contract.machine()) for contract in CONTRACTS.values()):
         for role in (Role.HOST, Role.PLUGIN):
             moves = [(s, trigger, t) for (who, s, trigger), t in machine.TRANSITIONS.items() if who == role]
             parts += [f"## The {name} machine, {role} role\n", table(machine.FIRST_STATE, moves), ""]

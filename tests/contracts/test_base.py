@@ -12,7 +12,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.events import Fault
 from plugbay.wire.strict_json import stdlib_codec
 
-MACHINES = {contract.name: contract.machine for contract in CONTRACTS.values()}
+MACHINES = {contract.name: contract.machine() for contract in CONTRACTS.values()}
 
 
 class Tiny(Machine):

@@ -72,7 +72,8 @@ class Contract:
     """The title of the published text."""
     version: str | int
     """The version that a host greets with."""
-    machine: type[Machine]
+    machine: Callable[[], type[Machine]]
+    """The machine, loaded when it is first asked for: most commands run one plugin, or none."""
     host_machine: Callable[[PluginSpec, HostSide, Codec], Machine]
     """A HOST machine, ready to greet."""
 

@@ -83,7 +83,7 @@ def machine_of(contract: Contract, codec: Codec) -> Machine:
 def operation_of(contract: Contract) -> PluginOp:
     """A call of that tool, or of a command line where the contract has no tools."""
     tool = InvokeTool(TOOLS.get(contract.name, "echo"), {"text": "tea"})
-    return tool if InvokeTool in contract.machine.SUPPORTS else DispatchCli("fuzz", ("echo", "tea"))
+    return tool if InvokeTool in contract.machine().SUPPORTS else DispatchCli("fuzz", ("echo", "tea"))
 
 
 def _feed(machine: Machine, chunks: list[bytes]) -> list[Event]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugbay.contracts.ainb.errors import INTERNAL_ERROR
-from plugbay.contracts.ainb.machine import AinbMachine
 from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.ainb.spec import FILE_NAME, IDLE_SECONDS, TIMEOUTS
 from plugbay.contracts.base import Role
@@ -16,11 +15,18 @@ from plugbay.contracts.frames import Lengths, rpc_rules
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.ainb.machine import AinbMachine
     from plugbay.wire.strict_json import Codec
 
 
+def _machine() -> type[AinbMachine]:
+    from plugbay.contracts.ainb.machine import AinbMachine
+
+    return AinbMachine
+
+
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> AinbMachine:
-    return AinbMachine(
+    return _machine()(
         Role.HOST,
         codec,
         plugin_name=spec.id,
@@ -54,7 +60,7 @@ CONTRACT = Contract(
     name="ainb",
     title="ainb plugin contract v2",
     version=ABI_VERSION,
-    machine=AinbMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=(FILE_NAME,),
     parse_manifest=_parse,

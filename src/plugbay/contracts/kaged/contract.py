@@ -10,18 +10,24 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import Lines, rpc_rules
 from plugbay.contracts.kaged.errors import DEFINED
-from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ, SHUTDOWN_SECONDS
 from plugbay.contracts.kaged.spec import FILE_NAMES, timeouts
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.kaged.machine import KagedMachine
     from plugbay.wire.strict_json import Codec
+
+
+def _machine() -> type[KagedMachine]:
+    from plugbay.contracts.kaged.machine import KagedMachine
+
+    return KagedMachine
 
 
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> KagedMachine:
     prefix = f"plugin.{spec.id}."
-    return KagedMachine(
+    return _machine()(
         Role.HOST,
         codec,
         plugin_name=spec.id,
@@ -48,7 +54,7 @@ CONTRACT = Contract(
     name="kaged",
     title="kaged Plugin Interface Reference",
     version=API_VERSION,
-    machine=KagedMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=FILE_NAMES,
     parse_manifest=_parse,

@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.contract import HOST_VERSION, Contract, Declared, HostSide, Parsed, Site
 from plugbay.contracts.frames import CANCEL, PIECE, FrameRules, Lines, Turn, read_rpc, rpc_refusal
-from plugbay.contracts.mcp.client import ClientMachine
 from plugbay.contracts.mcp.errors import INTERNAL_ERROR
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import CANCELLED, HANDSHAKE, MAX_LINE, PROGRESS, REVISIONS, TOKEN
 from plugbay.contracts.mcp.offers import exports_of
 from plugbay.contracts.mcp.spec import BUNDLE_FILE_NAME, FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.mcp.client import ClientMachine
+    from plugbay.contracts.mcp.machine import McpMachine
     from plugbay.wire.strict_json import Codec
 
 
+def _machine() -> type[McpMachine]:
+    from plugbay.contracts.mcp.machine import McpMachine
+
+    return McpMachine
+
+
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> ClientMachine:
+    from plugbay.contracts.mcp.client import ClientMachine
+
     client = {"name": "plugbay", "version": HOST_VERSION}
     granted = frozenset(side.granted).intersection(spec.optional_capabilities)
     return ClientMachine(codec, era=side.era or HANDSHAKE, client=client, offers=granted)
@@ -69,7 +77,7 @@ CONTRACT = Contract(
     name="mcp",
     title=f"Model Context Protocol specification, {REVISIONS[0]}",
     version=REVISIONS[0],
-    machine=McpMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=(FILE_NAME, BUNDLE_FILE_NAME),
     parse_manifest=_parse,

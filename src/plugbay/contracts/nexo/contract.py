@@ -10,19 +10,25 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import PIECE, FrameRules, Lines, Turn, read_rpc, rpc_refusal
 from plugbay.contracts.nexo.errors import INTERNAL_ERROR, TOOL_FAILED
-from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import CHAT_DELTA, COMPLETE_DELTA, MAX_CHILD_LINE, MAX_HOST_LINE, NEXO_VERSION
 from plugbay.contracts.nexo.spec import FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.nexo.machine import NexoMachine
     from plugbay.wire.strict_json import Codec
+
+
+def _machine() -> type[NexoMachine]:
+    from plugbay.contracts.nexo.machine import NexoMachine
+
+    return NexoMachine
 
 
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> NexoMachine:
     tools = tuple(export.name for export in spec.exports if export.kind == "tool")
     version = spec.host_version or NEXO_VERSION
-    return NexoMachine(Role.HOST, codec, plugin_id=spec.id, tools=tools, nexo_version=version)
+    return _machine()(Role.HOST, codec, plugin_id=spec.id, tools=tools, nexo_version=version)
 
 
 def _read_frame(speaker: str, frame: dict[str, Any]) -> Turn:
@@ -51,7 +57,7 @@ CONTRACT = Contract(
     name="nexo",
     title="nexo Plugin Contract 1.10.0",
     version=NEXO_VERSION,
-    machine=NexoMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=(FILE_NAME,),
     parse_manifest=_parse,

@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Any
 from plugbay.contracts.base import Role
 from plugbay.contracts.contract import Contract, HostSide, Parsed, Site
 from plugbay.contracts.frames import ANSWER, GREETING, NOT_RECORDED, REQUEST, FrameRules, Lines, Turn, error_message
-from plugbay.contracts.rune.machine import RuneMachine
 from plugbay.contracts.rune.messages import MAX_HOST_LINE, MAX_PLUGIN_LINE, PROTOCOL
 from plugbay.contracts.rune.spec import FILE_NAME, TIMEOUTS
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.rune.machine import RuneMachine
     from plugbay.wire.strict_json import Codec
 
 
+def _machine() -> type[RuneMachine]:
+    from plugbay.contracts.rune.machine import RuneMachine
+
+    return RuneMachine
+
+
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> RuneMachine:
-    return RuneMachine(Role.HOST, codec, plugin_id=spec.id, granted=side.granted, nonce=side.nonce)
+    return _machine()(Role.HOST, codec, plugin_id=spec.id, granted=side.granted, nonce=side.nonce)
 
 
 def _read_frame(speaker: str, frame: dict[str, Any]) -> Turn:
@@ -50,7 +56,7 @@ CONTRACT = Contract(
     name="rune",
     title="Plugin runtime protocol rterm.plugin.v1 (2026-04-16)",
     version=PROTOCOL,
-    machine=RuneMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=(FILE_NAME,),
     parse_manifest=_parse,

@@ -21,17 +21,23 @@ from plugbay.contracts.frames import (
 )
 from plugbay.contracts.frames import CANCEL as CANCELS
 from plugbay.contracts.frames import REQUEST as REQUESTS
-from plugbay.contracts.vai.machine import VaiMachine
 from plugbay.contracts.vai.messages import CANCEL, EVENT, HELLO, MAX_BODY, PROTOCOL, REQUEST, RESPONSE
 from plugbay.contracts.vai.spec import FILE_NAME
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
+    from plugbay.contracts.vai.machine import VaiMachine
     from plugbay.wire.strict_json import Codec
 
 
+def _machine() -> type[VaiMachine]:
+    from plugbay.contracts.vai.machine import VaiMachine
+
+    return VaiMachine
+
+
 def _host_machine(spec: PluginSpec, side: HostSide, codec: Codec) -> VaiMachine:
-    return VaiMachine(Role.HOST, codec, package_id=spec.id, version=spec.version, host_version=HOST_VERSION)
+    return _machine()(Role.HOST, codec, package_id=spec.id, version=spec.version, host_version=HOST_VERSION)
 
 
 def _read_frame(speaker: str, frame: dict[str, Any]) -> Turn:
@@ -86,7 +92,7 @@ CONTRACT = Contract(
     name="vai",
     title="VAI Plugin System, vai.rpc.v1",
     version=PROTOCOL,
-    machine=VaiMachine,
+    machine=_machine,
     host_machine=_host_machine,
     manifest_files=(FILE_NAME,),
     parse_manifest=_parse,
