@@ -178,12 +178,13 @@ def gateways_replaced(world: World, dice: random.Random) -> None:
 
 
 def replace(world: World, party: Gateway | Node) -> None:
-    """End one in order and start it again."""
+    """End one in order and start it again. A gateway that lost its lease through the fault before is replaced first."""
+    world.until(world.is_whole, "the cluster is whole")
     status = party.terminate()
     assert status == 0, f"{party.name} ended with {status}: {party.log}"
     party.start()
     party.joined()
-    world.until(lambda: all(gateway.is_ready() for gateway in world.gateways), "gateways are ready")
+    world.until(world.is_whole, "the cluster is whole again")
     time.sleep(2 * BEAT)
 
 

@@ -324,9 +324,10 @@ class World:
             party.resume()
             for relay in party.relays:
                 relay.heal()
-        self.until(self._is_whole, "the cluster is whole again")
+        self.until(self.is_whole, "the cluster is whole again")
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether all gateways are ready; those that have ended are started again."""
         self.restart_ended()
         return all(gateway.is_ready() for gateway in self.gateways)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from plugbay.host.request import CallRequest
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.server.domain import background, run_loop
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.run_loop import (
     FEED_DEPTH,
@@ -28,7 +30,9 @@ from plugbay.server.domain.run_loop import (
 from plugbay.server.domain.runs import NewRun, RunOptions
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.sessions import text_block
+from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
+from plugbay.store.failures import StoreUnavailable
 from tests.support.conversing import (
     CALLER,
     ScriptedWorkers,
@@ -104,6 +108,28 @@ def test_pieces_of_a_reply_are_seen_as_they_come(run: Run, sqlite_url: str) -> N
                 "run.completed",
             ]
             assert "".join(piece.get("delta", "") for piece in pieces) == "ab"
+
+    run(story)
+
+
+def test_a_run_whose_chain_cannot_be_read_now_waits_for_the_database(
+    run: Run, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, tries = chain_rows.blocks, []
+
+    async def away(*given: Any, **values: Any) -> Any:
+        tries.append(1)
+        if len(tries) < 3:
+            raise StoreUnavailable("away")
+        return await blocks(*given, **values)
+
+    monkeypatch.setattr(background, "PAUSES", (0.0,))
+    monkeypatch.setattr(run_loop, "chain_rows", SimpleNamespace(**{**vars(chain_rows), "blocks": away}))
+
+    async def story() -> None:
+        async with conversing(sqlite_url, says("so")) as talk:
+            done = await talk.answered("go")
+            assert (done.status, done.stop_reason, len(tries)) == ("completed", "end_turn", 3)
 
     run(story)
 

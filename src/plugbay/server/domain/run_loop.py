@@ -573,8 +573,7 @@ class RunLoop:
             return failed_ending(f"model.{error.failure.code}", error.failure.message)
 
     async def _turns(self) -> Ending:
-        async with self._services.database.reading() as tx:
-            self._blocks = [decode_block(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
+        self._blocks = await retry_until_stored(self._read_chain)
         turn = 0
         while True:
             turn += 1
@@ -589,6 +588,10 @@ class RunLoop:
             unknown = await self._use_tools(turn, reply, calls)
             if unknown:
                 return failed_ending("run.tool_outcome_unknown", "the outcome of a tool call is unknown")
+
+    async def _read_chain(self) -> list[Block]:
+        async with self._services.database.reading() as tx:
+            return [decode_block(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
 
     def _stop_reason(self, reply: ChatReply, turn: int, calls: int) -> str | None:
         """Why the run stops after this reply; None: continue after the tools."""
