@@ -29,8 +29,9 @@ from tests.conformance.nexo_plugins import BARE, nexo_folder
 from tests.mcp_server import everything
 from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.commands import Piped
-from tests.support.http_servers import free_port, sdk_server
+from tests.support.http_servers import sdk_server
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 

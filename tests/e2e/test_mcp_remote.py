@@ -19,9 +19,10 @@ from plugbay.host.inbound.questions import Question
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code, Failure
 from tests.process.sandbox.egress.helpers import certificate
-from tests.support.http_servers import free_port, response, running_server, scripted_server, sdk_server
+from tests.support.http_servers import response, running_server, scripted_server, sdk_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
+from tests.support.ports import free_port
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive, first_alone
 

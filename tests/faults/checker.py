@@ -329,9 +329,9 @@ def deliveries(history: History) -> Iterator[str]:
     for id, delivery in known.items():
         if delivery["status"] == DELIVERED and not asked[id]:
             yield f"I3: {id} is delivered, and its hook was never asked"
-        late = [e for e in history.ledger if e.kind == HOOK and e.execution == id and _is_after(e, delivery, history)]
-        if late:
-            yield f"I3: the hook of {id} was asked again after it was delivered"
+        for entry in history.ledger:
+            if entry.kind == HOOK and entry.execution == id and _is_after(entry, delivery, history):
+                yield f"I3: the hook of {id} was asked again after it was delivered, by {entry.invocation}"
 
 
 def _is_after(entry: Entry, delivery: Mapping[str, Any], history: History) -> bool:

@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from plugbay.store.database import Database
 from tests.support.databases import OWNER, as_user, programs, server_user
-from tests.support.http_servers import free_port
 from tests.support.patience import PATIENCE, pauses
+from tests.support.ports import free_port
 from tests.support.shared import shared
 
 NAME = "plugbay"

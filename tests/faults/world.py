@@ -33,10 +33,10 @@ from tests.faults.singleton import SETTINGS, WITNESS, Singleton
 from tests.packages.registry_server import serve
 from tests.support.commands import Command
 from tests.support.databases import OWNER
-from tests.support.http_servers import free_port
 from tests.support.nats_server import NatsServer
 from tests.support.packaged import Publisher
 from tests.support.patience import PATIENCE, pauses
+from tests.support.ports import free_port
 from tests.support.toxic_proxy import ToxicProxy
 
 LEASE, BEAT, LOST = 4.0, 0.4, 4.0

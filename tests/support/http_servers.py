@@ -14,18 +14,12 @@ from pathlib import Path
 
 from tests.support.commands import Command
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 PROGRAM = Path(__file__).with_name("sdk_http_server.py")
 WITH_OAUTH = Path(__file__).with_name("sdk_oauth_server.py")
 SDK = ("mcp.server.mcpserver", "uvicorn.protocols.http.auto")
 """What these two programs load, which takes seconds."""
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextmanager

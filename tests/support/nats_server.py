@@ -15,7 +15,6 @@ import hashlib
 import ipaddress
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -31,7 +30,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
+from tests.support.ports import free_port
 
 PR_SET_PDEATHSIG = 1
 
@@ -48,7 +48,7 @@ class NatsServer:
         self._config = folder / "nats.conf"
         self._log = folder / "nats.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = -1  # the server's word for any that is free
+        self.port = free_port()
         self.start()
 
     @property
@@ -66,8 +66,7 @@ class NatsServer:
                 stderr=file,
                 preexec_fn=_die_with_parent,
             )
-        self.port = int(self._said(r"Listening for client connections on 127\.0\.0\.1:([0-9]+)"))
-        self._said(r"(Server is ready)")
+        self._await_ready()
 
     @property
     def is_running(self) -> bool:
@@ -88,17 +87,14 @@ class NatsServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
-    def _said(self, pattern: str) -> str:
-        """What it wrote into its log."""
+    def _await_ready(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = re.search(pattern, self._log.read_text("utf-8", "replace"))
-            if found:
-                return found[1]
-            assert self._process.poll() is None, self._log.read_text("utf-8", "replace")
-            time.sleep(0.01)
-        raise TimeoutError(self._log.read_text("utf-8", "replace"))
+        for pause in pauses(why=f"the NATS server does not start: {self._log}"):
+            said = self._log.read_text("utf-8", "replace")
+            if "Server is ready" in said:
+                return
+            assert self._process.poll() is None, said
+            time.sleep(pause)
 
 
 @contextmanager

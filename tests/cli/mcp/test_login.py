@@ -18,8 +18,9 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.support.commands import Piped
-from tests.support.http_servers import WITH_OAUTH, free_port, sdk_server
+from tests.support.http_servers import WITH_OAUTH, sdk_server
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive, first_alone
 

@@ -36,6 +36,27 @@ def test_work_that_crashes_is_started_again_and_counted(run: Run, caplog: pytest
     assert "background work work crashed" in caplog.text
 
 
+def test_work_without_its_database_is_started_again_and_is_no_bug(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        starts: list[int] = []
+
+        async def work() -> None:
+            starts.append(1)
+            if len(starts) < 3:
+                raise StoreUnavailable("no connection to it")
+            await asyncio.Event().wait()
+
+        tasks = Tasks(first_pause=0.001)
+        tasks.start("work", work)
+        await until(lambda: len(starts) == 3)
+        assert not tasks.crashes and tasks.names == ("work",)
+        await tasks.stop()
+
+    run(main)
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert "background work work waits for the database" in caplog.text and "Traceback" not in caplog.text
+
+
 def test_work_that_returns_is_done_and_a_name_is_taken_once(run: Run) -> None:
     async def main() -> None:
         async def work() -> None:

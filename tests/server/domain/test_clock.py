@@ -38,3 +38,16 @@ def test_the_clock_of_several_gateways_is_that_of_their_database() -> None:
     clock.follow(clock.now() - CLOCK_JITTER / 4, boot_time())
     assert clock.now() >= before, "the time that an answer takes moves nothing"
     assert clock.monotonic() <= time.monotonic()
+
+
+def test_an_answer_that_took_long_moves_only_a_clock_that_must_be_wrong() -> None:
+    """The database said its time some time between question and answer, perhaps at either end."""
+    clock, asked_at = SharedClock(), boot_time() - 4.0
+    before = clock.now()
+    for said in (before - 3.9, before - 2.0, before):
+        clock.follow(said, asked_at)
+        assert abs(clock.now() - before) < 0.5
+    clock.follow(before - 6.0, asked_at)
+    assert -2.5 < clock.now() - before < -1.5, "two seconds are the least by which it was wrong"
+    clock.follow(before + 3.0, asked_at)
+    assert 2.5 < clock.now() - before < 3.5

@@ -1,8 +1,9 @@
 """Background work of a gateway.
 
-`Tasks` runs endless work and restarts it with backoff when it crashes; a `Poller` is endless work in rounds, which can
-be woken. `BackgroundJobs` runs work that outlives its request and records its end exactly once; the work can be
-cancelled, recording its end cannot. `retry_until_stored` repeats a database step until the database accepts it.
+`Tasks` runs endless work and restarts it with backoff when it crashes, or when its database is away; a `Poller` is
+endless work in rounds, which can be woken. `BackgroundJobs` runs work that outlives its request and records its end
+exactly once; the work can be cancelled, recording its end cannot. `retry_until_stored` repeats a database step until
+the database accepts it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Tasks:
             began = loop.time()
             try:
                 return await work()
+            except StoreUnavailable as error:
+                LOG.warning("background work %s waits for the database: %s", name, error)
             except Exception:
                 self.crashes[name] += 1
                 LOG.exception("background work %s crashed; it is restarted", name)

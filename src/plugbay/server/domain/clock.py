@@ -42,10 +42,14 @@ class SharedClock:
         self._ahead = time.time() - boot_time()
 
     def follow(self, now: float, asked_at: float) -> None:
-        """The database said `now`, asked at that boot time."""
-        ahead = now - (asked_at + boot_time()) / 2
-        if abs(ahead - self._ahead) > CLOCK_JITTER:
-            self._ahead = ahead
+        """The database said `now` at a moment between the boot time `asked_at` and this one.
+
+        A clock that may be right stays as it is, since an answer that took long is no reason to move it. Another one
+        moves to the nearest time that may be right.
+        """
+        nearest = min(max(self._ahead, now - boot_time()), now - asked_at)
+        if abs(nearest - self._ahead) > CLOCK_JITTER:
+            self._ahead = nearest
 
     def now(self) -> float:
         return round(boot_time() + self._ahead, 6)
@@ -55,7 +59,7 @@ class SharedClock:
 
 
 CLOCK_JITTER = 0.05
-"""Seconds by which a comparison may be wrong, because the answer of the database takes time."""
+"""Seconds by which the clock may be wrong without being moved: clocks of machines never run at quite the same speed."""
 
 
 def boot_time() -> float:

@@ -72,7 +72,7 @@ class Membership:
                 hint = "stop it, or start it with [cluster] too"
                 raise InUse(f"the database is in use by a plugbay server without [cluster]; {hint}")
             taken = await leases.take(tx, self._name, self.id, self.seconds, self._facts())
-            self._clock.follow(await leases.database_time(tx), asked_at)
+            await self._follow_clock(tx)
         assert taken is not None
         self._tenure = Tenure(asked_at, self.seconds)
         self._database.share(taken.fence)
@@ -125,6 +125,10 @@ class Membership:
                 self._calm_since = boot_time()
                 LOG.warning("the lease of this gateway cannot be renewed: %s", error)
 
+    async def _follow_clock(self, tx: Tx) -> None:
+        asked_at = boot_time()
+        self._clock.follow(await leases.database_time(tx), asked_at)
+
     async def _renew(self) -> bool:
         fence = self._database.fence
         assert fence is not None
@@ -134,8 +138,7 @@ class Membership:
         async with self._database.transaction() as tx:
             if not await leases.renew(tx, fence, self.seconds):
                 return False
-            now = await leases.database_time(tx)
-        self._clock.follow(now, asked_at)
+            await self._follow_clock(tx)
         self._tenure = Tenure(asked_at, self.seconds)
         self.renewals += 1
         return True
