@@ -262,6 +262,24 @@ def test_events_that_wait_when_the_connection_ends_cause_no_error_of_a_task(
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
+def test_what_is_left_of_a_closed_connection_is_dropped(tmp_path: Path) -> None:
+    """nats-py writes it while it closes its side, and would end in the middle of that: uvloop refuses to."""
+
+    async def story() -> None:
+        with nats_server(tmp_path) as own:
+            client = NatsClient(Heard(), encrypted=False)
+            await client.join(own.url, print)
+            connection: Any = client._transport
+            own.kill()
+            await until(lambda: "closed=True" in repr(connection._io_writer.transport))
+            with pytest.raises(RuntimeError, match="closed"):
+                connection._io_writer.writelines([b"PING\r\n"])
+            connection.writelines([b"PING\r\n"])
+            await client.end()
+
+    run_on("uvloop")(story)
+
+
 def unwritten(client: NatsClient) -> int:
     """Bytes that wait in the queue or in the connection."""
     connection: Any = client._transport

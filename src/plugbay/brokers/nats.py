@@ -198,7 +198,11 @@ class NatsTransport(TcpTransport):
     def write(self, payload: bytes) -> None:
         if self._lacks_tls:
             raise errors.Error("the server offers no TLS, but the URL tls:// requires it")
-        super().write(payload)  # type: ignore[no-untyped-call]
+        self.writelines([payload])
+
+    def writelines(self, payload: list[bytes]) -> None:
+        with suppress(RuntimeError):  # uvloop has closed the connection, and `read` reports it
+            super().writelines(payload)  # type: ignore[no-untyped-call]
 
     async def drain(self) -> None:
         with suppress(OSError):  # `read` reports it
@@ -306,8 +310,7 @@ class NatsClient(Client):
     def _write_posts(self) -> None:
         posts, self._posts, self._posted_bytes = self._posts, [], 0
         if posts and self.is_connected:
-            with suppress(RuntimeError):  # uvloop has closed the connection, and `read` is about to report it
-                self._connection.write(b"".join(posts))
+            self._connection.write(b"".join(posts))
 
     async def stop_listening(self, seconds: float) -> None:
         """End all subscriptions; all messages that the server has sent for them have been handled afterwards."""

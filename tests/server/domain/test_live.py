@@ -32,13 +32,14 @@ class Loop:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, str, bytes]] = []
+        self.listens = True
 
     def publish(self, org: str, kind: str, id: str, body: bytes) -> None:
         self.sent.append((org, kind, id, body))
 
     @asynccontextmanager
     async def watching(self, org: str | None) -> AsyncIterator[bool]:
-        yield False
+        yield self.listens
 
 
 @asynccontextmanager
@@ -160,9 +161,41 @@ async def look(gateway: Gateway) -> None:
         await gateway.runs.look_at_others(tx)
 
 
+@requirement("host:live-streams")
+def test_a_watcher_is_told_of_events_that_it_may_have_missed_at_first(
+    run: Run, sqlite_url: str, tmp_path: Path
+) -> None:
+    """Its org was perhaps not listened to since the events came that it has already, for another watcher."""
+
+    async def story() -> None:
+        async with joined(sqlite_url, tmp_path) as (gateway, live, seen):
+            gateway.invocation_events.share(InvocationEvent(EVENT, record(1), 1))
+            _, kind, id, body = live.sent.pop()
+            live.on_event(kind, id, body)
+            relayed, here = gateway.runs.feeds.subscribe("run_1"), gateway.runs.feeds.subscribe("run_2")
+            live.on_event("run", "run_1", msgspec.json.encode({"type": "response.delta"}))
+            gateway.runs.feeds.show("run_2", {"type": "response.delta"})
+            async with gateway.live.watching(seen), gateway.live.watching(relayed), gateway.live.watching(here):
+                live.on_event(kind, id, body)
+                live.listens, late = False, gateway.runs.feeds.subscribe("run_2")
+                async with gateway.live.watching(late):
+                    gateway.runs.feeds.show("run_2", {"type": "response.delta"})
+                    gateway.runs.feeds.end("run_1")
+                    gateway.runs.feeds.end("run_2")
+            assert [each.type for each in rest(seen)] == [EVENT, LOST, EVENT]
+            assert [each["type"] async for each in relayed] == ["response.delta", "lost"]
+            assert [each["type"] async for each in here] == ["response.delta", "response.delta"]
+            assert [each["type"] async for each in late] == ["lost", "response.delta"]
+
+    run(story)
+
+
 def test_without_nats_there_is_nothing_to_miss(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     async def story() -> None:
-        async with gateway_at(sqlite_url, tmp_path) as gateway, gateway.live.watching("org_1") as is_complete:
-            assert is_complete
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            feed = gateway.runs.feeds.subscribe("run_1")
+            async with gateway.live.watching(feed):
+                gateway.runs.feeds.end("run_1")
+            assert [each async for each in feed] == []
 
     run(story)

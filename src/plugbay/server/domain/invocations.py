@@ -83,6 +83,8 @@ class Subscription:
         self.wanted = wanted
         self.org_id: str | None = None
         """The org whose events it gets; None: of all."""
+        self.is_relayed = False
+        """Whether it got events that another gateway has sent."""
         self._waiting: deque[InvocationEvent] = deque()
         self._lost = 0
         self._more = asyncio.Event()
@@ -149,10 +151,11 @@ class InvocationEvents:
         self.show(event)
         self.share(event)
 
-    def show(self, event: InvocationEvent) -> None:
+    def show(self, event: InvocationEvent, *, is_relayed: bool = False) -> None:
         """Queue an event for every subscriber here that wants it."""
         for subscription in self._subscriptions:
             if subscription.wanted(event):
+                subscription.is_relayed = subscription.is_relayed or is_relayed
                 subscription.put(event)
 
     def lose(self, org_id: str | None, number: int | None) -> None:
@@ -201,7 +204,7 @@ class OtherInvocations:
             if event.record.invocation_id in shown:
                 return
             shown[event.record.invocation_id] = self._clock.now()
-        self._events.show(event)
+        self._events.show(event, is_relayed=True)
 
     async def look(self, tx: Tx) -> None:
         """Show the starts and ends since the last look."""

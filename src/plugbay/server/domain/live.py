@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from plugbay.host.ports import InvocationRecord
-from plugbay.server.domain.invocations import ENDED, InvocationEvent, InvocationEvents, OtherInvocations
-from plugbay.server.domain.run_loop import FeedEvent
+from plugbay.server.domain.invocations import (
+    ENDED,
+    InvocationEvent,
+    InvocationEvents,
+    OtherInvocations,
+    Subscription,
+)
+from plugbay.server.domain.run_loop import FeedEvent, RunFeed
 from plugbay.server.domain.runs import Runs
 from plugbay.store.invocations import Outcome
 from plugbay.store.runs import Run
@@ -61,13 +67,19 @@ class LiveStreams:
         live.on_event, live.on_lost = self._take, self._lose
 
     @asynccontextmanager
-    async def watching(self, org_id: str | None) -> AsyncIterator[bool]:
-        """Have the events of an org, or of all, from other gateways too; False when some may be missed at first."""
-        if self._live is None:
-            yield True
-            return
-        async with self._live.watching(org_id) as is_complete:
-            yield is_complete
+    async def watching(self, watcher: Subscription | RunFeed) -> AsyncIterator[None]:
+        """Give a watcher the events of other gateways too, and close it in the end.
+
+        It is told if it may have missed some at first.
+        """
+        async with AsyncExitStack() as stack:
+            stack.callback(watcher.close)
+            if self._live is not None:
+                is_complete = await stack.enter_async_context(self._live.watching(watcher.org_id))
+                # What was relayed before came for another watcher, who may have left meanwhile.
+                if watcher.is_relayed or not is_complete:
+                    watcher.lose(None)
+            yield
 
     # To other gateways.
 

@@ -418,6 +418,8 @@ class RunFeed:
         self._unsubscribe = unsubscribe
         self.org_id: str | None = None
         """The org of its run, if another gateway may drive it."""
+        self.is_relayed = False
+        """Whether it got events that another gateway has sent."""
         self._started = False
         self._events: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
         self._over = False
@@ -440,6 +442,10 @@ class RunFeed:
             self.end(LAGGED)
         else:
             self._events.put_nowait(event)
+
+    def lose(self, number: int | None) -> None:
+        """Report events that another gateway had and that did not get here."""
+        self.put({"type": "lost", "events": number})
 
     def end(self, last: FeedEvent | None = None) -> None:
         """End the feed."""
@@ -487,16 +493,17 @@ class RunFeeds:
         self.show(run.id, event)
         self.share(run, event)
 
-    def show(self, run_id: str, event: FeedEvent) -> None:
+    def show(self, run_id: str, event: FeedEvent, *, is_relayed: bool = False) -> None:
         """Send an event to the subscribers of a run here."""
         for feed in self._subscribers.get(run_id, ()):
+            feed.is_relayed = feed.is_relayed or is_relayed
             feed.put(event)
 
     def lose(self, org_id: str | None, number: int | None) -> None:
         """Report lost events of other gateways about an org, or about any, to subscribers of its runs."""
         for feed in [feed for feeds in self._subscribers.values() for feed in feeds]:
             if feed.org_id is not None and org_id in (None, feed.org_id):
-                feed.put({"type": "lost", "events": number})
+                feed.lose(number)
 
     def end(self, run_id: str) -> None:
         """End all feeds of a run."""

@@ -172,7 +172,7 @@ class Runs:
 
     def show(self, id: str, event: FeedEvent) -> None:
         """Show watchers an event that another gateway has sent."""
-        self.feeds.show(id, event)
+        self.feeds.show(id, event, is_relayed=True)
         if event.get("type") in ENDS:
             self.feeds.end(id)
 

@@ -6,8 +6,7 @@ An artifact is a plugin's file: it is always an attachment, of a type that no br
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Callable
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -476,7 +475,7 @@ async def _events(
     gateway: Gateway, subscription: Subscription, record: InvocationRecord | None, outcome: Outcome = NO_OUTCOME
 ) -> AsyncGenerator[Event, None]:
     """Events of a subscription; for one invocation its record first, and nothing after its end."""
-    async with _watching(gateway, subscription):
+    async with gateway.live.watching(subscription):
         if record is not None and record.status is not None:
             yield _ended(record, outcome)
             return
@@ -486,16 +485,6 @@ async def _events(
             yield _shown(event)
             if record is not None and event.type == ENDED:
                 return
-
-
-@asynccontextmanager
-async def _watching(gateway: Gateway, subscription: Subscription) -> AsyncIterator[None]:
-    """Have the events of other gateways too; close the subscription in the end."""
-    with closing(subscription):
-        async with gateway.live.watching(subscription.org_id) as is_complete:
-            if not is_complete:
-                subscription.lose(None)
-            yield
 
 
 def _shown(event: InvocationEvent) -> Event:

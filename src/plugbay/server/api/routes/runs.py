@@ -193,15 +193,12 @@ async def watch_run(request: Request, run_id: PathId, caller: Caller, gateway: T
     feed.org_id = run.org_id
 
     async def events() -> AsyncIterator[Event]:
-        with feed:
-            async with gateway.live.watching(run.org_id) as is_complete:
-                yield Event({"type": "run", "run": _run_out(run).model_dump()}, "run")
-                if run.completed_at is not None:
-                    return
-                if not is_complete:
-                    yield Event({"type": "lost", "events": None}, "lost")
-                async for event in feed:
-                    yield Event(event, event["type"])
+        async with gateway.live.watching(feed):
+            yield Event({"type": "run", "run": _run_out(run).model_dump()}, "run")
+            if run.completed_at is not None:
+                return
+            async for event in feed:
+                yield Event(event, event["type"])
 
     return event_stream(request, events())
 
