@@ -461,7 +461,7 @@ def test_a_host_has_joined_when_the_server_has_its_subscriptions(
 
         def writelines(self, payload: list[bytes]) -> None:
             sent.extend(b"".join(payload))
-            super().writelines(payload)  # type: ignore[no-untyped-call]
+            super().writelines(payload)
 
     monkeypatch.setattr(module, "NatsTransport", Recorded)
 
