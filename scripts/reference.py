@@ -6,7 +6,6 @@ Each page is made from the code that it describes, so it cannot say anything els
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import os
@@ -464,7 +463,7 @@ Seconds. The manifests of contracts without a row set their own; `timeouts` in
 
 
 def _times() -> Iterator[str]:
-    names = [field.name for field in dataclasses.fields(Timeouts)]
+    names = Timeouts.__struct_fields__
     yield f"| contract | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"
     for contract in CONTRACTS.values():

@@ -18,10 +18,11 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+
+from msgspec.structs import replace
 
 TEXT = "x" * 100
 

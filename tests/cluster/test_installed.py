@@ -138,7 +138,7 @@ def test_an_eager_plugin_is_kept_running_until_it_is_stopped(tmp_path: Path, run
 
 
 def test_a_refused_plugin_is_not_run(tmp_path: Path, run: Run) -> None:  # noqa: F811
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     async def main() -> None:
         made, _, _ = supervisor(spec_of(write_kaged_plugin(tmp_path)))

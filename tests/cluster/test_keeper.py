@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from plugbay.cluster import keeper as module
 from plugbay.cluster import outcomes
@@ -96,7 +97,7 @@ class Stage:
         )
 
     async def serve(self, settings: bytes = b"{}", epoch: int = 0) -> None:
-        asked = msgspec.structs.replace(call(), lease=LEASE, epoch=epoch, settings=True)
+        asked = replace(call(), lease=LEASE, epoch=epoch, settings=True)
         async with self.keeper.host(asked, settings):
             pass
 
@@ -211,7 +212,7 @@ def test_a_node_that_stood_still_while_it_took_a_lease_starts_nothing(run: Run) 
 def test_a_drain_gives_leases_back_after_their_calls(run: Run) -> None:  # noqa: F811
     async def main() -> None:
         stage = Stage()
-        asked = msgspec.structs.replace(call(), lease=LEASE, settings=True)
+        asked = replace(call(), lease=LEASE, settings=True)
         async with stage.running():
             async with stage.keeper.host(asked, b"{}"):
                 stage.keeper.draining = True

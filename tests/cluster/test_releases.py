@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from plugbay.cluster.envelope import Package
 from plugbay.cluster.releases import NodeReleases
@@ -36,7 +36,7 @@ def test_a_package_is_pulled_once(shared_cell: Cell, tmp_path: Path) -> None:
     package, _ = shared_cell.push(shared_cell.publisher.pack())
     made = releases(shared_cell, tmp_path)
     assert (load(made, package) / "vai-plugin.toml").is_file()
-    gone = msgspec.structs.replace(package, source="oci://127.0.0.1:1/p@sha256:" + "0" * 64)
+    gone = replace(package, source="oci://127.0.0.1:1/p@sha256:" + "0" * 64)
     assert load(made, gone).is_dir(), "it is here already"
 
     async def many() -> None:
@@ -80,7 +80,7 @@ def test_a_gateway_that_names_other_files_gets_nothing_run(
     shared_cell: Cell, tmp_path: Path, fields: dict[str, str], reason: Reason
 ) -> None:
     package, _ = shared_cell.push(shared_cell.publisher.pack())
-    assert refusal(releases(shared_cell, tmp_path), msgspec.structs.replace(package, **fields)) == reason
+    assert refusal(releases(shared_cell, tmp_path), replace(package, **fields)) == reason
 
 
 def test_an_unsigned_package_needs_the_permission_of_the_operator(shared_cell: Cell, tmp_path: Path) -> None:

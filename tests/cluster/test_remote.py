@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from plugbay.cluster.calling import Cluster
 from plugbay.cluster.envelope import Access, Package

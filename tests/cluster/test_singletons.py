@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-import msgspec
 import pytest
+from msgspec.structs import asdict
 
 from plugbay.cluster import singletons as module
 from plugbay.cluster.roster import Roster
@@ -82,6 +82,6 @@ def test_a_node_is_asked_again_until_it_can(run: Run) -> None:  # noqa: F811
         await until(lambda: bool(roster.nodes["n1"].beat.held))
         await singletons.stop()
         assert not singletons._keeping
-        assert msgspec.structs.asdict(roster.nodes["n1"].beat)["held"] == {"plugin/p": plugin.starts}
+        assert asdict(roster.nodes["n1"].beat)["held"] == {"plugin/p": plugin.starts}
 
     run(main)

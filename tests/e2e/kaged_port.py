@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from plugbay import Failure, Host
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare

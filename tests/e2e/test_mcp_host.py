@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay import CallFailed, Host
 from plugbay.host.catalog.approvals import Approvals

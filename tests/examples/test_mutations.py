@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.conformance.engine.dialects import load_dialect
 from plugbay.conformance.engine.facts import apply_hello

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.ports import CallRecord, InvocationRecord, ResumeState
 from plugbay.host.records import JsonLinesCallLog, MemoryCallLog, MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
@@ -57,7 +57,7 @@ def test_a_record_is_there_while_it_runs_and_as_it_ended(run: Run) -> None:
         log = MemoryInvocationLog()
         await log.opened(invocation_record(1))
         assert [item.status for item in log.records] == [None]
-        await log.closed(msgspec.structs.replace(invocation_record(1), status="succeeded"))
+        await log.closed(replace(invocation_record(1), status="succeeded"))
         assert [item.status for item in log.records] == ["succeeded"]
 
     run(main)

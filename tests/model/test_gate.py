@@ -6,11 +6,11 @@ The table runs each request through the real handler with real services and thro
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.host.inbound.handler import InboundHandler, Services
 from plugbay.host.inbound.questions import Question

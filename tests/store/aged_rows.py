@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict, replace
 from sqlalchemy import insert, select
 
 from plugbay.host.ports import CallRecord
@@ -104,7 +103,7 @@ async def _insert_short_lived(tx: Tx, chance: random.Random) -> None:
 
 async def insert_invocation(tx: Tx, number: int, started: float, ended: float | None) -> None:
     """An invocation, open or ended."""
-    values = msgspec.structs.asdict(record(number, execution_id=f"exec_{number}"))
+    values = asdict(record(number, execution_id=f"exec_{number}"))
     id, status = values.pop("invocation_id"), None if ended is None else "succeeded"
     times = {"started_at": started, "ended_at": None if ended is None else max(started, ended)}
     await tx.execute(insert(INVOCATIONS).values(**{**values, **times, "id": id, "status": status}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import asdict, replace
 from sqlalchemy import delete, insert, select, update
 
 from plugbay.store import audit, retention
@@ -146,7 +146,7 @@ async def entry_at(tx: Tx, position: int) -> Entry:
 
 async def rewrite(tx: Tx, position: int, **values: object) -> None:
     """Change an entry and compute its hash anew."""
-    entry = replace(await entry_at(tx, position), **values)  # type: ignore[arg-type]
+    entry = replace(await entry_at(tx, position), **values)
     await tx.execute(update(AUDIT).where(*at(position)).values(**values, hash=entry.compute_hash()))  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ async def add(tx: Tx, position: int, after: int) -> None:
     """Insert an entry with a valid hash."""
     before = await entry_at(tx, after)
     made = replace(ENTRY, id="aud_new", at=9.0).placed_after(position - 1, before.hash)
-    values = {name: getattr(made, name) for name in Entry.__slots__}
+    values = asdict(made)
     await tx.execute(insert(AUDIT).values(values))
 
 

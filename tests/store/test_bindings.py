@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from plugbay.store import bindings, orgs, packages
 from plugbay.store.bindings import BindingRow

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from plugbay.store import chains, sessions
@@ -82,8 +82,8 @@ def test_the_end_of_a_chain_is_found_without_reading_all_of_it(database_url: str
             await chains.insert(tx, chain("ch_1"))
             assert await chains.last_kind(tx, "ch_1", without=()) is None
             assert await chains.last_of_run(tx, "ch_1", "run_1") is None
-            made = msgspec.structs.replace(block(2), run_id="run_1", kind="response")
-            later = msgspec.structs.replace(block(3), kind="system")
+            made = replace(block(2), run_id="run_1", kind="response")
+            later = replace(block(3), kind="system")
             await chains.append(tx, [block(1), made, later])
             assert await chains.last_kind(tx, "ch_1", without=("system",)) == "response"
             assert await chains.last_kind(tx, "ch_1", without=("system", "response")) == "input"

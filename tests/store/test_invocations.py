@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
@@ -43,7 +43,7 @@ def record(number: int = 1, **fields: Any) -> InvocationRecord:
 
 
 def ended(opened: InvocationRecord, status: str = "succeeded") -> InvocationRecord:
-    return msgspec.structs.replace(opened, status=status, ended_at=moment(1_770_000_100.001), event_count=3)
+    return replace(opened, status=status, ended_at=moment(1_770_000_100.001), event_count=3)
 
 
 @requirement("vai:control-invocation-record")

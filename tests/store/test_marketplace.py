@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from plugbay.store import marketplace, packages
 from plugbay.store.database import Database
@@ -16,7 +16,7 @@ ENTRY = Entry("notes", "pkg_1", "t", "https://example.com/notes", ["v1"], "lock.
 def test_entries_are_inserted_found_listed_and_deleted(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
-        newer = msgspec.structs.replace(ENTRY, id="mail", created_at=2.0, reviewed_at=None, lock_file=None)
+        newer = replace(ENTRY, id="mail", created_at=2.0, reviewed_at=None, lock_file=None)
         async with database.transaction() as tx:
             await packages.insert(tx, ROW)
             assert [await marketplace.insert(tx, entry) for entry in (ENTRY, newer, ENTRY)] == [True, True, False]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from plugbay.store import orgs, secrets
 from plugbay.store.database import Database

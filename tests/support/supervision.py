@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from plugbay.host.config.config import TimeoutOverrides
 from plugbay.host.discovery.folders import inspect

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from plugbay.adapters.pin import PinnedExport
 from plugbay.contracts.schemas import schema_problem
@@ -94,8 +95,7 @@ ASKING_PREFIX = "scope="
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One export, or another declaration of a source, and what becomes of it."""
 
     plugin: str
@@ -119,8 +119,7 @@ class Row:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(msgspec.Struct, frozen=True):
     """The exports for the other host, and a row for everything that the sources have."""
 
     exports: tuple[PinnedExport, ...]

@@ -139,7 +139,7 @@ def _find(path: Path | None, contract: str | None, program: list[str] | None, as
     found = [_plugin(path, name, as_json) for name in names]
     if program is None:
         return found
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     command = _command(program)
     return [replace(item, spec=replace(_spec(item), command=command, cwd=Path.cwd())) for item in found]
@@ -147,7 +147,7 @@ def _find(path: Path | None, contract: str | None, program: list[str] | None, as
 
 def _server_at(url: str) -> Found:
     """An MCP server that is not declared; raises `typer.BadParameter`."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from plugbay.host.discovery.folders import BRIDGE, Found
 
@@ -164,7 +164,7 @@ def _as_started(found: Found, *, is_declared: bool) -> Found:
 
     Raises `Refusal` if it cannot be greeted: no rule could be tried.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from plugbay.host.confinement.policy import Confinement
     from plugbay.host.supervision.instance import launch_of

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,6 +83,8 @@ def _check_source(found: Found) -> Found:
     found = local_host.with_drift(found)
     if not lookup.has_mark(found):
         return found
+    from msgspec.structs import replace
+
     from plugbay.cli.manifest.generated import NOT_PYTHON
     from plugbay.model.errors import Problem
 
@@ -104,6 +105,8 @@ class _Inspection:
     """Everything that is shown about one plugin. The exports of an MCP server are the approved ones."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
+        from msgspec.structs import replace
+
         from plugbay.host.admin.limits import limits_of
         from plugbay.host.catalog.approvals import Approvals
         from plugbay.host.catalog.runtime_exports import RuntimeExports, declares_at_run_time

@@ -83,7 +83,7 @@ def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
 
 def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> list[tuple[str, str]]:
     """Every path that the plugin's program would see: how it is mounted, and the path."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.model.protected import FOLDER
@@ -115,7 +115,8 @@ def _show(confinement: Confinement, visible: list[tuple[str, str]], as_json: boo
 
 def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: list[str]) -> int:
     import asyncio
-    from dataclasses import replace
+
+    from msgspec.structs import replace
 
     from plugbay.host.supervision.instance import launch_of
     from plugbay.process.diagnose import LaunchFailed

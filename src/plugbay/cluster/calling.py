@@ -12,11 +12,11 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.cluster import envelope, outcomes
 from plugbay.cluster.chunks import MAX_BODY, Assemblies, TooMuch
@@ -58,8 +58,7 @@ ID_BYTES = 16
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The export that is called, and the way in which nodes run it."""
 
     package: Package
@@ -75,8 +74,7 @@ class Target:
     """The operator's settings for the plugin, as one line; empty: nodes have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What a node is asked to do."""
 
     body: bytes
@@ -108,15 +106,14 @@ class Pending:
             self.future.set_result(ended)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """The end of a call at one node."""
 
     value: msgspec.Raw | None = None
     failure: Failure | None = None
     elsewhere: bool = False
     """No plugin has received it, and another node may take it."""
-    files: Contents = field(default_factory=list)
+    files: Contents = msgspec.field(default_factory=list)
     """The artifacts of the result."""
 
 
@@ -340,7 +337,7 @@ class Cluster:
         if is_large:
             if len(sealed) > MAX_BODY:
                 return Ended(failure=outcomes.too_large(len(sealed), MAX_BODY))
-            message = envelope.pack(msgspec.structs.replace(head, size=len(sealed)))
+            message = envelope.pack(replace(head, size=len(sealed)))
         self._pending[id] = pending
         end.current = id, pending
         node.calls += 1

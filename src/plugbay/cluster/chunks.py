@@ -7,9 +7,10 @@ a credit for each part, and checks order, size and, with the last part, the SHA-
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from plugbay.cluster.envelope import Part
 from plugbay.wire.json_gate import Malformed
@@ -40,15 +41,14 @@ class TooMuch(Exception):
     """A peer sends more large bodies at once than this process holds."""
 
 
-@dataclass(slots=True)
-class Sending:
+class Sending(msgspec.Struct):
     """A body on its way."""
 
     body: bytes
     chunk: int = CHUNK
     sent: int = 0
     credited: int = 0
-    digest: HASH = field(default_factory=sha256)
+    digest: HASH = msgspec.field(default_factory=sha256)
 
     @property
     def count(self) -> int:
@@ -72,17 +72,16 @@ class Sending:
             self.credited = count
 
 
-@dataclass(slots=True)
-class Assembly:
+class Assembly(msgspec.Struct):
     """A body that is being put together."""
 
     peer: str
     size: int
     last: float
     """When its last part came."""
-    data: bytearray = field(default_factory=bytearray)
+    data: bytearray = msgspec.field(default_factory=bytearray)
     parts: int = 0
-    digest: HASH = field(default_factory=sha256)
+    digest: HASH = msgspec.field(default_factory=sha256)
 
 
 class Assemblies:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+
+import msgspec
 
 from plugbay.cluster.envelope import Access, Package
 from plugbay.cluster.logs import LogFiles
@@ -28,14 +29,13 @@ Key = tuple[Package, Access, bytes]
 """The last is the operator's settings; empty for packages of the control plane."""
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(msgspec.Struct):
     """One host and its users."""
 
     host: Host | None = None
     users: int = 0
     used_at: float = 0.0
-    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Visit:

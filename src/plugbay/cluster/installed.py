@@ -7,10 +7,10 @@ lease, unless the operator allows many.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.cluster.calling import Cluster, Target
 from plugbay.cluster.envelope import Access, Package
@@ -42,8 +42,7 @@ NO_TREE = "0" * 64
 """The hash of a release until it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(msgspec.Struct, frozen=True):
     """What the supervisors of installed plugins share."""
 
     cluster: Cluster

@@ -14,8 +14,9 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from plugbay.cluster import envelope
 from plugbay.cluster.envelope import LiveEvent
@@ -34,8 +35,7 @@ MAX_UNSENT = 1 << 20
 Kind = Literal["invocation", "run"]
 
 
-@dataclass(slots=True)
-class Sent:
+class Sent(msgspec.Struct):
     """The events of this gateway about one org."""
 
     count: int = 0

@@ -19,7 +19,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from plugbay.cluster import envelope, outcomes
 from plugbay.cluster.asking import Asker
@@ -220,7 +220,7 @@ class NodeServer:
         if whole is not None:
             del self._expected[part.call]
             left = max(0, call.budget_ms - round(1000 * (time.monotonic() - came)))
-            self._run(self._serve(msgspec.structs.replace(call, budget_ms=left), whole))
+            self._run(self._serve(replace(call, budget_ms=left), whole))
 
     def _give_up_input(self, id: str, why: str) -> None:
         """Refuse a call whose input did not come as a whole; no plugin has received it."""

@@ -6,10 +6,10 @@ They are sealed with the call, and a node keeps them in memory alone: they have 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.config.config import Config, PluginConfig
 from plugbay.host.supervision.binding import Binding

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from plugbay.cluster.roster import Node
 from plugbay.model.errors import Code, Failure, Origin
@@ -20,14 +21,13 @@ RETRY_MS = 1000
 """The time after which a caller may try again when no node takes its call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """The place that a call needs."""
 
     key: str
     """Calls with the same key share an instance if `shared`."""
     shared: bool
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Labels that the node must have."""
     confined: bool = True
     """Whether the node must have a sandbox."""

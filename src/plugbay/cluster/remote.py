@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
 
 from plugbay.cluster.calling import Cluster, Target
 from plugbay.cluster.envelope import Access, Package
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """A release that runs on nodes."""
 
     package: Package
     access: Access
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Labels of the nodes that may run it."""
     confined: bool = True
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import monotonic
+
+import msgspec
 
 from plugbay.cluster.calling import Cluster
 from plugbay.cluster.roster import SILENT, Node
@@ -15,8 +16,7 @@ GONE = "gone"
 """The state of a node whose beats have stopped; it is listed for ten minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallCounts:
+class CallCounts(msgspec.Struct, frozen=True):
     """The calls that one gateway gave to a node, since the start of the gateway."""
 
     total: int
@@ -26,8 +26,7 @@ class CallCounts:
     p50_ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(msgspec.Struct, frozen=True):
     """One node."""
 
     node: str

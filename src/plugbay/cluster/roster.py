@@ -7,10 +7,10 @@ call `forgive` when it is back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.cluster.envelope import DRAINING, UP, VERSION, Beat
 from plugbay.cluster.times import USUAL, Times
@@ -22,8 +22,7 @@ FORGET_AFTER = 600.0
 """Seconds that a silent node is still listed."""
 
 
-@dataclass(slots=True)
-class Node:
+class Node(msgspec.Struct):
     """One node."""
 
     beat: Beat
@@ -117,7 +116,7 @@ class Roster:
         if node is None or not (epoch is None or type(epoch) is int):
             return False
         held = {known: value for known, value in node.beat.held.items() if known != lease}
-        node.beat = msgspec.structs.replace(node.beat, held=held if epoch is None else {**held, lease: epoch})
+        node.beat = replace(node.beat, held=held if epoch is None else {**held, lease: epoch})
         return True
 
     def forget_old(self, now: float) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +42,14 @@ ELSEWHERE = frozenset({Code.OVERLOADED, Code.UNAVAILABLE, Code.SANDBOX_UNAVAILAB
 QUOTA = "invocation.scratch_quota_exceeded"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The end of a call: a value, a failure, or a refusal."""
 
     value: bytes = b""
     failure: Failure | None = None
     refused: bool = False
     elsewhere: bool = False
-    files: Contents = field(default_factory=list)
+    files: Contents = msgspec.field(default_factory=list)
     """The artifacts of the result."""
 
 

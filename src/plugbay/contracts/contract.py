@@ -7,13 +7,15 @@ values, never by the name of a contract. Plugins never import this module: it le
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from plugbay.contracts.base import Machine, Role
 from plugbay.contracts.frames import FrameRules, Framing
 from plugbay.model.errors import Problem
+from plugbay.model.guarded import Guarded
 from plugbay.model.spec import Export, PluginSpec, Timeouts
 
 if TYPE_CHECKING:
@@ -24,15 +26,15 @@ HOST_VERSION = "0.1.0"
 test compares the two."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSide:
+class HostSide(Guarded, msgspec.Struct, frozen=True):
     """The host's part of a greeting, beside the spec."""
 
+    HIDDEN = ("secrets",)
     granted: tuple[str, ...] = ()
     nonce: int = 0
     """A random 64-bit number."""
     config: Mapping[str, Any] | None = None
-    secrets: Mapping[str, Any] | None = field(default=None, repr=False)
+    secrets: Mapping[str, Any] | None = None
     projects: tuple[str, ...] = ()
     storage: bool = False
     """Whether the host stores values for plugins."""
@@ -63,8 +65,7 @@ Declared = tuple[str, PluginSpec | None, list[Problem]]
 ParseSeveral = Callable[[str, Path, Mapping[str, str]], list[Declared]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contract:
+class Contract(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One contract; compared by identity."""
 
     name: str
@@ -80,7 +81,7 @@ class Contract:
     manifest_files: tuple[str, ...]
     parse_manifest: ParseWithFiles
     """(text, folder, environment of the host, site) → the spec and all problems; no spec when a problem is an error."""
-    parse_several: Mapping[str, ParseSeveral] = field(default_factory=dict)
+    parse_several: Mapping[str, ParseSeveral] = msgspec.field(default_factory=dict)
     """Manifest files that may declare several plugins → their parser: the name of each plugin, its spec and its
     problems."""
     not_ours: Callable[[str], str | None] | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from plugbay.model.errors import Problem
 
@@ -20,12 +21,11 @@ MAX_DEPTH = 64
 """Levels of nesting in a manifest; a deeper one is an attack, not a manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A parsed file."""
 
     value: Any
-    lines: dict[KeyPath, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = msgspec.field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int | None:
         """The line of `path`, or of its nearest parent that has one."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,8 +41,7 @@ OPERATOR = "plugbay.toml"
 """The owner of names that the configuration registers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(msgspec.Struct, frozen=True):
     """Stores of a host that are not files of its own."""
 
     storage: Storage
@@ -51,22 +49,21 @@ class Stores:
     vectors: VectorBackend
 
 
-@dataclass(slots=True)
-class Backends:
+class Backends(msgspec.Struct):
     """Every service of a host."""
 
     services: Services
     embedded: EmbeddedVectors | None
     """The vectors in a file; None: they are elsewhere."""
-    vectors: VectorRegistry = field(default_factory=VectorRegistry)
-    channels: Channels = field(default_factory=Channels)
+    vectors: VectorRegistry = msgspec.field(default_factory=VectorRegistry)
+    channels: Channels = msgspec.field(default_factory=Channels)
     broker: Broker | None = None
     """Joins the bus with those of other hosts; None when not configured."""
     storage_file: Path | None = None
     """The file of the plugins' storage; None: they have none."""
-    registered: dict[tuple[str, str], str] = field(default_factory=dict)
+    registered: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     """By kind and name: the plugin that owns it."""
-    refusals: set[tuple[str, str]] = field(default_factory=set)
+    refusals: set[tuple[str, str]] = msgspec.field(default_factory=set)
     """Plugins whose name was taken already, and the reported reason."""
 
     async def open(self) -> None:

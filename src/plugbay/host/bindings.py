@@ -6,16 +6,17 @@ which every invocation needs, is kept until one of the files has changed.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.mcp import remote
 from plugbay.host.authorization import policy
@@ -53,8 +54,7 @@ MAX_SETTINGS = 1 << 20
 """Bytes of a plugin's config, and of its secrets, as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Options of a host for all its plugins."""
 
     grants: frozenset[str] = frozenset()
@@ -71,8 +71,7 @@ class Options:
         return self.grant_all or plugin_id in self.trusted
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     """The binding of an export, and the versions of the files that it was made from."""
 
     spec: PluginSpec
@@ -245,7 +244,7 @@ class Bindings:
     def _protected(self, spec: PluginSpec) -> Protected:
         """The paths that the plugin must not reach; not its own state folder, although that lies in the host's."""
         found, state = self.protection.of(spec), self._own_folder(spec)
-        return found if state is None else replace(found, own=(*found.own, os.path.realpath(state)))
+        return found if state is None else dataclasses.replace(found, own=(*found.own, os.path.realpath(state)))
 
     def _own_folder(self, spec: PluginSpec) -> Path | None:
         return None if self._state_dir is None else own_folder(self._state_dir, spec.id)

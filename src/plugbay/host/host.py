@@ -13,10 +13,11 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec.structs import replace
 
 from plugbay.host.assembly import Backends, Stores, assemble, register_exports
 from plugbay.host.authorization import policy

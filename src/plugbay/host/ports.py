@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import asdict
 
 from plugbay.model.errors import Failure, Outcome
 
@@ -96,7 +97,7 @@ class InvocationRecord(msgspec.Struct, frozen=True, gc=False):
     """The node of a cluster that the call was given to last; None: this machine, or no node."""
 
     def to_json(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
+        return asdict(self)
 
 
 class InvocationLog(Protocol):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.ports import DEFAULT_ORG, CallRecord, InvocationRecord
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.guarded import Guarded
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ _ALIASES = {"tool_execution_id": "execution_id", "delivery_id": "execution_id", 
 _ID = re.compile(rf"(?!\.\.?$)[^/:\\ ]{{1,{MAX_ID}}}")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """The restrictions of a binding; None restricts nothing."""
 
     timeout_ms: int | None = None
@@ -48,18 +48,21 @@ class Policy:
     max_concurrency: int | None = None
     filesystem: str | None = None
     secret_slots: tuple[str, ...] | None = None
-    limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    limits: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Limits on the work that a plugin starts with its token: max_depth, max_child_runs, allow_compaction."""
 
+    def __hash__(self) -> int:
+        return hash((self.network, self.filesystem, self.execution_class, self.secret_slots))
 
-@dataclass(frozen=True, slots=True)
-class ExportBinding:
+
+class ExportBinding(Guarded, msgspec.Struct, frozen=True):
     """One export attached to an org or a project. Secrets are resolved values here."""
 
+    HIDDEN = ("secrets",)
     binding_id: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    policy: Policy = field(default_factory=Policy)
+    config: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    secrets: Mapping[str, str] = msgspec.field(default_factory=dict)
+    policy: Policy = msgspec.field(default_factory=Policy)
     org_id: str = DEFAULT_ORG
     project_id: str | None = None
 
@@ -116,7 +119,7 @@ def with_ids_of_context(request: CallRequest) -> CallRequest | Failure:
     unknown = next((name for name in given if name not in (*IDS, "attempt")), None)
     if unknown is not None:
         return _invalid_field(unknown, f"is not one of {', '.join((*IDS, *_ALIASES, 'attempt'))}")
-    return msgspec.structs.replace(request, **given) if given else request
+    return replace(request, **given) if given else request
 
 
 def request_problem(request: CallRequest) -> Failure | None:

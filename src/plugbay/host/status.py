@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings
@@ -17,8 +19,7 @@ from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Child
 
 
-@dataclass(frozen=True, slots=True)
-class PluginStatus:
+class PluginStatus(msgspec.Struct, frozen=True):
     """The status of one plugin."""
 
     spec: PluginSpec
@@ -28,9 +29,9 @@ class PluginStatus:
     ready: int
     pid: int | None = None
     generation: int = 0
-    counters: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Counters of events that failed no call: noise, refused publishes, dropped events."""
-    confinement: Confinement = field(default_factory=Confinement)
+    confinement: Confinement = msgspec.field(default_factory=Confinement)
     """How it is confined, or why it is not."""
     limits: str = ""
     """Enforcement of its resource limits: `full`, `full (v1)`, `degraded`; empty while no process is confined."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.base import Role
 from plugbay.model.errors import PlugbayError
@@ -47,8 +47,7 @@ class BadRecording(PlugbayError):
     """A file that is not a recording, or one that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One message. `value` is its JSON; one that has none, or was cut, has its (first) bytes in `raw`."""
 
     t: float
@@ -87,8 +86,7 @@ class Frame:
         return said | {key: value for key, value in more.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class StderrLine:
+class StderrLine(msgspec.Struct, frozen=True):
     """A line that the plugin wrote beside the conversation."""
 
     t: float
@@ -99,14 +97,13 @@ class StderrLine:
         return {"t": round(self.t, 6), "link": self.link, "stderr": self.text}
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(msgspec.Struct, frozen=True):
     """The beginning or the end of a process."""
 
     t: float
     link: int
     event: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {"t": round(self.t, 6), "link": self.link, "event": self.event, **self.facts}
@@ -115,8 +112,7 @@ class Happening:
 Item = Frame | StderrLine | Happening
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """Whose conversation it is."""
 
     contract: str
@@ -135,8 +131,7 @@ class Header:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """Everything that one file holds. `lines` has the number of the line of each item."""
 
     header: Header

@@ -15,9 +15,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.mcp import errors, http_headers, messages, remote
 from plugbay.contracts.mcp.messages import as_object
@@ -81,8 +82,7 @@ MAX_WAIT_MS = 3_600_000
 Send = Callable[[bytes], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class StreamEnd:
+class StreamEnd(msgspec.Struct):
     """How a stream of the server ended."""
 
     last_id: str = ""

@@ -11,11 +11,11 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
+import msgspec
 
 from plugbay.contracts.mcp.http_headers import join_headers
 from plugbay.contracts.mcp.messages import MAX_LINE
@@ -63,15 +63,14 @@ def failed(code: str, message: str, hint: str = "", **more: Any) -> HttpFailed:
     return HttpFailed(Failure(code, message, origin=Origin.PLUGIN, detail=detail, **more))
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """A response whose body is not read yet."""
 
     url: Url
     status: int
     headers: dict[str, str]
     """By lower-case name; repeated ones are joined."""
-    _stream: AsyncIterator[bytes] = field(repr=False)
+    _stream: AsyncIterator[bytes]
 
     @property
     def media_type(self) -> str:
@@ -255,8 +254,7 @@ def reason(error: BaseException) -> str:
 # Server-sent events.
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
+class StreamEvent(msgspec.Struct, frozen=True):
     """One event. `id` is the last id that the stream gave, with this event or before it."""
 
     data: bytes

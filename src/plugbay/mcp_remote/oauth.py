@@ -19,16 +19,18 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+import msgspec
 
 from plugbay.contracts.mcp import remote
 from plugbay.contracts.mcp.messages import REVISIONS, as_object, as_text
 from plugbay.mcp_remote.http import JSON, STREAM, HttpClient, HttpFailed, failed
 from plugbay.model.errors import Code
 from plugbay.model.fetch import Url
+from plugbay.model.guarded import Guarded
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 
@@ -57,8 +59,7 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 _CODEC = MsgspecCodec()
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(msgspec.Struct, frozen=True):
     """The parts of a `WWW-Authenticate` header with the scheme Bearer; all empty if there is none."""
 
     error: str = ""
@@ -83,8 +84,7 @@ def parse_challenge(header: str) -> Challenge:
 # Discovery.
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """The authorization server of an MCP server, and the resource that tokens are for."""
 
     issuer: str
@@ -246,12 +246,12 @@ def _read_json(data: bytes, url: Url) -> dict[str, Any]:
 # The client.
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(Guarded, msgspec.Struct, frozen=True):
     """The client that plugbay is for an authorization server."""
 
+    HIDDEN = ("secret",)
     id: str
-    secret: str = field(default="", repr=False)
+    secret: str = ""
     auth_method: str = PUBLIC
 
 
@@ -297,16 +297,16 @@ async def register(http: HttpClient, authority: Authority, redirect: str, scopes
 # Authorization.
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Guarded, msgspec.Struct, frozen=True):
     """One authorization request, with the values that its response must match."""
 
+    HIDDEN = ("state", "verifier")
     authority: Authority
     client: Client
     redirect: str
     scopes: tuple[str, ...]
-    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(64), repr=False)
+    state: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(32))
+    verifier: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(64))
 
     @property
     def url(self) -> str:

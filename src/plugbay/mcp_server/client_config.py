@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
@@ -25,8 +25,7 @@ class Unusable(ValueError):
     """A configuration cannot be changed; nothing was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Folders of this user and project."""
 
     home: Path
@@ -45,8 +44,7 @@ class Places:
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """One client: its file per scope, and the table of servers in it."""
 
     title: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from plugbay.contracts.mcp import errors, messages
 from plugbay.contracts.mcp.http_headers import METHOD, NAME, NAMED, REVISION, decode_header, mirrored_values
@@ -60,13 +61,12 @@ class Refusal(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True):
     """Accepts requests to a known host name, from a known origin, with the token."""
 
     token: str | None
     """None: the caller has checked authorization already."""
-    hosts: frozenset[str] = field(default=LOOPBACK)
+    hosts: frozenset[str] = msgspec.field(default=LOOPBACK)
     """Accepted host names without port; `*`: any."""
     origins: frozenset[str] = frozenset()
     """Accepted origins of web pages, besides loopback."""

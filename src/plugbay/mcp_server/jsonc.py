@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 MAX_DEPTH = 200
 """Nesting limit of the recursive reader."""
@@ -21,21 +22,19 @@ class Unreadable(ValueError):
     """The text is not JSON with comments; names the line."""
 
 
-@dataclass(slots=True)
-class _Member:
+class _Member(msgspec.Struct):
     key: str
     start: int
     value: _Node
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     """A value and its position: `text[start:end]`."""
 
     start: int
     end: int = 0
     value: Any = None
-    members: list[_Member] = field(default_factory=list)
+    members: list[_Member] = msgspec.field(default_factory=list)
     """Members of an object, in order."""
     last: int = 0
     """Objects only: end of the last token before the closing brace, including a trailing comma."""

@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.mcp.messages import empty_offer
 from plugbay.host.catalog.catalog import Entry
@@ -219,20 +221,19 @@ def effect_of(export: Export) -> str:
     return facts.get("effect_class") or TIERS.get((facts.get("approval_tier", ""), facts.get("mutating", True)), "")
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(msgspec.Struct):
     """The lists for clients, and the export behind each item."""
 
-    offer: dict[str, list[dict[str, Any]]] = field(default_factory=empty_offer)
-    tools: dict[str, Entry] = field(default_factory=dict)
-    prompts: dict[str, Entry] = field(default_factory=dict)
+    offer: dict[str, list[dict[str, Any]]] = msgspec.field(default_factory=empty_offer)
+    tools: dict[str, Entry] = msgspec.field(default_factory=dict)
+    prompts: dict[str, Entry] = msgspec.field(default_factory=dict)
     """Tools and prompts by listed name."""
-    resources: dict[str, Entry] = field(default_factory=dict)
-    templates: dict[str, Entry] = field(default_factory=dict)
+    resources: dict[str, Entry] = msgspec.field(default_factory=dict)
+    templates: dict[str, Entry] = msgspec.field(default_factory=dict)
     """Resources and templates by URI; a URI is never renamed."""
-    collisions: list[NamesCollide] = field(default_factory=list)
+    collisions: list[NamesCollide] = msgspec.field(default_factory=list)
     """Exports that are left out because another export has their name."""
-    shadowed: list[str] = field(default_factory=list)
+    shadowed: list[str] = msgspec.field(default_factory=list)
     """Resources that are left out because another server has the same URI."""
 
     def readers(self, uri: str) -> list[Entry]:

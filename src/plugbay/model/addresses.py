@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from typing import TYPE_CHECKING
 
-from plugbay.model.spec import Access
+if TYPE_CHECKING:
+    from plugbay.model.spec import Access
 
 MAX_NAME = 253
 """Characters of a host name, as the DNS has it."""

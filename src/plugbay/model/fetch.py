@@ -6,7 +6,7 @@ Pure. A URL with two readings is refused: a server, a proxy and this module must
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from plugbay.model.addresses import clean_host
 from plugbay.model.sizes import MAX_PAYLOAD
@@ -42,8 +42,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Url:
+class Url(NamedTuple):
     """A URL, parsed strictly."""
 
     scheme: str

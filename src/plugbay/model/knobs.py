@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plugbay.model.spec import Knob
+if TYPE_CHECKING:
+    from plugbay.model.spec import Knob
 
 _INTEGER = re.compile(r"-?[0-9]{1,300}")
 _NUMBER = re.compile(r"-?[0-9]{1,300}(\.[0-9]{1,300})?([eE][-+]?[0-9]{1,3})?")

@@ -5,10 +5,14 @@ The host does not ask which contract a plugin has: differences between contracts
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from plugbay.model.users import SANDBOX_USER
 
 KINDS = frozenset(
     "tool hook compactor harness channel llm_provider vector_backend "
@@ -38,8 +42,7 @@ class Lifetime(StrEnum):
     RESIDENT = "resident"
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """Something a plugin offers under a name."""
 
     kind: str
@@ -49,7 +52,7 @@ class Export:
     """JSON Schema of the input; None when the contract says nothing about it."""
     output_schema: Any = None
     capabilities: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further facts of the contract: approval tier, effect class, size hints."""
     alias: str = ""
     """A second name by which callers find it, after all names of exports: the registered name of a kaged tool."""
@@ -68,8 +71,7 @@ class Export:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds, each with the contract's default; an operator may override every one."""
 
     launch: float = 30.0
@@ -91,8 +93,7 @@ class Timeouts:
     """Of silence after a call ran into its timeout, until a plugin that stays counts as hung (`host.hung`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
+class RestartPolicy(msgspec.Struct, frozen=True):
     """How patient to be with a plugin that fails. Contracts bring their own numbers where they have any."""
 
     first_delay: float = 0.1
@@ -110,14 +111,7 @@ class RestartPolicy:
     other (ainb)."""
 
 
-SANDBOX_USER = 1000
-"""The usual user number inside a sandbox. Not `NOBODY`, which is shown as the owner of all foreign files."""
-NOBODY = 65534
-"""The user and group number that some contracts want inside a sandbox."""
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxRequest:
+class SandboxRequest(msgspec.Struct, frozen=True):
     """That a manifest asks to be confined, and what it needs then although no capability stands for it.
 
     An empty request is the narrowest: what needs the operator's grant is in `PluginSpec.access`.
@@ -140,8 +134,7 @@ class SandboxRequest:
     """User and group number inside; None: the number outside. It gives no rights."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """One thing that a capability allows, whatever the contract's words for it are."""
 
     kind: str
@@ -158,8 +151,7 @@ class Access:
             raise ValueError(f"{self.kind!r} is not a kind of access")
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
+class Knob(msgspec.Struct, frozen=True):
     """One setting an operator turns: a control for one field of the plugin's config."""
 
     name: str
@@ -169,12 +161,11 @@ class Knob:
     """The field of the config it writes."""
     description: str = ""
     default: Any = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
     """Facts of the type: min, max, step, values, labels, max_length, prefixes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsSpec:
+class SettingsSpec(msgspec.Struct, frozen=True):
     """The settings for an operator. Secrets have a schema and a file of their own."""
 
     config_schema: Any = None
@@ -182,8 +173,7 @@ class SettingsSpec:
     knobs: tuple[Knob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PluginSpec:
+class PluginSpec(msgspec.Struct, frozen=True):
     """One plugin, ready to be bound, granted and started."""
 
     id: str
@@ -215,8 +205,8 @@ class PluginSpec:
     """Capabilities that any plugin of the contract may use at run time if they are granted."""
     requests_at_run_time: bool = False
     """True when the handshake requests capabilities, beside the manifest: every grant to the plugin counts (rune)."""
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    patience: dict[str, float] = field(default_factory=dict)
+    timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
+    patience: dict[str, float] = msgspec.field(default_factory=dict)
     """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
     eager: bool = False
     """Started with the host instead of with its first call."""
@@ -226,7 +216,7 @@ class PluginSpec:
     """True when leaving unasked counts as a failure even with status 0 (ainb)."""
     respawn: bool = False
     """Started again by the host when it crashes; otherwise by the next call that needs it."""
-    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    restart: RestartPolicy = msgspec.field(default_factory=RestartPolicy)
     stderr_tail: int | None = None
     """Last lines of stderr to report with a crash; None for the host's own default."""
     subscribes: tuple[str, ...] = ()
@@ -244,7 +234,7 @@ class PluginSpec:
     """The capabilities that allow something the operating system knows, in neutral words."""
     gates: tuple[Access, ...] = ()
     """Access that other capabilities of the contract would allow, so that a refusal names the right one."""
-    settings: SettingsSpec = field(default_factory=SettingsSpec)
+    settings: SettingsSpec = msgspec.field(default_factory=SettingsSpec)
     health_interval: float | None = None
     """Seconds between health probes; None where the contract has none."""
     commands: tuple[str, ...] = ()
@@ -257,3 +247,6 @@ class PluginSpec:
     """Variables the host sets from what it knows: (name, one of `FACTS`)."""
     connects: tuple[tuple[str, int], ...] = ()
     """Hosts and ports that it reaches without a grant when it is confined, because its declaration names them."""
+
+    def with_exports(self, exports: tuple[Export, ...]) -> PluginSpec:
+        return replace(self, exports=exports)

@@ -16,10 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
+
+import msgspec
 
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import Reference, Registries, is_loopback, is_named
@@ -59,8 +60,7 @@ PULL, PUSH = "pull", "pull,push"
 NO_EXCEPTIONS = Registries()
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(msgspec.Struct, frozen=True):
     """An authentication challenge of a registry."""
 
     scheme: str

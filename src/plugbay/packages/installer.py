@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from plugbay.host.discovery.folders import inspect
 from plugbay.model.spec import PluginSpec, SandboxRequest
@@ -64,8 +65,7 @@ def _part(piece: str) -> tuple[int, int, str]:
     return (0, len(digits), digits) if piece.isascii() and piece.isdigit() else (1, 0, piece)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """Changes between two releases."""
 
     asked: tuple[str, ...]
@@ -143,8 +143,7 @@ def _without(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]
     return tuple(name for name in names if name not in others)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A package that may be installed: unpacked, and signed by a trusted key or accepted unsigned."""
 
     opened: Opened
@@ -171,8 +170,7 @@ class Verified(NamedTuple):
     key: TrustedKey
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """A package before it is installed: the facts to decide on, and the reason if it would be refused."""
 
     spec: PluginSpec

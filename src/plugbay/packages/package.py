@@ -11,9 +11,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.host.discovery.folders import MAX_MANIFEST, inspect
@@ -130,8 +131,7 @@ def _hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(msgspec.Struct, frozen=True):
     """One release of one plugin, unpacked."""
 
     root: Path

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.model.addresses import pair
 from plugbay.packages.errors import PackageRefused, Reason
@@ -33,8 +35,7 @@ USUAL_PORTS = (80, 443)
 """Ports that a name of a registry need not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registries:
+class Registries(msgspec.Struct, frozen=True):
     """Exceptions that the operator makes for registries by name: `host:port`, or `host` at the usual ports."""
 
     private: frozenset[str] = frozenset()
@@ -54,8 +55,7 @@ def is_named(names: Collection[str], host: str, port: int) -> bool:
     return pair(host, port) in names or (port in USUAL_PORTS and pair(host, port).rpartition(":")[0] in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """One artifact, by tag, digest, or both."""
 
     registry: str

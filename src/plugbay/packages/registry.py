@@ -14,10 +14,10 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
+import msgspec
 from pydantic import BaseModel, Field
 
 from plugbay.packages import documents
@@ -69,8 +69,7 @@ class Pushed(NamedTuple):
     archive_digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """A pulled and verified archive."""
 
     reference: Reference

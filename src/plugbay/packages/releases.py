@@ -7,7 +7,8 @@ and `installer` judges those.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from plugbay.packages.connection import Connection
 from plugbay.packages.installer import is_older, version_key

@@ -7,7 +7,8 @@ files that run on the next.
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.packages.errors import PackageRefused, Reason
 
@@ -34,8 +35,7 @@ _INVISIBLE = frozenset(
 """Default-ignorable characters that count as printable; case-insensitive file systems ignore them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Limits for untrusted packages."""
 
     packed: int = 50 << 20

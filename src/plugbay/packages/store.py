@@ -18,10 +18,10 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from plugbay.host.disk import durable, tree
@@ -76,8 +76,7 @@ class State(BaseModel):
     """In the order they became current."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(msgspec.Struct, frozen=True):
     """An installed plugin and its current release."""
 
     state: State

@@ -10,11 +10,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
 
 from plugbay.host.config.settings import changing
@@ -55,8 +56,7 @@ class _Entries(RootModel[list[_Entry]]):
     """The file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedKey:
+class TrustedKey(msgspec.Struct, frozen=True):
     """A public key and the plugins it may sign."""
 
     public_key: bytes

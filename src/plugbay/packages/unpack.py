@@ -12,9 +12,10 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
+
+import msgspec
 
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits, Names
@@ -292,8 +293,7 @@ def _broken(text: str) -> NoReturn:
     raise PackageRefused(Reason.BAD_ARCHIVE, f"the archive cannot be read: {text}", hint=AGAIN)
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
+class Unpacked(msgspec.Struct, frozen=True):
     """Digest, size and files of an unpacked archive."""
 
     digest: str

@@ -17,12 +17,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI
+from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from plugbay.host.garbage import collect_rarely
@@ -60,8 +61,7 @@ DRAIN_SECONDS = 20
 BACKLOG = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ServeSettings:
+class ServeSettings(msgspec.Struct, frozen=True):
     """Settings of a server."""
 
     gateway: GatewaySettings
@@ -78,8 +78,7 @@ class ServeSettings:
     """One of several processes that share data folder and port; the process that started it holds the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """A server that accepts requests."""
 
     url: str

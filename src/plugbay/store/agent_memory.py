@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
 from sqlalchemy import delete, func, insert, select
 
 from plugbay.host.services.concepts import derive, significant, words
@@ -49,7 +50,7 @@ USUAL_WORDS = 50
 ENDINGS = (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
 MIN_STEM = 3
 
-_COLUMNS = tuple(AGENT_MEMORIES.c[name] for name in MemoryEntry.__slots__)
+_COLUMNS = tuple(AGENT_MEMORIES.c[name] for name in MemoryEntry.__struct_fields__)
 _TERMS = AGENT_MEMORY_TERMS.c
 
 
@@ -100,7 +101,7 @@ class SqlMemory:
         check_entry(agent_id, content, tags, memory_type)
         check_text(agent_id, memory_type or "", content.replace("\0", ""), *(tag.replace("\0", "") for tag in tags))
         entry = MemoryEntry(self._new_id(), agent_id, content, tuple(tags), derive(content), self._now(), memory_type)
-        row = {name: getattr(entry, name) for name in MemoryEntry.__slots__}
+        row = asdict(entry)
         row |= {"tags": list(tags), "concept_tags": list(entry.concept_tags), "number": time.time_ns()}
         terms = [
             {"agent_id": agent_id, "term": term, "memory_id": entry.id, "weight": weight}

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import asdict, replace
 from sqlalchemy import ColumnElement, Row, bindparam, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -42,8 +42,7 @@ _INSERT = Prepared(insert(AUDIT))
 _MOVE = Prepared(update(AUDIT_HEADS).where(AUDIT_HEADS.c.chain == bindparam("of")), sets=("position", "hash", "at"))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One change. `append` sets its place in the chain."""
 
     id: str
@@ -79,8 +78,7 @@ class Entry:
         return hashlib.sha256(msgspec.json.encode([FORMAT, values], order="sorted")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The end of a chain at one moment: `chain:position:hash`. An operator keeps it outside of the database."""
 
     chain: str
@@ -99,8 +97,7 @@ class Head:
         return f"{self.chain}:{self.position}:{self.hash}"
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """The first entry of a chain that is not as it was written."""
 
     kind: str
@@ -111,8 +108,7 @@ class Broken:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """The result of the check of one chain."""
 
     chain: str
@@ -125,7 +121,7 @@ class Report:
 
 def to_json(reports: Sequence[Report]) -> dict[str, Any]:
     """The public form of a check of the log."""
-    chains = [{**asdict(report), "head": str(report.head)} for report in reports]
+    chains = [{**msgspec.to_builtins(report), "head": str(report.head)} for report in reports]
     return {"valid": all(report.broken is None for report in reports), "chains": chains}
 
 

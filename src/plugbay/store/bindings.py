@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import Row, Select, String, and_, bindparam, cast, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,8 +22,7 @@ MAX_NAMED = 20
 _STATUS = Prepared(select(BINDINGS.c.status).where(BINDINGS.c.id == bindparam("binding")).with_for_update(read=True))
 
 
-@dataclass(frozen=True, slots=True)
-class BindingRow:
+class BindingRow(msgspec.Struct, frozen=True):
     """One export bound to an org or project."""
 
     id: str
@@ -155,7 +155,7 @@ def _seen(query: Select[Any], org_id: str | None, project_id: str | None) -> Sel
 
 
 def _values(row: BindingRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in BindingRow.__slots__}
+    return asdict(row)
 
 
 def _row(row: Row[Any]) -> BindingRow:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import BigInteger, Row, case, delete, func, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,8 +17,7 @@ from plugbay.store.statements import insert_missing
 from plugbay.store.tables import CALLS
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCall:
+class StoredCall(msgspec.Struct, frozen=True):
     """A finished call, without input, output and stderr."""
 
     id: str
@@ -36,8 +35,7 @@ FAILURES = (Outcome.FAILED, Outcome.RETRYABLE_FAILURE)
 """Statuses of calls that count as failed; a cancelled call does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallMinute:
+class CallMinute(msgspec.Struct, frozen=True):
     """The finished calls that started in one minute."""
 
     minute: int

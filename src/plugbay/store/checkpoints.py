@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,7 +13,7 @@ from plugbay.store.tables import JOURNEYS
 
 async def save(tx: AsyncConnection, key: str, journey: ResumeState, at: float) -> None:
     """Store the latest checkpoint."""
-    values = msgspec.structs.asdict(journey)
+    values = asdict(journey)
     await upsert(tx, JOURNEYS, {"key": key, **values, "updated_at": at})
 
 

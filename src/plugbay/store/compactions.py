@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -50,7 +51,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, compaction: Compaction) -> bool:
     """Insert; False when the id exists already."""
-    return await insert_new(tx, COMPACTIONS, msgspec.structs.asdict(compaction))
+    return await insert_new(tx, COMPACTIONS, asdict(compaction))
 
 
 async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Compaction | None:

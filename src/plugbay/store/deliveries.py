@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -66,7 +67,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, delivery: Delivery) -> bool:
     """Insert; False when the binding has a delivery of this event already."""
-    return bool((await _INSERT.run(tx, msgspec.structs.asdict(delivery))).rows)
+    return bool((await _INSERT.run(tx, asdict(delivery))).rows)
 
 
 async def find(tx: AsyncConnection, id: str) -> Delivery | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store import rows
@@ -37,7 +38,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, event: Event) -> bool:
     """Insert; False when the cause has an event of this type already."""
-    return bool((await _INSERT.run(tx, msgspec.structs.asdict(event))).rows)
+    return bool((await _INSERT.run(tx, asdict(event))).rows)
 
 
 async def find(tx: AsyncConnection, id: str) -> Event | None:

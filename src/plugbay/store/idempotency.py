@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,8 +27,7 @@ RUNNING, DONE, UNKNOWN = "running", "done", "unknown"
 """In progress; answered; executed with an unknown response."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(msgspec.Struct, frozen=True):
     """An earlier request."""
 
     key: bytes

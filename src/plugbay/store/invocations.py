@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -79,8 +79,7 @@ class Outcome(msgspec.Struct, frozen=True):
 NO_OUTCOME = Outcome()
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Filters of a list; `exact` has values for some of `EXACT`."""
 
     exact: dict[str, str]
@@ -94,7 +93,7 @@ class Wanted:
 
 def opening(record: InvocationRecord, fence: Fence | None = None) -> Write:
     """Insert a running invocation; with a fence that does not hold, nothing."""
-    values = msgspec.structs.asdict(record)
+    values = asdict(record)
     values["id"] = values.pop("invocation_id")
     values["started_at"] = _seconds(record.started_at)
     if fence is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,8 +12,7 @@ from plugbay.store.pages import Page, Part, matching, select_page
 from plugbay.store.tables import API_KEYS
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(msgspec.Struct, frozen=True):
     """A key of an org or project."""
 
     id: str

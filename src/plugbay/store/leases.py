@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import BigInteger, ColumnElement, delete, func, literal_column, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -131,7 +132,7 @@ async def _give(
         return None
     epoch = lease.epoch + (verdict is Verdict.TAKEN)
     taken = Lease(lease.name, holder, epoch, now + seconds, dict(facts))
-    await tx.execute(update(LEASES).where(LEASES.c.name == lease.name).values(msgspec.structs.asdict(taken)))
+    await tx.execute(update(LEASES).where(LEASES.c.name == lease.name).values(asdict(taken)))
     return taken
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 async def insert(tx: AsyncConnection, entry: Entry) -> bool:
     """Insert; False when the id is taken."""
-    return await insert_new(tx, MARKETPLACE_ENTRIES, msgspec.structs.asdict(entry))
+    return await insert_new(tx, MARKETPLACE_ENTRIES, asdict(entry))
 
 
 async def get(tx: AsyncConnection, id: str) -> Entry | None:

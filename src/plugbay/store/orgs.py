@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import Row, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,8 +13,7 @@ from plugbay.store.statements import insert_new
 from plugbay.store.tables import ORGS, PROJECTS
 
 
-@dataclass(frozen=True, slots=True)
-class Org:
+class Org(msgspec.Struct, frozen=True):
     """A tenant."""
 
     id: str
@@ -25,8 +24,7 @@ class Org:
     updated_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(msgspec.Struct, frozen=True):
     """A project of an org."""
 
     id: str

@@ -7,9 +7,10 @@ None instead.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import Row, Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,8 +26,7 @@ Lock = Literal["share", "update"]
 _PRESENT = PACKAGES.c.deleted_at.is_(None)
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRow:
+class PackageRow(msgspec.Struct, frozen=True):
     """One release of one plugin."""
 
     id: str
@@ -51,7 +51,7 @@ class PackageRow:
 
 async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
     """Insert; False when this version of this package exists already."""
-    values = {name: getattr(row, name) for name in PackageRow.__slots__}
+    values = asdict(row)
     return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or NO_OWNER})
 
 
@@ -84,7 +84,7 @@ async def judge(tx: AsyncConnection, row: PackageRow) -> None:
 async def replace_contents(tx: AsyncConnection, row: PackageRow) -> None:
     """Update everything but owner, package and version: for a package that was never accepted, or that comes back."""
     fixed = ("id", "org_id", "package_id", "version")
-    await _update(tx, row, [name for name in PackageRow.__slots__ if name not in fixed])
+    await _update(tx, row, [name for name in PackageRow.__struct_fields__ if name not in fixed])
 
 
 async def delete(tx: AsyncConnection, id: str, at: float) -> None:

@@ -6,25 +6,23 @@ The API encodes the position as a cursor (`server.api.paging`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from sqlalchemy import ColumnElement, Row, Select, and_, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """At most `limit` records older than `after` (time and id), if given."""
 
     limit: int = 50
     after: tuple[float, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class Part(msgspec.Struct, Generic[T], frozen=True):
     """One page, and the position of the next one; None: this is the last page."""
 
     items: tuple[T, ...]

@@ -7,9 +7,9 @@ each kind is kept. Rows are selected without a lock, and checked again in the tr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import Column, ColumnElement, Select, Table, and_, delete, false, func, not_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -108,8 +108,7 @@ class Found:
         return (not_(or_(self.deliveries(), self.dead_letters())),) if self._planned else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One kind of record: table, indexed time column, and condition for deletion."""
 
     table: Table

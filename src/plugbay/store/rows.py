@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, Row, Select, Table, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,7 +42,7 @@ def to_record(kind: type[R], row: Row[Any]) -> R:
 async def insert(tx: AsyncConnection, table: Table, *records: msgspec.Struct) -> None:
     """Insert records; raises `IntegrityError` when a constraint is violated."""
     if records:
-        await tx.execute(table.insert(), [msgspec.structs.asdict(record) for record in records])
+        await tx.execute(table.insert(), [asdict(record) for record in records])
 
 
 async def find(tx: AsyncConnection, table: Table, kind: type[R], id: str, *, lock: bool = False) -> R | None:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -84,7 +85,7 @@ class ToolExecution(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, run: Run) -> bool:
     """Insert; False when the chain has an unfinished run."""
-    return await insert_new(tx, RUNS, msgspec.structs.asdict(run))
+    return await insert_new(tx, RUNS, asdict(run))
 
 
 async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Run | None:

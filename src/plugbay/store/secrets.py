@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import Row, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,8 +14,7 @@ from plugbay.store.statements import upsert
 from plugbay.store.tables import SECRETS
 
 
-@dataclass(frozen=True, slots=True)
-class SecretRow:
+class SecretRow(msgspec.Struct, frozen=True):
     """One encrypted secret."""
 
     id: str
@@ -34,7 +34,7 @@ class SecretRow:
 
 async def put(tx: AsyncConnection, row: SecretRow) -> None:
     """Insert or replace a secret."""
-    await upsert(tx, SECRETS, {name: getattr(row, name) for name in SecretRow.__slots__})
+    await upsert(tx, SECRETS, asdict(row))
 
 
 async def get(tx: AsyncConnection, org_id: str, scope: str, name: str) -> SecretRow | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,8 +22,7 @@ _REVOKE_OF_INVOCATION = Prepared(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
+class TokenRow(msgspec.Struct, frozen=True):
     """The scope and expiry of one token."""
 
     digest: bytes
@@ -38,7 +38,7 @@ class TokenRow:
 
 async def add(tx: AsyncConnection, row: TokenRow) -> None:
     """Insert a token."""
-    await _INSERT.run(tx, {name: getattr(row, name) for name in TokenRow.__slots__})
+    await _INSERT.run(tx, asdict(row))
 
 
 async def get(tx: AsyncConnection, digest: bytes) -> TokenRow | None:

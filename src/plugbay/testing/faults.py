@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 CALL, START, END = "call", "start", "end"
 """When a fault happens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A fault. Call one with a duration to set its seconds: `faults.slow(0.2)`."""
 
     name: str

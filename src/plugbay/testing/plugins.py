@@ -14,10 +14,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tomlkit
 from ruamel.yaml import YAML
 
@@ -37,8 +37,7 @@ COMMAND = (sys.executable, "-m", "plugbay.testing.child", SCRIPT)
 """Run in the plugin's folder, where the contract's manifest allows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A call of a fake plugin."""
 
     tool: str
@@ -130,8 +129,7 @@ _WRITERS: dict[str, Callable[[Plugin], dict[str, str]]] = {
 # A plugin of the conformance kit.
 
 
-@dataclass(frozen=True, slots=True)
-class BadPlugin:
+class BadPlugin(msgspec.Struct, frozen=True):
     """A plugin that breaks one rule: `Host.load(bad.path)`."""
 
     path: Path

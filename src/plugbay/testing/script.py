@@ -9,14 +9,14 @@ faults.wrong_id                      a fault
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.testing.faults import ALL, CALL, Fault
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """The behaviour of one call."""
 
     value: Any = None
@@ -29,8 +29,7 @@ class Step:
     """Name of the fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(msgspec.Struct, frozen=True):
     """Steps for consecutive calls."""
 
     steps: tuple[Step, ...]
@@ -64,8 +63,7 @@ def to_step(value: Any) -> Step:
     return Step({"fault": value.name}, after=value.seconds or 0.0, fault=value.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """The whole behaviour of a fake plugin."""
 
     id: str
@@ -76,7 +74,7 @@ class Script:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Script:

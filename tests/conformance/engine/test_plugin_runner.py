@@ -9,11 +9,11 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.conformance.engine import plugin_runner
 from plugbay.conformance.engine.dialects import load_dialect

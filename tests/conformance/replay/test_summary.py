@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from plugbay.conformance.replay.summary import Question, summarize
 from plugbay.link.recording import Frame

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.conformance.reports.page import FRAME_LINES, About, page, pretty, verdict
 from plugbay.conformance.reports.report import GOT, SENT, AxisResult, Finding, Report, Status

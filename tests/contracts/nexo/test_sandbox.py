@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.nexo.manifest import parse
 from plugbay.contracts.nexo.sandbox import DENIED, DENIED_AT_HOME, HOST_NET_ALLOW, REQUIRE, denied, normalised
-from plugbay.model.spec import NOBODY, SandboxRequest
+from plugbay.model.spec import SandboxRequest
+from plugbay.model.users import NOBODY
 from tests.contracts.nexo.manifests import ROOT, good, manifest, problems
 from tests.support.requirements import requirement
 

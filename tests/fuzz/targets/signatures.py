@@ -6,12 +6,12 @@ import binascii
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.model.spec import PluginSpec

@@ -7,11 +7,11 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.host.admin import folders, operating
 from plugbay.host.admin.folders import FolderWatch, Plan, plan

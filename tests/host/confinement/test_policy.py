@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay import Host
 from plugbay.host.config.sections import PluginSandbox, ProcessLimits, SandboxConfig
@@ -300,9 +301,9 @@ def test_the_more_particular_word_about_open_files_holds_and_less_than_usual_hol
     each = ProcessLimits(open_files=200)
     own = PluginSandbox.model_validate({"limits": {"open_files": 300}})
     usual = Limits(memory=64 * MIB)
-    assert policy_of(spec(), said=Operator(common=common)).limits == replace(usual, open_files=100)
-    assert policy_of(spec(), said=Operator(common=common, limits=each)).limits == replace(usual, open_files=200)
-    assert policy_of(spec(), said=Operator(own, common, limits=each)).limits == replace(usual, open_files=300)
+    assert policy_of(spec(), said=Operator(common=common)).limits == changed(usual, open_files=100)
+    assert policy_of(spec(), said=Operator(common=common, limits=each)).limits == changed(usual, open_files=200)
+    assert policy_of(spec(), said=Operator(own, common, limits=each)).limits == changed(usual, open_files=300)
 
 
 # What it comes to, in real children.

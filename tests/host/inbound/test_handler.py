@@ -9,12 +9,13 @@ import textwrap
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from plugbay import Host, __version__
 from plugbay.contracts.mcp.spec import resident

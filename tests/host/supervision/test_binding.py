@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.supervision.binding import Binding, Project

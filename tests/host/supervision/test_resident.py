@@ -9,11 +9,11 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay import CallFailed, Code, Host
 from plugbay.host.confinement.policy import own_folder

@@ -6,10 +6,10 @@ import asyncio
 import errno
 import os
 from collections.abc import Awaitable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.model.errors import CallFailed
 from plugbay.packages import archive, keys

@@ -10,12 +10,12 @@ import shutil
 import socket
 import tarfile
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.config.sections import RegistryConfig

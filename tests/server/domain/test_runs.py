@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.run_loop import Limits, RunRequest
@@ -469,5 +469,5 @@ def test_an_unknown_or_ambiguous_tool_is_refused(name: str, code: str) -> None:
 
 def test_a_request_comes_back_as_it_was_kept() -> None:
     request = resolve_request(RunOptions("big/m"), {}, ["big"], [SEARCH])
-    request = msgspec.structs.replace(request, scopes=("runs:read",))
+    request = replace(request, scopes=("runs:read",))
     assert RunRequest.from_json(request.to_json()) == request

@@ -6,10 +6,10 @@ import itertools
 from itertools import count
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plugbay.host.invocations.compaction_result import KINDS
 from plugbay.server.domain.errors import GatewayError
@@ -353,7 +353,7 @@ def test_any_change_in_a_chain_is_found(texts: list[str], data: st.DataObject) -
     place = data.draw(st.integers(0, len(stored[at].body) - 1))
     body = bytearray(stored[at].body)
     body[place] ^= 1
-    touched = [*stored[:at], msgspec.structs.replace(stored[at], body=bytes(body)), *stored[at + 1 :]]
+    touched = [*stored[:at], replace(stored[at], body=bytes(body)), *stored[at + 1 :]]
     assert first_broken_block(touched) == at + 1
     missing = [*stored[:at], *stored[at + 1 :]]
     assert first_broken_block(missing) == (None if at == len(stored) - 1 else at + 1)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from plugbay.conformance.replay.differences import Difference
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Base class of all events."""
 
     kind: ClassVar[str] = ""
@@ -32,8 +31,7 @@ class Event:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Watching(Event):
+class Watching(Event, frozen=True):
     """A plugin is watched from now on; sent again when its spec changes."""
 
     kind: ClassVar[str] = "watching"
@@ -46,8 +44,7 @@ class Watching(Event):
         return {"plugin": plugin, "root": str(spec.root), "exports": exports}
 
 
-@dataclass(frozen=True, slots=True)
-class Validated(Event):
+class Validated(Event, frozen=True):
     """The manifest has problems; it is usable if all of them are warnings."""
 
     kind: ClassVar[str] = "manifest"
@@ -57,32 +54,28 @@ class Validated(Event):
         return {"usable": self.found.spec is not None, "problems": [item.to_json() for item in self.found.problems]}
 
 
-@dataclass(frozen=True, slots=True)
-class Changed(Event):
+class Changed(Event, frozen=True):
     """Files were saved."""
 
     kind: ClassVar[str] = "changed"
     paths: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Generated(Event):
+class Generated(Event, frozen=True):
     """Generated manifests were written again, because the declarations of their source have changed."""
 
     kind: ClassVar[str] = "generated"
     paths: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready(Event):
+class Ready(Event, frozen=True):
     """The plugin started and completed its handshake."""
 
     kind: ClassVar[str] = "ready"
     duration_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Failed(Event):
+class Failed(Event, frozen=True):
     """The plugin did not start, or ended unexpectedly."""
 
     kind: ClassVar[str] = "failed"
@@ -92,16 +85,14 @@ class Failed(Event):
         return {"failure": self.failure.to_json()}
 
 
-@dataclass(frozen=True, slots=True)
-class StderrWritten(Event):
+class StderrWritten(Event, frozen=True):
     """The plugin wrote a line to stderr."""
 
     kind: ClassVar[str] = "stderr"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogNoted(Event):
+class LogNoted(Event, frozen=True):
     """A log line of the plugin, or a note of the host about it."""
 
     kind: ClassVar[str] = "note"
@@ -110,8 +101,7 @@ class LogNoted(Event):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted(Event):
+class CallStarted(Event, frozen=True):
     """A call started."""
 
     kind: ClassVar[str] = "call"
@@ -120,8 +110,7 @@ class CallStarted(Event):
     again: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CallProgressed(Event):
+class CallProgressed(Event, frozen=True):
     """A call reported progress."""
 
     kind: ClassVar[str] = "progress"
@@ -132,8 +121,7 @@ class CallProgressed(Event):
         return {"export": self.export, "item": self.item}
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished(Event):
+class CallFinished(Event, frozen=True):
     """A call ended. `differences` to the previous result of the same call are None when there was no previous one."""
 
     kind: ClassVar[str] = "result"
@@ -157,8 +145,7 @@ class CallFinished(Event):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AttachOffered(Event):
+class AttachOffered(Event, frozen=True):
     """The address for the author's own process, and the command that attaches it."""
 
     kind: ClassVar[str] = "attach"
@@ -169,24 +156,21 @@ class AttachOffered(Event):
     """Whether the plugin keeps that terminal as its stdin and stdout."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attached(Event):
+class Attached(Event, frozen=True):
     """The author's own process has attached."""
 
     kind: ClassVar[str] = "attached"
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Detached(Event):
+class Detached(Event, frozen=True):
     """The author's own process has disconnected."""
 
     kind: ClassVar[str] = "detached"
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Remark(Event):
+class Remark(Event, frozen=True):
     """A message that needs no reaction."""
 
     kind: ClassVar[str] = "remark"

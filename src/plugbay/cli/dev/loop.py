@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.cli import local_host, lookup
 from plugbay.cli.dev import events
@@ -29,29 +31,25 @@ if TYPE_CHECKING:
     from plugbay.host.host import Host
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """The author saved files."""
 
     paths: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A line typed at the prompt; None at the end of input."""
 
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessAttached:
+class ProcessAttached(msgspec.Struct, frozen=True):
     """A process that the author started has attached."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class DevOptions:
+class DevOptions(msgspec.Struct, frozen=True):
     """The options of the command line."""
 
     path: Path

@@ -22,11 +22,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.cli import exit_codes, lookup
 from plugbay.cli.exit_codes import Exit, Refusal
@@ -136,8 +138,7 @@ class Change(StrEnum):
     """The file differs and has no mark: it was written by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """One file: its new text and its current one."""
 
     path: str

@@ -5,9 +5,10 @@ The file is loaded in a separate process, as by `plugbay manifest`, and the mani
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from plugbay.cli.manifest import generated
 from plugbay.contracts.registry import contract_of

@@ -284,6 +284,6 @@ def _open_browser(url: str, callback: Callback) -> None:
 
 
 def _with_env(spec: PluginSpec, env: list[tuple[str, str]]) -> PluginSpec:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(spec, env=tuple(env))

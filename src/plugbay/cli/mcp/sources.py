@@ -16,9 +16,10 @@ import stat
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
 
 from plugbay.contracts.mcp import remote
 from plugbay.host.admin.servers import BUNDLE_FOLDER, VARIABLE, ServerEntry, split_scheme
@@ -43,15 +44,13 @@ _FLAG = re.compile(r"--?(?:[a-z-]*-)?(?:api-?key|token|secret|password)(?:=(.+))
 _INPUT, _ENV = "input:", "env:"
 
 
-@dataclass(slots=True)
 class ImportedServer(ServerEntry):
     """A server that plugbay can host, with the keys of plugbay.toml."""
 
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedServer:
+class SkippedServer(msgspec.Struct, frozen=True):
     """A server that cannot be imported, and the reason."""
 
     name: str

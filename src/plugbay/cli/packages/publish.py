@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,6 +141,8 @@ def _read_package(archive: Path) -> Package:
 
 def _with_tag(text: str, package: Package) -> Reference:
     """The reference to push to; the default tag is the version."""
+    from msgspec.structs import replace
+
     from plugbay.packages.reference import parse, tag_of
 
     place = parse(text)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from plugbay.conformance.engine import manifests
@@ -192,8 +192,7 @@ def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
     return root
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """How the plugins of one contract are written as folders."""
 
     manifest: Callable[[Entry], str]
@@ -201,7 +200,7 @@ class Setup:
     """The program of an entry that names none."""
     helpers: tuple[str, ...] = ()
     """Files that the program needs beside it."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Defaults of an entry."""
     environment: Callable[[Entry], dict[str, str]] = lambda entry: {}
     """Facts that the program otherwise reads from its plugin folder, for a process without one."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import msgspec
 
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, Expected, Situation, load_catalog, prepare
 from plugbay.conformance.engine.patterns import format_value, is_equal, match
@@ -40,21 +41,20 @@ CALL_SECONDS = 60.0
 """Seconds for one call; a host that takes longer fails the entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """The outcome of a call as its caller saw it. `code` is None when there was a result."""
 
     code: str | None
     output: Any = None
     message: str = ""
-    left_running: tuple[str, ...] = field(default=())
+    left_running: tuple[str, ...] = msgspec.field(default=())
     """Processes that were left running, if the port can tell."""
     failure: Mapping[str, Any] | None = None
     """The failure in its public form. Only `ResidentPort.visit` fills in this and the following fields."""
     chunks: tuple[Any, ...] = ()
     published: tuple[Any, ...] = ()
     """Events of the plugin that reached the bus, in their public form."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     next: str = ""
     """`same`, `new` or `refused`; empty when no second call was made."""
     parting: str = ""

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.conformance.engine.facts import ainb_facts, mcp_about, mcp_facts, vai_about, vai_facts
 from plugbay.conformance.engine.scenario import FOLDER
@@ -33,24 +34,22 @@ DEFAULT_HOSTS = ("answering", "listening")
 """The default host of a contract: the first of these that its `hosts.json` describes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """The frames that a host sends when a frame of the plugin matches `when`. Such a frame answers no request."""
 
     when: Any
     says: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """A contract, and the facts that its scenario files leave open."""
 
     contract: Contract
     host: str = ""
     """The default host of its scenarios; empty: no host, so a scenario must expect every frame."""
-    hosts: Mapping[str, tuple[Reaction, ...]] = field(default_factory=dict)
-    questions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    axes: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, tuple[Reaction, ...]] = msgspec.field(default_factory=dict)
+    questions: Mapping[str, tuple[Any, ...]] = msgspec.field(default_factory=dict)
+    axes: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Id and title of each axis, in order; empty: every scenario is an axis."""
     facts: Callable[[PluginSpec], Mapping[str, Any]] = lambda spec: {}
     """Named values from the manifest that the spec does not have."""

@@ -10,9 +10,10 @@ import os
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from plugbay.conformance.engine import inputs
 from plugbay.contracts.ainb.messages import ABI_VERSION, INIT, granted_names

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from plugbay.conformance.engine.dialects import Dialect, load_dialect
 from plugbay.conformance.engine.plugin_runner import Schedule, run_in_own_loop

@@ -18,7 +18,6 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -268,8 +267,7 @@ SHOWN = 120
 """Characters of a value that a mismatch shows; the whole frame is in the report anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(msgspec.Struct, frozen=True):
     """One difference: where, what the pattern wants, what is there."""
 
     path: str

@@ -16,9 +16,10 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from plugbay.conformance.engine.dialects import Dialect, load_dialect
 from plugbay.conformance.engine.facts import apply_hello

@@ -7,10 +7,10 @@ pattern of `patterns`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from plugbay.conformance.engine.patterns import pattern_problems
@@ -453,8 +453,7 @@ class _File(Strict):
     steps: Annotated[list[Any], Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(msgspec.Struct, frozen=True):
     """One rule and the conversation that proves it."""
 
     id: str
@@ -479,7 +478,7 @@ class Scenario:
     """Steps before the first turn of a process, which then has several turns. None: it has one turn."""
     skip_when: str = "any"
     """The rule counts as untried when `any` or only when `all` of its conversations were."""
-    learn: Mapping[str, str] = field(default_factory=dict)
+    learn: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Kind of export → where the last line of the conversation describes the exports of that kind."""
     fixture: Fixture | None = None
     level: Level = "rule"

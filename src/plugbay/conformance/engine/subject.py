@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.conformance.reports.report import GOT, SENT
 from plugbay.contracts.frames import Framing, Piece
@@ -43,8 +44,7 @@ STATUS_SECONDS = 0.2
 """How long to wait for the exit status after the end of the output, so that a report can name it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One message of the plugin: its bytes, and its value or why it has none."""
 
     line: bytes

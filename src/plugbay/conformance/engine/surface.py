@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.conformance.engine import inputs
 from plugbay.conformance.engine.dialects import Dialect
@@ -85,8 +87,7 @@ TURN_STEP = 10_000
 """From an id to the same one of the next turn: no id comes twice in the life of a process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The export that a turn is about: its kind and name, and the tool that is called, if any."""
 
     kind: str = ""
@@ -97,15 +98,14 @@ class Target:
         return f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
+class Surface(msgspec.Struct, frozen=True):
     """The exports of a plugin: from its manifest, and as the plugin described them since."""
 
     spec: PluginSpec
     dialect: Dialect
-    said: Mapping[str, tuple[Export, ...]] = field(default_factory=dict)
+    said: Mapping[str, tuple[Export, ...]] = msgspec.field(default_factory=dict)
     """Kind → exports as the plugin itself described them; they replace those of the manifest."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Named values that the manifest implies beside the spec."""
     place: str = ""
     """A folder that a process has for itself."""

@@ -11,10 +11,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from plugbay.conformance.engine.conversation import Conversation
 from plugbay.conformance.engine.scenario import Scenario, get_verb, list_templates

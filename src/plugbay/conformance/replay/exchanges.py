@@ -8,7 +8,8 @@ redacted cannot be replayed or compared; `check` says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.contract import Contract
@@ -40,8 +41,7 @@ KILLED = (9, 15)
 """Signals by which a host ends a plugin; such an exit is not the plugin's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFrame:
+class RecordedFrame(msgspec.Struct, frozen=True):
     """A recorded frame, its line in the file, and its role in the conversation."""
 
     line: int
@@ -49,37 +49,32 @@ class RecordedFrame:
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True)
-class SendFrame:
+class SendFrame(msgspec.Struct, frozen=True):
     """The plugin sends this frame."""
 
     said: RecordedFrame
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitFrame:
+class AwaitFrame(msgspec.Struct, frozen=True):
     """The plugin waits for this answer of the host."""
 
     said: RecordedFrame
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequest:
+class CancelRequest(msgspec.Struct, frozen=True):
     """The host cancelled the request."""
 
     t: float
 
 
-@dataclass(frozen=True, slots=True)
-class WriteStderr:
+class WriteStderr(msgspec.Struct, frozen=True):
     """The plugin wrote a line to stderr."""
 
     t: float
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExitProcess:
+class ExitProcess(msgspec.Struct, frozen=True):
     """The plugin exits without an answer."""
 
     t: float
@@ -89,12 +84,11 @@ class ExitProcess:
 Reaction = SendFrame | AwaitFrame | CancelRequest | WriteStderr | ExitProcess
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """A frame of the host and the reactions of the plugin. `cause` is None for reactions before the first frame."""
 
     cause: RecordedFrame | None
-    reactions: list[Reaction] = field(default_factory=list)
+    reactions: list[Reaction] = msgspec.field(default_factory=list)
 
     @property
     def answer(self) -> RecordedFrame | None:

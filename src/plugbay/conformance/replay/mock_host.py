@@ -11,11 +11,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import msgspec
 
 from plugbay.conformance.engine.conversation import GONE_SECONDS
 from plugbay.conformance.engine.subject import Ended, Frame, Late, Subject, Until
@@ -46,8 +47,7 @@ STDERR_LINES = 5
 """Last lines of stderr in the report of a missing frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A difference from the recording."""
 
     line: int
@@ -58,22 +58,20 @@ class Finding:
         return {"line": self.line, "what": self.what, "differences": [str(each) for each in self.differences]}
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """The result of a replay."""
 
     conversations: int = 0
     sent: int = 0
     compared: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = msgspec.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         counts = {"conversations": self.conversations, "sent": self.sent, "compared": self.compared}
         return {**counts, "findings": [finding.to_json() for finding in self.findings]}
 
 
-@dataclass(frozen=True, slots=True)
-class PlayOptions:
+class PlayOptions(msgspec.Struct, frozen=True):
     """How a recording is played."""
 
     seconds: float = FRAME_SECONDS

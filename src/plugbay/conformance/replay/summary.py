@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from plugbay.conformance.replay.exchanges import contract_of
 from plugbay.contracts.frames import ANSWER, REQUEST
 from plugbay.link.recording import Frame, Recording
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """One kind of request, of the host or of the plugin."""
 
     asker: str
@@ -24,8 +24,7 @@ class Question:
     """Of the usual answer; None when there was none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """The contents of a recording."""
 
     conversations: int
@@ -37,7 +36,7 @@ class Summary:
     finished: bool
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 def summarize(recording: Recording) -> Summary:

@@ -6,16 +6,16 @@ Pure. An answer that repeats a recorded value must repeat its replacement.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 SHORTEST = 8
 """Characters of an id or a path that is replaced wherever it appears in an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayContext:
+class PlayContext(msgspec.Struct, frozen=True):
     """Where and when a recording is played again."""
 
     manifest: str = ""

@@ -11,9 +11,10 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+
+import msgspec
 
 from plugbay.conformance.reports.report import GOT, AxisResult, Finding, Report, Status, excerpt
 from plugbay.model.text import printable
@@ -40,8 +41,7 @@ MARKS = {
 _JSON = re.compile(r'("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d[\d.eE+-]*)')
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(msgspec.Struct, frozen=True):
     """Facts about the run for the reader of the page."""
 
     name: str

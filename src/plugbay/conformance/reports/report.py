@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 SENT, GOT = "→", "←"
 """The directions of a message: to the plugin, and from it."""
@@ -34,8 +35,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One broken rule, or advice that is not followed: what was wrong, the rule and its clause, and what shows it."""
 
     what: str
@@ -94,8 +94,7 @@ NOT_TRIED = "not tried, because "
 """Prefix of the reason when a rule depends on one that did not pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class AxisResult:
+class AxisResult(msgspec.Struct, frozen=True):
     """One rule, tried. `detail` says what went wrong, or why it was not tried; empty when it passed."""
 
     id: str
@@ -114,8 +113,7 @@ OnAxis = Callable[[AxisResult], None]
 """Called with each result as soon as it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Every axis of one run, in the order they were tried."""
 
     contract: str

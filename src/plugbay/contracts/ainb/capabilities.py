@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from plugbay.contracts.ainb.messages import CAPABILITIES
 from plugbay.contracts.document import KeyPath

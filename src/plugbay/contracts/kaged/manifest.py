@@ -16,10 +16,11 @@ import ipaddress
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from plugbay.contracts.document import Document, KeyPath
 from plugbay.contracts.draft import Draft

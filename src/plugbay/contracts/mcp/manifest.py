@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.document import Document, dotted, parse_json
 from plugbay.contracts.mcp import bundle, remote
@@ -80,8 +81,7 @@ def not_ours(text: str) -> str | None:
     return f"it has neither {SERVERS} nor the fields of an MCP bundle"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """One server under inspection."""
 
     document: Document

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from plugbay.contracts.mcp.spec import resident
 from plugbay.model import addresses
 from plugbay.model.fetch import Url, header_problem, parse_url
-from plugbay.model.spec import PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.model.spec import PluginSpec
 
 MODULE = "plugbay.mcp_remote"
 
@@ -101,6 +102,10 @@ def remote_spec(
     id: str, declared: str, url: Url, root: Path, headers: Iterable[tuple[str, str]] = (), description: str = ""
 ) -> PluginSpec:
     """A server on the network as a plugin. `declared`: its URL with references, which are resolved at its start."""
+    from msgspec.structs import replace
+
+    from plugbay.contracts.mcp.spec import resident
+
     named = tuple((f"{HEADER_VARIABLE}{name}", value) for name, value in headers)
     spec = resident(
         id,

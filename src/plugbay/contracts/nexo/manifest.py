@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from plugbay.contracts.document import Document, KeyPath, parse_toml
 from plugbay.contracts.draft import Draft

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from plugbay.contracts.document import KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Sandbox
-from plugbay.model.spec import NOBODY, STATE_DIR, SandboxRequest
+from plugbay.model.spec import STATE_DIR, SandboxRequest
+from plugbay.model.users import NOBODY
 
 REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
 """Set by an operator to forbid unconfined plugins."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from plugbay.host.calls.calls import LONGEST_CALL
 from plugbay.host.host import Host

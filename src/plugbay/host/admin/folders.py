@@ -11,8 +11,10 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.discovery.folders import MAX_FOLDERS, Found, reject_duplicates, scan
@@ -31,8 +33,7 @@ ADDED, REMOVED, REFUSED = "added", "removed", "not_added"
 """Kinds of journal notes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The steps from the hosted plugins to those on disk."""
 
     removed: tuple[str, ...]

@@ -6,9 +6,12 @@ manifest's: a spec does not keep which fields its manifest has.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.config import CONCURRENCY, Config
@@ -22,8 +25,7 @@ SOURCES = (CONTRACT, MANIFEST, OPERATOR, HOST)
 UNITS = {"cpu": "cores", "memory": "bytes", "file_size": "bytes", "tmp": "bytes", "state": "bytes"}
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """One limit of a plugin."""
 
     name: str
@@ -46,14 +48,14 @@ def limits_of(spec: PluginSpec, config: Config, confinement: Confinement) -> lis
 def _timeouts(spec: PluginSpec, config: Config) -> Iterator[Limit]:
     ours = config.plugin(spec.id).timeouts
     known = CONTRACTS[spec.contract].timeouts
-    for field in fields(Timeouts):
-        declared, override = getattr(spec.timeouts, field.name), getattr(ours, field.name, None)
-        source = CONTRACT if known is None or declared == getattr(known, field.name) else MANIFEST
-        if known is None and field.name == "call":
+    for name in Timeouts.__struct_fields__:
+        declared, override = getattr(spec.timeouts, name), getattr(ours, name, None)
+        source = CONTRACT if known is None or declared == getattr(known, name) else MANIFEST
+        if known is None and name == "call":
             source = MANIFEST
         if override is not None:
             source = OPERATOR
-        yield Limit(field.name, declared if override is None else override, "seconds", source)
+        yield Limit(name, declared if override is None else override, "seconds", source)
 
 
 def _idle(spec: PluginSpec) -> Iterator[Limit]:
@@ -74,9 +76,9 @@ def _resources(spec: PluginSpec, config: Config, confinement: Confinement) -> It
     named = {name for section in settings for name in section.model_dump(exclude_none=True)}
     values: dict[str, Any] = {}
     if confinement.policy is not None:
-        values = asdict(confinement.policy.limits)
+        values = dataclasses.asdict(confinement.policy.limits)
     else:
-        process = asdict(ours.limits.over(Rlimits()))
+        process = dataclasses.asdict(ours.limits.over(Rlimits()))
         values = {name: process[name] for name in ("open_files", "file_size")}
     for name, value in values.items():
         yield Limit(name, value, UNITS.get(name, ""), OPERATOR if name in named else HOST)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from plugbay.host.journal import OWN_LINE, Journal, Note
 from plugbay.host.recording.org_logs import LOG_EVENT
@@ -29,8 +30,7 @@ LOG_POLL_SECONDS = 0.25
 """Seconds between polls of journal and stderr file."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """One line of one plugin."""
 
     at: str

@@ -8,9 +8,11 @@ own loop.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.admin.folders import plan_servers, take_steps
 from plugbay.host.catalog import approvals
@@ -29,8 +31,7 @@ FIXED = ("host", "network", "sandbox", "project", "broker", "agents", "memory", 
 """Sections of plugbay.toml that are read once, when a host or a server is made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """The effect of another plugbay.toml."""
 
     plugins: tuple[str, ...]
@@ -197,8 +198,7 @@ def _unusable(plugin_id: str, old: Found, why: str) -> CallFailed:
 # Approval of exports that are declared at run time.
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True):
     """The current offer of a plugin, and its differences from the approved one."""
 
     plugin_id: str

@@ -14,9 +14,10 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from plugbay.contracts.mcp import remote
 from plugbay.host.catalog.approvals import NOUNS, Approval, Approvals
@@ -24,6 +25,7 @@ from plugbay.host.config import settings
 from plugbay.host.config.references import SECRET
 from plugbay.host.config.sections import ServerConfig
 from plugbay.host.confinement.policy import own_folder
+from plugbay.model.guarded import Guarded
 
 BUNDLE_FOLDER = "mcp-bundles"
 """Folder of unpacked bundles, below the state folder."""
@@ -36,19 +38,19 @@ _SECRETIVE = re.compile(
 _SCHEME = re.compile(r"(?:Basic|Bearer|Token) ")
 
 
-@dataclass(slots=True)
-class ServerEntry:
+class ServerEntry(Guarded, msgspec.Struct):
     """A section `[mcp.NAME]` of plugbay.toml, with the credentials that were given for it in plain text."""
 
+    HIDDEN = ("secrets",)
     name: str
-    command: list[str] = field(default_factory=list)
+    command: list[str] = msgspec.field(default_factory=list)
     url: str = ""
     """A server on the network has a URL and headers in place of a command and variables."""
-    headers: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    inherit_env: list[str] = field(default_factory=list)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    inherit_env: list[str] = msgspec.field(default_factory=list)
     cwd: str | None = None
-    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
     """Values that were given in plain text, by the name of the secret they become."""
 
     def section(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ A capability that the host does not know is only declared by the plugin, and its
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.model.spec import Access, PluginSpec
 
@@ -15,8 +16,7 @@ LOW, MEDIUM, HIGH = "low", "medium", "high"
 """Risks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """One capability in plain words."""
 
     allows: str

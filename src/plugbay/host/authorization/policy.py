@@ -6,15 +6,14 @@ more (rune): such a plugin has every grant that is its own. Requests of plugins 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.gate import grant, how_to_grant, refuse_call, renounced
 from plugbay.model.spec import Export, PluginSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The operator's decision about one plugin."""
 
     enabled: bool = True

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
@@ -108,7 +109,7 @@ class Calls:
                 entry = await self.find_unknown(name, timeout) or self.catalog.resolve(name, request.kind)
                 if timeout is not None:
                     left = max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
-                    request = msgspec.structs.replace(request, timeout=left)
+                    request = replace(request, timeout=left)
             started = entry if isinstance(entry, Failure) else self._start(request, entry, attempts)
             finished = started if isinstance(started, Failure) else await started
             if isinstance(finished, Failure):
@@ -174,7 +175,7 @@ class Calls:
             assert self.invocations is not None
             if cause is not None and cause.until is not None:
                 left = cause.left() if request.timeout is None else min(request.timeout, cause.left())
-                request = msgspec.structs.replace(request, timeout=left)
+                request = replace(request, timeout=left)
             find = functools.partial(self.supervisors.get, entry.spec.id)
             return self.invocations.run(request, plan, op, find, attempts)
         supervisor = self.supervisors.get(entry.spec.id)

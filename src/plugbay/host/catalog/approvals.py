@@ -11,9 +11,10 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.mcp.messages import LISTS
 from plugbay.host.config.settings import file_name
@@ -84,8 +85,7 @@ def definitions(offer: Offer) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One definition that differs from the approved one."""
 
     part: str
@@ -137,15 +137,14 @@ def instruction_changes(approved: Mapping[str, Any], offered: Mapping[str, Any])
     return [] if before == after else [Change(INSTRUCTIONS, "server", before, after)]
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(msgspec.Struct, frozen=True):
     """The approved definitions of one plugin, and of which program they were."""
 
     offer: Offer
     era: str = ""
     binary: str = ""
     """The identity of the program, as in `protocol_cache`."""
-    server: Mapping[str, Any] = field(default_factory=dict)
+    server: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The server's own name, version and instructions."""
     approved_at: str = ""
     launch: str = ""

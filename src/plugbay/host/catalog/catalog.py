@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from plugbay.contracts.schemas import Preview, compile_schema
 from plugbay.host.catalog.operation import INPUTS
@@ -43,20 +45,20 @@ class InputCheck:
         return self._validator
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One export and the plugin it belongs to."""
 
     spec: PluginSpec
     export: Export
     check: InputCheck
-    full_name: str = field(init=False)
-    by_invocation: bool = field(init=False)
+    full_name: str = ""
+    """Made from the ids, as is the next one."""
+    by_invocation: bool = False
     """Whether its calls are invocations: recorded, with retries."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "full_name", full_name(self.spec.id, self.export.name))
-        object.__setattr__(self, "by_invocation", has_execution_class(self.export))
+        force_setattr(self, "full_name", full_name(self.spec.id, self.export.name))
+        force_setattr(self, "by_invocation", has_execution_class(self.export))
 
     def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
         """Why the JSON input does not match the input schema, with the path and the rule."""

@@ -7,8 +7,9 @@ approved. New and changed definitions are disabled until they are approved. Trus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from plugbay.contracts.mcp.offers import wished_name
 from plugbay.contracts.registry import CONTRACTS
@@ -171,9 +172,9 @@ class RuntimeExports:
         self._drift[spec.id] = drift
         if self._trusts(spec.id):
             everything, warnings = _exports(spec, offer)
-            return replace(spec, exports=everything), {}, warnings
+            return spec.with_exports(everything), {}, warnings
         if approval is None:
-            return replace(spec, exports=()), {}, []
+            return spec.with_exports(()), {}, []
         different = {(change.part, change.name): change for change in drift}
         allowed, warnings = _exports(spec, _unchanged(offer, different))
         disabled = {
@@ -181,7 +182,7 @@ class RuntimeExports:
             for change in drift
             if change.after is not None and change.part in PARTS
         }
-        return replace(spec, exports=allowed), disabled, [*warnings, *map(str, drift)]
+        return spec.with_exports(allowed), disabled, [*warnings, *map(str, drift)]
 
 
 def update(runtime_exports: RuntimeExports, spec: PluginSpec, catalog: Catalog, services: Services) -> PluginSpec:

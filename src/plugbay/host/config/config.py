@@ -70,10 +70,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from plugbay.contracts.document import parse_toml

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import Problem

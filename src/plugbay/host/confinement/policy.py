@@ -13,9 +13,11 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.host.config.sections import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.model.addresses import PRIVATE, clean_host, denied, pair
@@ -49,40 +51,37 @@ BRIDGE_FOLDER = Path(__file__).parents[2]
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """The paths of this machine that matter to one plugin."""
 
-    home: Path = field(default_factory=Path.home)
+    home: Path = msgspec.field(default_factory=Path.home)
     """Of the user that runs the host."""
     state: Path | None = None
     """The state folder of the plugin; None: the host has no state directory."""
     project: Path | None = None
     """The project folder, if the operator named it."""
-    protected: Protected = field(default_factory=Protected)
+    protected: Protected = msgspec.field(default_factory=Protected)
     """Databases, keys, settings and logs of the host, and the folders of other plugins."""
     user: int | None = None
     """The user id of the plugin; None: that of the host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(msgspec.Struct, frozen=True):
     """The operator's settings for the confinement of one plugin."""
 
-    own: PluginSandbox = field(default_factory=PluginSandbox)
-    common: SandboxConfig = field(default_factory=SandboxConfig)
+    own: PluginSandbox = msgspec.field(default_factory=PluginSandbox)
+    common: SandboxConfig = msgspec.field(default_factory=SandboxConfig)
     private: tuple[str, ...] = ()
     """Private addresses with ports that may be reached."""
     one_run: bool = False
     """All plugins are exempt for one run (`--no-sandbox`)."""
-    limits: ProcessLimits = field(default_factory=ProcessLimits)
+    limits: ProcessLimits = msgspec.field(default_factory=ProcessLimits)
     """Limits of each of its processes, confined or not."""
     named: frozenset[str] = frozenset()
     """The capabilities that the operator granted by their names, and not all of them at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True):
     """How one plugin is confined, or why it is not."""
 
     policy: Policy | None = None
@@ -384,29 +383,28 @@ class PathRefused(Exception):
         super().__init__(message)
 
 
-@dataclass(slots=True)
-class Paths:
+class Paths(msgspec.Struct):
     """Collects the paths that one plugin is shown."""
 
     home: Path
     """What `~` stands for."""
     never: tuple[str, ...] = ()
     """Paths that this plugin never sees, beside the common deny list."""
-    protected: Protected = field(default_factory=Protected)
+    protected: Protected = msgspec.field(default_factory=Protected)
     """Paths of the host and of other plugins: never shown, and covered inside a shown folder."""
     package: Path | None = None
     """The plugin's program folder, which it must not write."""
     user: int | None = None
     """The user id of the plugin; None: that of the host."""
-    homes: tuple[str, ...] = field(default_factory=lambda: home_folders(os.environ))
+    homes: tuple[str, ...] = msgspec.field(default_factory=lambda: home_folders(os.environ))
     fenced: bool = False
     """Whether programs of the system are hidden too, unless they are allowed."""
-    read: dict[Path, None] = field(default_factory=dict)
-    write: dict[Path, None] = field(default_factory=dict)
-    run: dict[Path, None] = field(default_factory=dict)
-    own: dict[Path, None] = field(default_factory=dict)
+    read: dict[Path, None] = msgspec.field(default_factory=dict)
+    write: dict[Path, None] = msgspec.field(default_factory=dict)
+    run: dict[Path, None] = msgspec.field(default_factory=dict)
+    own: dict[Path, None] = msgspec.field(default_factory=dict)
     """Folders of the plugin itself, created if missing."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
     def add_read(self, named: Iterable[str]) -> None:
         for path in map(self._absolute, named):

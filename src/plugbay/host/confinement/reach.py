@@ -6,9 +6,10 @@ manifest in the same way.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.discovery.folders import Found

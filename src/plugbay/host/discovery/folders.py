@@ -10,8 +10,10 @@ import platform
 import stat
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.contract import Contract
 from plugbay.contracts.mcp import remote
@@ -40,8 +42,7 @@ MAX_FOLDERS = 10_000
 """Maximum entries that are inspected in one folder of plugins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A plugin that was found, or a path without a usable one."""
 
     root: Path

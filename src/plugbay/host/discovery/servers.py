@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.config import FILE_NAME, Config

@@ -12,9 +12,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from plugbay.host.disk.sqlite_files import IN_MEMORY, JOURNALS
 from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
@@ -40,8 +41,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True):
     """The schema of one kind of file. Migration n leads from version n to n + 1; a released migration never changes."""
 
     kind: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from plugbay.host.stamps import as_utc, is_uuid
 from plugbay.model.topics import ANY, REST, subject_problem
@@ -30,8 +30,7 @@ _CODEC = MsgspecCodec()
 T = TypeVar("T", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class BusEvent:
+class BusEvent(msgspec.Struct, frozen=True, eq=False):
     """One event, the same for every subscriber."""
 
     id: str
@@ -44,7 +43,13 @@ class BusEvent:
     session_id: str | None = None
     correlation_id: str | None = None
     metadata: Mapping[str, Any] | None = None
-    _raw: msgspec.Raw | None = field(default=None, init=False, repr=False, compare=False)
+    _raw: msgspec.Raw | None = None
+    """Its JSON; not part of a comparison."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BusEvent) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # a payload is anything
 
     @classmethod
     def complete(
@@ -97,7 +102,7 @@ class BusEvent:
     def raw(self) -> msgspec.Raw:
         """The JSON of the full shape, encoded once however many subscribers send it on; raises `Unencodable`."""
         if self._raw is None:
-            object.__setattr__(self, "_raw", _CODEC.dump(self.to_json()))
+            force_setattr(self, "_raw", _CODEC.dump(self.to_json()))
         return self._raw  # type: ignore[return-value]  # set one line above
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.gate import refuse_snapshot_size
@@ -20,8 +21,7 @@ HOST = "host"
 """The publisher that is no plugin; no plugin may have this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quotas:
+class Quotas(msgspec.Struct, frozen=True):
     """Limits of the stored snapshots. A publisher over its share is refused; the snapshots of others stay."""
 
     entry: int = MAX_PAYLOAD

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -107,17 +106,16 @@ class AskElsewhere(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Services:
+class Services(msgspec.Struct):
     """The services that the plugins of one host share."""
 
-    llm: LlmRegistry = field(default_factory=LlmRegistry)
+    llm: LlmRegistry = msgspec.field(default_factory=LlmRegistry)
     memory: AgentMemory | None = None
     storage: Storage | None = None
-    journal: Journal = field(default_factory=Journal)
-    files: Files = field(default_factory=Files)
-    network: Fetcher = field(default_factory=Fetcher)
-    actions: Actions = field(default_factory=Actions)
+    journal: Journal = msgspec.field(default_factory=Journal)
+    files: Files = msgspec.field(default_factory=Files)
+    network: Fetcher = msgspec.field(default_factory=Fetcher)
+    actions: Actions = msgspec.field(default_factory=Actions)
     delivered: Callable[[str], object] | None = None
     """Called with the id of each plugin that a snapshot is sent to."""
     questions: Questions | None = None
@@ -128,8 +126,8 @@ class Services:
     """Answers the requests in `ELSEWHERE`, if another host does that for this one."""
     offered: Callable[[str, Any], object] | None = None
     """Called with the id of a plugin whose exports have changed, and its new exports."""
-    bus: Bus = field(init=False)
-    snapshots: Snapshots = field(init=False)
+    bus: Bus = None  # type: ignore[assignment]  # both are made with the services
+    snapshots: Snapshots = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self.bus = Bus(report=lambda _, event, error: self._listener_failed(error))

@@ -7,8 +7,9 @@ declined. `AskClient` is the port for requests that an MCP client can answer in 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from plugbay.contracts.schemas import answer_problem
 from plugbay.model.errors import Code, Failure
@@ -21,8 +22,7 @@ ACCEPT, DECLINE, CANCEL = ACTIONS = ("accept", "decline", "cancel")
 """The user answers, refuses, or dismisses the question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A question of a plugin to the user."""
 
     plugin: str
@@ -30,7 +30,7 @@ class Question:
     schema: Any = None
     """JSON Schema of the answer's content: a flat object; None if the user is only to open `url`."""
     url: str | None = None
-    during: Operation | None = field(default=None, compare=False)
+    during: Operation | None = None
     """The operation (the same object) during which the plugin asks; None if unknown."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.invocations import context as contexts
 from plugbay.host.invocations import retry
@@ -376,7 +377,7 @@ class Attempt:
         failure = outcome if isinstance(outcome, Failure) else None
         status, reason = (Outcome.SUCCEEDED, None) if failure is None else self._status(failure)
         # A result within the grace period is a success.
-        self.record = msgspec.structs.replace(
+        self.record = replace(
             self.record,
             ended_at=contexts.moment(self._resources.now()),
             status=status,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 from plugbay.host.ports import InvocationRecord
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.host.request import Policy
+from plugbay.model.guarded import Guarded
 from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 
 ISOLATED = "isolated"
@@ -46,8 +46,7 @@ def w3c_trace_id(trace_id: str) -> str | None:
 # Permissions.
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True):
     """The permissions of one invocation."""
 
     network: str = NO_ACCESS
@@ -171,12 +170,12 @@ def claims(
     return {**of_record, "scopes": list(scopes), "policy": dict(limits), **times}
 
 
-@dataclass(frozen=True, slots=True)
-class Delegation:
+class Delegation(Guarded, msgspec.Struct, frozen=True):
     """Access to the gateway for one invocation."""
 
+    HIDDEN = ("token",)
     base_url: str | None = None
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
     scopes: tuple[str, ...] = ()
 
 

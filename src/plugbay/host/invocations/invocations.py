@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.plans import Plan
@@ -195,7 +195,7 @@ class Invocations:
         if kind is None:
             return Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked")
         if wanted.org_id is None:
-            wanted = msgspec.structs.replace(wanted, org_id=binding.org_id)
+            wanted = replace(wanted, org_id=binding.org_id)
         terms = self._terms_of(plan, binding.policy, wanted.scopes)
         deadline = Deadline(terms.allowed_seconds(wanted.timeout), wanted.queue_seconds)
         pending, execution = PendingRequest(), kind(entry, op, wanted, self._resources)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.vai.spec import MODES
 from plugbay.host.catalog.catalog import Entry
@@ -282,7 +283,7 @@ class HarnessExecution(Execution):
             # A prompt replay repeats the recorded input; another resume may bring a new trigger.
             replays = self._state.trigger is None or self._fidelity == PROMPT_REPLAY
             trigger = known.trigger if replays else self._state.trigger
-            self._state = msgspec.structs.replace(known, trigger=trigger)
+            self._state = replace(known, trigger=trigger)
             self._attempts = known.attempts
 
     @property
@@ -343,7 +344,7 @@ class HarnessExecution(Execution):
         }
         if resuming and self._fidelity in _EXACT and state.checkpoint is not None:
             parts["checkpoint"] = state.checkpoint
-        self._state = msgspec.structs.replace(state, attempts=self._attempts)
+        self._state = replace(state, attempts=self._attempts)
         await self._resources.checkpoints.save(self._key, self._state)
         return RunHarness(self._name, parts, common)
 
@@ -363,7 +364,7 @@ class HarnessExecution(Execution):
                 self._set_checkpoint(result["checkpoint"])
             self._set_summary(result)
         if self._is_known and self._state.attempts != self._attempts:  # its process never started
-            self._set_state(msgspec.structs.replace(self._state, attempts=self._attempts))
+            self._set_state(replace(self._state, attempts=self._attempts))
         await self._wait_saved()
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
@@ -394,14 +395,14 @@ class HarnessExecution(Execution):
         size = len(self._resources.codec.encode(checkpoint))
         if size > MAX_CHECKPOINT:
             return f"a checkpoint has {size:,} bytes; at most {MAX_CHECKPOINT:,}"
-        self._set_state(msgspec.structs.replace(self._state, checkpoint=checkpoint))
+        self._set_state(replace(self._state, checkpoint=checkpoint))
         return None
 
     def _set_summary(self, result: dict[str, Any]) -> None:
         summary = result.get("summary")
         text = summary.get("text") if isinstance(summary, dict) else None
         if isinstance(text, str):
-            self._set_state(msgspec.structs.replace(self._state, summary=text))
+            self._set_state(replace(self._state, summary=text))
 
     def _set_state(self, state: ResumeState) -> None:
         self._state = state

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.host.catalog.catalog import MAX_LISTED
@@ -34,16 +35,14 @@ Limit = tuple[tuple[str, ...], int | None]
 """A key, and how many invocations of it may run at once; None: any number."""
 
 
-@dataclass(slots=True)
-class Gateway:
+class Gateway(msgspec.Struct):
     """The API that plugins may call back, with the rights of their invocation."""
 
     base_url: str
     tokens: TokenIssuer
 
 
-@dataclass(slots=True)
-class Resources:
+class Resources(msgspec.Struct):
     """What all invocations of a host share."""
 
     codec: MsgspecCodec
@@ -58,11 +57,11 @@ class Resources:
     """The output of plugins, apart for each org; None: it is not kept apart."""
     now: Callable[[], float] = time.time
     """The clock of records and tokens: several gateways share one. Deadlines are by the clock of the machine."""
-    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    tasks: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)
     """Clean-up that runs on after the caller has its result."""
-    _limits: dict[tuple[str, ...], ConcurrencyLimit] = field(default_factory=dict)
+    _limits: dict[tuple[str, ...], ConcurrencyLimit] = msgspec.field(default_factory=dict)
     """How many invocations may run at once, for each key."""
-    _validators: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    _validators: dict[str, tuple[Any, Any]] = msgspec.field(default_factory=dict)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` without making the caller wait; the host waits for it when it stops."""

@@ -10,9 +10,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
+
+import msgspec
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.frames import Piece
@@ -45,8 +46,7 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(msgspec.Struct):
     """A process of a plugin and its tap, if there is one."""
 
     number: int

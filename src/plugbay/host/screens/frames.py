@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -51,8 +50,7 @@ class Cell(NamedTuple):
     modifier: int
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One frame of a screen. Cells that are not listed are blank; the second cell of a wide symbol is not listed."""
 
     width: int

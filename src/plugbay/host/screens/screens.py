@@ -11,7 +11,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -50,8 +49,7 @@ NEEDS_LATER_ABI = frozenset({"insert"})
 """Keys of a later version of the contract; plugins of this version cannot decode them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(msgspec.Struct, frozen=True):
     """One screen of one plugin."""
 
     name: str
@@ -296,8 +294,7 @@ def _screen(entry: Entry) -> Screen:
 # Command lines.
 
 
-@dataclass(frozen=True, slots=True)
-class CliOutput:
+class CliOutput(msgspec.Struct, frozen=True):
     """The output of a plugin's command line, byte for byte, and its exit status."""
 
     stdout: bytes

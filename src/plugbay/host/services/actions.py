@@ -9,8 +9,9 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.services.threads import on_thread
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
@@ -35,8 +36,7 @@ Forward = Callable[[str, str, bytes, float], Awaitable[bytes | None]]
 """(caller, action, data, seconds) → the result; None when no plugin has the action. Raises `CallFailed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Action:
+class _Action(msgspec.Struct, frozen=True):
     handler: Handler
     spawns: bool
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.services.hooks import MAX_INJECTION, Ask, call_hook, failures_json, injections_json
 from plugbay.model.errors import Code, Failure, Origin
@@ -27,22 +27,20 @@ STRATEGIES = (DROP, "summarize", "delegate", "checkpoint")
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPlan:
+class CompactionPlan(msgspec.Struct, frozen=True):
     """The plugins of one agent's compaction, in the order of their declaration."""
 
     agent: str
     observers: Sequence[str] = ()
     compactor: str | None = None
-    hooks: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    hooks: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     """The hooks of each plugin; a plugin that is missing here has both."""
 
     def wants(self, plugin_id: str, hook: str) -> bool:
         return plugin_id not in self.hooks or hook in self.hooks[plugin_id]
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
+class CompactionRequest(msgspec.Struct, frozen=True):
     """A conversation to make shorter."""
 
     messages: Sequence[Message]
@@ -59,8 +57,7 @@ class CompactionRequest:
             raise ValueError("the number of kept messages must not be negative")
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionOutcome:
+class CompactionOutcome(msgspec.Struct, frozen=True):
     """The compacted conversation, and the plugins that took part."""
 
     messages: Sequence[Message]

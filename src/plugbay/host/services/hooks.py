@@ -7,8 +7,10 @@ plugin that fails or responds with nonsense is skipped: it must not stop the age
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.wire.fast_json import MsgspecCodec
@@ -36,8 +38,7 @@ Ask = Callable[[str, str, Mapping[str, Any]], Awaitable[object]]
 """`ask(plugin_id, hook, event)`: the plugin's response, or a `Failure`. Has its own timeout."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookOutcome:
+class HookOutcome(msgspec.Struct, frozen=True):
     """The result of a hook so far."""
 
     event: Mapping[str, Any]

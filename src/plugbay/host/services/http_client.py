@@ -11,10 +11,10 @@ import os
 import re
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import httpcore2
+import msgspec
 
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.sizes import MAX_PAYLOAD
@@ -45,8 +45,7 @@ _BAD_LINE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 Headers = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """One response."""
 
     status: int

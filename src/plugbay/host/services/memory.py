@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,8 +93,7 @@ _BEST = f"""SELECT {_COLUMNS} FROM memory_words JOIN memories m ON m.number = me
     ORDER BY bm25(memory_words, 1.0, 2.0, 0.5), m.number DESC LIMIT ?"""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEntry:
+class MemoryEntry(msgspec.Struct, frozen=True):
     """One entry of an agent's memory."""
 
     id: str

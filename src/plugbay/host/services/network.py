@@ -10,10 +10,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.services.threads import on_thread
 from plugbay.model import addresses
@@ -52,8 +54,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host name, port) → every address of the name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One hop of a fetch."""
 
     url: Url

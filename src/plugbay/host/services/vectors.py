@@ -12,7 +12,6 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import mul
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,14 +27,13 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRecord:
+class VectorRecord(msgspec.Struct, frozen=True):
     """A record in a vector store."""
 
     id: str
     content: str
     embedding: Sequence[float]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -46,8 +44,7 @@ class VectorRecord:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class VectorQuery:
+class VectorQuery(msgspec.Struct, frozen=True):
     """A search. `filter` goes to the store unchanged; its meaning is the store's own."""
 
     embedding: Sequence[float]
@@ -59,14 +56,13 @@ class VectorQuery:
         return shape if self.filter is None else {**shape, "filter": self.filter}
 
 
-@dataclass(frozen=True, slots=True)
-class VectorMatch:
+class VectorMatch(msgspec.Struct, frozen=True):
     """A found record. The scale of `score` is the store's own."""
 
     id: str
     content: str
     score: float
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: Any) -> VectorMatch:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import replace
+
 from plugbay.host.confinement.policy import Confinement
 from plugbay.model.errors import Failure
+from plugbay.model.guarded import Guarded
 from plugbay.model.protected import Protected
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.process.command import host_search_path
@@ -19,12 +22,11 @@ if TYPE_CHECKING:
     from plugbay.host.confinement.scratch import Scratch
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(msgspec.Struct, frozen=True):
     """The project that the plugins of a host work on."""
 
     id: str = "default"
-    root: Path = field(default_factory=Path.cwd)
+    root: Path = msgspec.field(default_factory=Path.cwd)
     config_root: Path | None = None
     """Folder for the plugin's own configuration; None: it has none."""
     shown: bool = False
@@ -46,25 +48,25 @@ class Project:
         return None if facts[name] is None else str(facts[name])
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Guarded, msgspec.Struct, frozen=True):
     """A plugin with the decisions and settings of its operator."""
 
+    HIDDEN = ("env", "secrets")
     spec: PluginSpec
     granted: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    env: tuple[tuple[str, str], ...] = ()
     inherit_env: tuple[str, ...] = ()
     config: Mapping[str, Any] | None = None
-    secrets: Mapping[str, Any] | None = field(default=None, repr=False)
-    project: Project = field(default_factory=Project)
+    secrets: Mapping[str, Any] | None = None
+    project: Project = msgspec.field(default_factory=Project)
     pool: int = 0
     concurrency: int = 32
     """Concurrent calls of this plugin; further calls queue until their deadlines."""
     log_level: str = "info"
     """Log lines of the plugin below this level are dropped."""
-    limits: Rlimits = field(default_factory=Rlimits)
-    confinement: Confinement = field(default_factory=Confinement)
-    protected: Protected = field(default_factory=Protected)
+    limits: Rlimits = msgspec.field(default_factory=Rlimits)
+    confinement: Confinement = msgspec.field(default_factory=Confinement)
+    protected: Protected = msgspec.field(default_factory=Protected)
     """Paths that the host never opens for it."""
     opened: tuple[str, ...] = ()
     """Private and loopback `address:port`s that it may reach."""
@@ -72,7 +74,7 @@ class Binding:
     """Makes scratch folders for its instances; None: it gets none."""
     refusal: Failure | None = None
     """Why it must not be started; None: it may."""
-    narrowed: Mapping[frozenset[str], Confinement] = field(default_factory=dict)
+    narrowed: Mapping[frozenset[str], Confinement] = msgspec.field(default_factory=dict)
     """If exports need different confinements: the confinement of an instance, by the capabilities of the exports that
     it serves. Empty: one confinement suits all exports."""
 

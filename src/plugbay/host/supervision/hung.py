@@ -6,7 +6,7 @@ its timeout, or that waits for an answer of the host. Newer calls change nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 CHECK_SECONDS = 5.0
 """Interval of checks if nothing is due earlier: how long a stopped process may stay unnoticed."""
@@ -22,8 +22,7 @@ CALLS = 2
 """Consecutive timed-out calls after which a plugin without probes counts as hung."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """The limits of one plugin."""
 
     has_probe: bool
@@ -38,8 +37,7 @@ class Rule:
     """Time for an idle plugin to answer a probe."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(msgspec.Struct, frozen=True):
     """A call that ran into its timeout."""
 
     call: str
@@ -51,8 +49,7 @@ class TimedOut:
         return f"{self.call} was not answered within {self.at - self.sent:.3g} s"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The state of a plugin at one moment."""
 
     now: float
@@ -87,15 +84,13 @@ class Facts:
         return self.working_since is not None and self.working_since <= sent
 
 
-@dataclass(frozen=True, slots=True)
-class Hung:
+class Hung(msgspec.Struct, frozen=True):
     """It hangs, and why."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckAgain:
+class CheckAgain(msgspec.Struct, frozen=True):
     """It does not hang, or not yet: check again at this time, and send a probe now if `probe` is set."""
 
     at: float

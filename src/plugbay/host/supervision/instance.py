@@ -12,9 +12,11 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+import msgspec
 
 from plugbay.contracts.contract import HostSide
 from plugbay.contracts.registry import CONTRACTS
@@ -52,25 +54,24 @@ COVER_SECONDS = 1.0
 """Interval of the check that covered paths are still covered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True):
     """The parts of a host that all its plugins share."""
 
     spawner: Spawner
     deadlines: Deadlines
     codec: MsgspecCodec
     trace: Trace | None = None
-    services: Services = field(default_factory=Services)
+    services: Services = msgspec.field(default_factory=Services)
     greeted: Callable[[str, Mapping[str, Any]], None] | None = None
     """Called with the plugin's id and the greeting of each new resident instance."""
     taps: Taps | None = None
-    protocol_cache: ProtocolCache = field(default_factory=ProtocolCache)
+    protocol_cache: ProtocolCache = msgspec.field(default_factory=ProtocolCache)
     """Which protocol revision each program is greeted in, where its contract has several."""
-    state_watch: StateWatch = field(default_factory=StateWatch)
-    memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
-    cover_watch: Watch = field(default_factory=lambda: Watch(COVER_SECONDS))
+    state_watch: StateWatch = msgspec.field(default_factory=StateWatch)
+    memory_watch: MemoryWatch = msgspec.field(default_factory=MemoryWatch)
+    cover_watch: Watch = msgspec.field(default_factory=lambda: Watch(COVER_SECONDS))
     """Checks that protected paths stay hidden from confined plugins."""
-    start_limit: StartLimit = field(default_factory=StartLimit)
+    start_limit: StartLimit = msgspec.field(default_factory=StartLimit)
 
     def step(self, name: str) -> None:
         if self.trace is not None:

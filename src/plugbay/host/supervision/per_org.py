@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import DEFAULT_ORG

@@ -6,7 +6,8 @@ Pure: the clock and the jitter come in as numbers, so every row of the decision 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.model.errors import PASSING, Failure, Origin
 from plugbay.model.spec import RestartPolicy
@@ -18,15 +19,13 @@ MAX_DOUBLINGS = 64
 """More than any `longest_delay` needs; prevents a float overflow with large failure counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """Start again, this many seconds from now."""
 
     after: float
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(msgspec.Struct, frozen=True):
     """Do not start it again; only an explicit reload does."""
 
     failures: int

@@ -23,7 +23,7 @@ from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_W
 from pathlib import Path
 
 from plugbay.model.protected import is_within, protecting
-from plugbay.model.spec import SANDBOX_USER
+from plugbay.model.users import SANDBOX_USER
 from plugbay.process.diagnose import SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import bwrap, mounts, seccomp, system, users

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.model.addresses import is_loopback
-from plugbay.model.spec import SANDBOX_USER
+from plugbay.model.users import SANDBOX_USER
 from plugbay.process.limits import FILE_SIZE, OPEN_FILES
 
 MIB = 1024 * 1024

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from plugbay.model.spec import NOBODY
+from plugbay.model.users import NOBODY
 from plugbay.process.sandbox.bwrap import HOSTNAME, Bind
 from plugbay.process.sandbox.programs import ALTERNATIVES, LINKS, SCRIPT_BYTES, follow_links, list_programs
 

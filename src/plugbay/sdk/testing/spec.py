@@ -81,9 +81,7 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
 
 def with_greeting(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
     """The same plugin with the exports of its greeting, if its manifest has none."""
-    from dataclasses import replace
-
-    return replace(spec, exports=tuple(exports_of(hello["offer"])[0])) if "offer" in hello else spec
+    return spec.with_exports(tuple(exports_of(hello["offer"])[0])) if "offer" in hello else spec
 
 
 def _read(contract: str, root: Path, files: dict[str, str]) -> str:

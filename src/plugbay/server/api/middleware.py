@@ -10,9 +10,9 @@ import json
 import logging
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -45,8 +45,7 @@ BODY_SECONDS = 30.0
 """Seconds to wait for the next chunk of a body."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True):
     """Settings of the HTTP layer."""
 
     hosts: tuple[str, ...] = LOOPBACK

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
@@ -56,8 +56,7 @@ ANSWERED = {"form_key", "confirm", "token"}
 """Fields of the answer itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What a destructive action will do, before it is done."""
 
     title: str
@@ -84,8 +83,7 @@ def confirm(visit: Visit, question: Question, problem: GatewayError | None = Non
     return visit.page("confirm.html", status, notice, question=question, sent=sent, problem=problem)
 
 
-@dataclass(frozen=True, slots=True)
-class OrgChoice:
+class OrgChoice(msgspec.Struct, frozen=True):
     """The orgs that a form offers."""
 
     ids: tuple[str, ...]

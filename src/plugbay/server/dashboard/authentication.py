@@ -16,10 +16,11 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+from msgspec.structs import replace
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,6 +28,7 @@ from starlette.responses import RedirectResponse, Response
 
 from plugbay.host.limits import TokenBucket
 from plugbay.mcp_server.http_checks import media_type
+from plugbay.model.guarded import Guarded
 from plugbay.server.api.caller import LONGEST_TOKEN, admit_principal
 from plugbay.server.api.errors import as_gateway_error, error_response
 from plugbay.server.dashboard import rendering
@@ -67,8 +69,7 @@ Secret = Callable[[int], str]
 """Creates a text of so many random bytes; tests pass their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """The result of the last action, shown on the next page."""
 
     tone: str
@@ -76,19 +77,19 @@ class Notice:
     hint: str = ""
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Guarded, msgspec.Struct):
     """One logged-in browser."""
 
-    token: bytes = field(repr=False)
+    HIDDEN = ("token", "form_key", "unshown", "stored")
+    token: bytes
     """The digest of the token whose rights it has."""
-    form_key: str = field(repr=False)
+    form_key: str
     """In every form; pages of other sites cannot know it. It is made from the cookie."""
     ends: float
     notice: Notice | None = None
-    unshown: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
+    unshown: OrderedDict[str, str] = msgspec.field(default_factory=OrderedDict)
     """New keys by their id, until the page of the key has shown them."""
-    stored: SharedSession | None = field(default=None, repr=False)
+    stored: SharedSession | None = None
     """As other gateways know it."""
 
     def to_shared(self) -> SharedSession:
@@ -300,8 +301,7 @@ class Dashboard:
         return f"{url.rstrip('/')}/login/{code}"
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True):
     """One request of a logged-in user."""
 
     request: Request

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from markupsafe import Markup, escape
 
 from plugbay.server.dashboard.text import duration, megabytes
@@ -23,8 +23,7 @@ BARS, LINES = "bars", "lines"
 NO_VALUE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """How values are written, and the base of round numbers on the scale."""
 
     text: Callable[[float], str]
@@ -43,8 +42,7 @@ UNITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """One line, or the bars of one colour. None: there is no value, and the line has a gap."""
 
     name: str
@@ -53,8 +51,7 @@ class Series:
     values: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     """Values over time; all series have one value for each label."""
 
     key: str

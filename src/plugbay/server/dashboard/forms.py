@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import groupby, islice
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 MAX_FIELDS = 40
 """Fields of one form; larger schemas use JSON."""
@@ -39,8 +41,7 @@ NAMES = "field:"
 """Prefix of field names in a submitted form, so that none collides with our own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One property of an input."""
 
     name: str

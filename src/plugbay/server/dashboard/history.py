@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.server.dashboard.charts import Chart
 from plugbay.server.dashboard.views.overview import MINUTES, charts_of
@@ -24,8 +25,7 @@ SHARE = 20
 """A result is used at least so many times as long as it took to make it."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """The last hour."""
 
     minutes: tuple[CallMinute, ...] = ()

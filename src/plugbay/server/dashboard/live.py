@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from plugbay.host.admin.logs import MAX_TAIL, LogLine
 from plugbay.host.recording.taps import TapStream
@@ -82,8 +83,7 @@ SETTLE_POLLS = 4
 """Database polls after the last counted call: its record is written within a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(msgspec.Struct, frozen=True):
     """A part of a page: template and view."""
 
     template: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.host.journal import Note, describe_facts
 from plugbay.host.ports import CallRecord
@@ -19,8 +20,7 @@ from plugbay.server.domain.meters import Labels
 from plugbay.server.domain.operator_plugins import NumberedEvent
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleEvent:
+class LifecycleEvent(msgspec.Struct, frozen=True):
     """The last lifecycle event of a resident plugin."""
 
     word: str
@@ -29,8 +29,7 @@ class LifecycleEvent:
     facts: str
 
 
-@dataclass(frozen=True, slots=True)
-class PluginSnapshot:
+class PluginSnapshot(msgspec.Struct, frozen=True):
     """Everything a page shows of one plugin."""
 
     status: PluginStatus

@@ -6,9 +6,10 @@ One template shows them all, so every list is searched, paged and read in the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlencode
+
+import msgspec
 
 from plugbay.server.api.models import listing
 from plugbay.store.pages import Part
@@ -19,8 +20,7 @@ SHOWN = 50
 """Records on one page of a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One value of a row."""
 
     text: str = ""
@@ -39,8 +39,7 @@ class Cell:
     """Where a button with the text sends its form."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """A field above a list. `search` finds parts of texts; the others must match exactly."""
 
     name: str
@@ -53,8 +52,7 @@ class Filter:
     """Whether it chooses whose records are listed: an empty list then is the first step, not a search in vain."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(msgspec.Struct, frozen=True):
     """What to do about an empty list: as a button, and as a command."""
 
     title: str
@@ -64,8 +62,7 @@ class NextStep:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """One page of a list. The first cell of a row names the record."""
 
     name: str

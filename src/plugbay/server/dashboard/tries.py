@@ -9,8 +9,9 @@ import asyncio
 import json
 import secrets
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from plugbay.host.host import Host
 from plugbay.host.request import CallResult
@@ -34,8 +35,7 @@ MAX_PIECE = 2_000
 """Characters of a piece that are kept."""
 
 
-@dataclass(slots=True)
-class Try:
+class Try(msgspec.Struct):
     """One call."""
 
     id: str
@@ -45,7 +45,7 @@ class Try:
     at: float
     kept: str = ""
     """The input as JSON, if it is kept."""
-    pieces: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_PIECES))
+    pieces: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_PIECES))
     received: int = 0
     """Pieces received, with those that are no longer kept."""
     result: CallResult | None = None

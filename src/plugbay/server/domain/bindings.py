@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.spec import MODES
@@ -58,8 +58,7 @@ FULL_TRAFFIC = 100
 """Percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """The traffic share of one binding."""
 
     binding_id: str
@@ -110,8 +109,7 @@ FIRST_PARTY = "plugbay"
 """The publisher of built-in packages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One error or warning."""
 
     code: str
@@ -122,27 +120,25 @@ class Finding:
         return {"code": self.code, "path": self.path, "message": self.message}
 
 
-@dataclass(frozen=True, slots=True)
-class BindingContext:
+class BindingContext(msgspec.Struct, frozen=True):
     """The facts that a binding is validated against."""
 
     package: PackageRow | None
     export: Export | None
-    org_policy: Policy = field(default_factory=Policy)
+    org_policy: Policy = msgspec.field(default_factory=Policy)
     missing: frozenset[str] = frozenset()
     """Slots whose secret does not exist."""
     others: tuple[Share, ...] = ()
     """Active bindings of the same export at the same scope."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The result of a validation."""
 
     errors: tuple[Finding, ...]
     warnings: tuple[Finding, ...] = ()
-    permissions: Permissions = field(default_factory=Permissions)
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    permissions: Permissions = msgspec.field(default_factory=Permissions)
+    limits: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
@@ -296,8 +292,7 @@ usual size. One may have a mebibyte of config, so it is not their number that co
 ACTIVE, DISABLED, DRAFT = "active", "disabled", "draft"
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A new binding."""
 
     package_id: str
@@ -305,15 +300,14 @@ class Draft:
     export_id: str
     org_id: str
     project_id: str | None = None
-    config: dict[str, Any] = field(default_factory=dict)
-    secrets: dict[str, str] = field(default_factory=dict)
-    policy: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    policy: dict[str, Any] = msgspec.field(default_factory=dict)
     status: str = ACTIVE
     traffic_percent: int = FULL_TRAFFIC
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedBinding:
+class ResolvedBinding(msgspec.Struct, frozen=True):
     """A binding with its package, its export and its effective policy."""
 
     row: BindingRow
@@ -334,8 +328,7 @@ class Proposed(NamedTuple):
     export: Export | None
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
+class DryRun(msgspec.Struct, frozen=True):
     """The result that a change of a binding would have."""
 
     before: BindingRow | None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.errors import not_found, unavailable
@@ -26,8 +27,7 @@ CONFIRMED = {"drain": "draining", "undrain": "up"}
 """Orders, and the state of a node that has carried one out."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayRow:
+class GatewayRow(msgspec.Struct, frozen=True):
     """One gateway."""
 
     id: str
@@ -38,8 +38,7 @@ class GatewayRow:
     is_this: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseOnNodes:
+class ReleaseOnNodes(msgspec.Struct, frozen=True):
     """A release of a package, and the nodes that run it."""
 
     id: str

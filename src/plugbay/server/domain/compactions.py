@@ -8,11 +8,11 @@ effects, so a compaction interrupted by a killed gateway is started again, at mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.invocations.kinds import serves_context
 from plugbay.host.request import CallRequest
@@ -57,8 +57,7 @@ MAX_STARTS = 3
 """Starts of one compaction, including those interrupted by a killed gateway."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
+class CompactionRequest(msgspec.Struct, frozen=True):
     """A client's request."""
 
     chain_id: str
@@ -111,7 +110,7 @@ class Compactions:
                 async with self._database.transaction(fenced=True) as tx:
                     taken = await rows.take_over(tx, compaction.id, compaction.owner, ours)
                 if taken:
-                    self._launch(msgspec.structs.replace(compaction, owner=ours))
+                    self._launch(replace(compaction, owner=ours))
             else:
                 text = "the gateway was restarted too often during this compaction"
                 await self._finish(compaction, failed_outcome("compaction.host_restarted", text))

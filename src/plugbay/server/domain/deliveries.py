@@ -12,10 +12,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Code, Failure, Outcome
@@ -76,7 +76,7 @@ class Events:
     async def record(self, tx: Tx, new: NewEvent) -> None:
         """Record an event and its deliveries in the transaction of its cause; idempotent."""
         now = self._clock.now()
-        event = Event(id=self._ids("evt_"), occurred_at=now, **msgspec.structs.asdict(new))
+        event = Event(id=self._ids("evt_"), occurred_at=now, **asdict(new))
         if not await event_rows.insert(tx, event):
             return
         hooks = await self._workers.serving("hook", event.org_id, event.project_id, new.session_id, event.type)
@@ -160,12 +160,11 @@ TEST_SUMMARIES: dict[str, dict[str, Any]] = {
 """Summaries of tests for which the operator gives none."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryTest:
+class DeliveryTest(msgspec.Struct, frozen=True):
     """A test of a hook. Without a type it is the first that the hook subscribes to."""
 
     type: str | None = None
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = msgspec.field(default_factory=dict)
     trace_id: str | None = None
 
 
@@ -233,7 +232,7 @@ class Deliveries:
             cause_depth=1,
             occurred_at=now,
         )
-        delivery = msgspec.structs.replace(new_delivery(self._ids("del_"), event, binding.id, now), test=True)
+        delivery = replace(new_delivery(self._ids("del_"), event, binding.id, now), test=True)
         async with self._database.transaction() as tx:
             await event_rows.insert(tx, event)
             await rows.insert(tx, delivery)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.contracts.vai.spec import MODES
 from plugbay.host.invocations.context import narrow_limits
@@ -59,8 +59,7 @@ USES_TOOLS = "tool"
 _cut_off = partial(cut_off_outcome, "harness")
 
 
-@dataclass(frozen=True, slots=True)
-class HarnessRequest:
+class HarnessRequest(msgspec.Struct, frozen=True):
     """A client's request to start a harness."""
 
     binding_id: str
@@ -321,7 +320,7 @@ class Harnesses:
             if watch is not None:
                 settle(watch.began, record)
 
-        call = msgspec.structs.replace(_call_request(execution, request), on_opened=opened)
+        call = replace(_call_request(execution, request), on_opened=opened)
         self._jobs.launch(execution.id, lambda: self._perform(execution, call), finish)
 
     async def _perform(self, execution: HarnessExecution, request: CallRequest) -> WorkOutcome:

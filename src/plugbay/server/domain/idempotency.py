@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from plugbay.server.domain.background import Poller
 from plugbay.server.domain.clock import Clock
@@ -40,8 +41,7 @@ PAUSE = 0.5
 """Seconds between attempts to write deferred answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     """The request was carried out; this is its answer."""
 
     status: int

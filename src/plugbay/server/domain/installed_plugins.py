@@ -13,9 +13,10 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from plugbay.host.discovery.folders import Found
 from plugbay.host.disk import tree
@@ -56,8 +57,7 @@ WRITABLE_SECONDS = 10.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class KeptPackage:
+class KeptPackage(msgspec.Struct, frozen=True):
     """A package that waits for a consent."""
 
     id: str
@@ -132,8 +132,7 @@ def _remove(folder: Path) -> None:
         tree.remove(folder)
 
 
-@dataclass(frozen=True, slots=True)
-class Hosted:
+class Hosted(msgspec.Struct, frozen=True):
     """An installed plugin in the running host."""
 
     version: str
@@ -143,8 +142,7 @@ class Hosted:
     """Capabilities that it asks for and does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """The result of a change."""
 
     installed: Installed

@@ -14,11 +14,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.invocations.attempt import USER
 from plugbay.host.limits import QUEUE_SECONDS
@@ -61,15 +61,14 @@ QUEUE_DEPTH = 256
 MAX_SUBSCRIBERS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationEvent:
+class InvocationEvent(msgspec.Struct, frozen=True):
     """A live event of an invocation."""
 
     type: str
     """`started`, `event` (from the plugin), `ended`, or `lost` (events dropped for a slow subscriber)."""
     record: InvocationRecord | None
     """The current record of the invocation."""
-    data: Any = field(default=None)
+    data: Any = msgspec.field(default=None)
     """The plugin's event, redacted; or the number of lost events, None if it is not known."""
     outcome: Outcome = NO_OUTCOME
     """Of `ended`: its result and its failure."""
@@ -239,7 +238,7 @@ class OtherInvocations:
 
     def _show(self, record: InvocationRecord, outcome: Outcome, *, began: bool, ended: bool) -> None:
         if began:
-            started = msgspec.structs.replace(record, status=None, ended_at=None)
+            started = replace(record, status=None, ended_at=None)
             self._events.show(InvocationEvent(STARTED, started))
         if ended and record.status is not None:
             if self.waits:  # the other gateway did not send it, or it was lost; so may be events before it
@@ -307,9 +306,7 @@ class SqlInvocationLog:
             raise
         except StoreUnavailable:
             # The commit may have succeeded. The invocation does not start, so close the row if it exists.
-            self._close_later(
-                msgspec.structs.replace(record, status="failed", ended_at=record.started_at, error_code=NOT_RECORDED)
-            )
+            self._close_later(replace(record, status="failed", ended_at=record.started_at, error_code=NOT_RECORDED))
             raise
         self._events.publish(InvocationEvent(STARTED, record))
 
@@ -338,11 +335,11 @@ class SqlInvocationLog:
             return result
         self._superseded.discard(record.invocation_id)
         ended = {"status": "failed", "status_reason": HOST_RESTARTED, "error_code": HOST_RESTARTED}
-        return msgspec.structs.replace(
+        return replace(
             result,
-            record=msgspec.structs.replace(result.record, failure=_RESTARTED),
+            record=replace(result.record, failure=_RESTARTED),
             output=None,
-            invocations=(*result.invocations[:-1], msgspec.structs.replace(record, **ended)),
+            invocations=(*result.invocations[:-1], replace(record, **ended)),
         )
 
     def _close_later(self, record: InvocationRecord) -> None:
@@ -522,7 +519,7 @@ class Invocations:
                 if request.on_progress is not None:
                     request.on_progress(event)
 
-            bound_request = msgspec.structs.replace(
+            bound_request = replace(
                 request,
                 name=bound.export.name,
                 kind="",
@@ -546,7 +543,7 @@ class Invocations:
         return await asyncio.shield(began)
 
     async def _run_detached(self, request: CallRequest, began: asyncio.Future[InvocationRecord]) -> None:
-        request = msgspec.structs.replace(request, on_opened=lambda record: settle(began, record))
+        request = replace(request, on_opened=lambda record: settle(began, record))
         try:
             result = await self.invoke(request)
         except Exception as error:

@@ -13,9 +13,10 @@ import asyncio
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.vai.manifest import USUAL_CLASS
 from plugbay.contracts.vai.sections import Permissions
@@ -52,8 +53,7 @@ from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part, cut
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(msgspec.Struct, frozen=True):
     """The artifact behind a card; all empty if there is none."""
 
     digest: str | None = None
@@ -67,8 +67,7 @@ class Artifact:
     signed_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(msgspec.Struct, frozen=True):
     """One marketplace entry."""
 
     id: str
@@ -243,8 +242,7 @@ BUILTIN_PLACE = 9e9
 """The time by which built-in cards sort before published ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltPackage:
+class BuiltPackage(msgspec.Struct, frozen=True):
     """A built-in package: the archive, and the signature that came with its files."""
 
     packed: Packed
@@ -255,8 +253,7 @@ class BuiltPackage:
         return self.packed.path
 
 
-@dataclass(frozen=True, slots=True)
-class NewEntry:
+class NewEntry(msgspec.Struct, frozen=True):
     """An entry to publish."""
 
     id: str

@@ -13,8 +13,9 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.admin import operating
 from plugbay.host.admin.operating import Inspection
@@ -194,8 +195,7 @@ EVENT_QUEUE = 4_096
 """Events queued for numbering: a burst within one loop iteration."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedEvent:
+class NumberedEvent(msgspec.Struct, frozen=True):
     """One event with the id to resume after."""
 
     id: str

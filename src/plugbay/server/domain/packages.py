@@ -19,10 +19,12 @@ import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
@@ -97,8 +99,7 @@ VERIFIED, UNTRUSTED_SIGNATURE, INVALID = "verified", "untrusted", "invalid"
 """Statuses of a signature, with `missing`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureVerdict:
+class SignatureVerdict(msgspec.Struct, frozen=True):
     """The trust in a signature."""
 
     status: str
@@ -107,8 +108,7 @@ class SignatureVerdict:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSignature:
+class ReadSignature(msgspec.Struct, frozen=True):
     """The signature of a stored release."""
 
     status: str
@@ -118,8 +118,7 @@ class ReadSignature:
     """The publisher whose key signed it; None unless it is verified."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnpackedPackage:
+class UnpackedPackage(msgspec.Struct, frozen=True):
     """An archive unpacked in a staging folder and verified."""
 
     opened: Opened
@@ -280,8 +279,7 @@ _UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
 """Reasons that would reveal whether an address exists."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSettings:
+class PackageSettings(msgspec.Struct, frozen=True):
     """Settings of packages."""
 
     require_signature: bool = True
@@ -292,8 +290,7 @@ class PackageSettings:
     """Registries that the operator allows by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedExport:
+class ListedExport(msgspec.Struct, frozen=True):
     """One export of one release, with the bindings visible to the caller."""
 
     package: PackageRow

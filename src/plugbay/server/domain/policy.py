@@ -7,9 +7,9 @@ for more than the manifest is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plugbay.contracts.vai.permissions import SCOPES
@@ -93,8 +93,7 @@ class PolicyDocument(BaseModel):
     allow_compaction: bool | None = Field(None, title="Compaction", description="Whether it may compact conversations.")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """Restrictions; None: unrestricted."""
 
     timeout_ms: int | None = None

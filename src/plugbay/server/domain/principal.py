@@ -6,8 +6,9 @@ Decides what a caller may see and do. Ids of other tenants are answered as not f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from plugbay.host.invocations.kinds import supports
 from plugbay.server.domain.errors import GatewayError, denied, not_found
@@ -23,8 +24,7 @@ HOST = "host"
 """Permission for the operator's plugins: only the operator of all orgs has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """The caller of a request."""
 
     kind: Kind
@@ -37,7 +37,7 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     key_id: str | None = None
     invocation_id: str | None = None
-    claims: Mapping[str, Any] = field(default_factory=dict)
+    claims: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Claims of a delegated token: lineage and budget."""
 
     @property

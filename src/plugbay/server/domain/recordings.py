@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from plugbay.host.host import Host
 from plugbay.host.recording.recordings import HEADER_BYTES, SUFFIX, Recorder
@@ -32,8 +33,7 @@ MAX_BYTES = 8 << 20
 """Bytes of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingFile:
+class RecordingFile(msgspec.Struct, frozen=True):
     """A recording in the folder."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.host.host import Host
 from plugbay.process.usage import cpu_of_tree, memory_of_tree
@@ -25,8 +26,7 @@ SHARE = 20
 no core busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What the processes of one plugin, or of all, use."""
 
     memory: int
@@ -35,8 +35,7 @@ class Usage:
     """Cores in use since the sample before; None: there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """All plugins at one moment."""
 
     at: float

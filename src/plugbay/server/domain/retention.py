@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.host.config.sections import RetentionConfig
 from plugbay.server.domain.audit import Audit
@@ -44,8 +45,7 @@ REMOVED, FAILED = "records_removed", "record_removals_failed"
 """The meters."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionCount:
+class RetentionCount(msgspec.Struct, frozen=True):
     """One kind of record: its retention time in seconds (None: for ever), and the number of old records."""
 
     kept: float | None

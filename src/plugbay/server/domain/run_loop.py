@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import msgspec
@@ -201,8 +200,7 @@ UNKNOWN_OUTCOME = "unknown"
 """The outcome of an execution whose effects are unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """A tool call of the model. The id is ours: models reuse their ids in each reply."""
 
     id: str
@@ -210,8 +208,7 @@ class ToolCall:
     arguments: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(msgspec.Struct, frozen=True):
     """The result of a tool call."""
 
     result: dict[str, Any]
@@ -517,15 +514,14 @@ MODEL_MARGIN = 1.0
 """Seconds that a model call may outlast its run, so that the run is reported as timed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """The end of a run, with the blocks of its last turn."""
 
     status: str
     stop_reason: str
     error: dict[str, Any] | None = None
-    blocks: list[Block] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    blocks: list[Block] = msgspec.field(default_factory=list)
+    usage: Usage = msgspec.field(default_factory=Usage)
     turns: int = 0
 
     @property
@@ -542,8 +538,7 @@ def failed_ending(code: str, message: str) -> Ending:
     return Ending("failed", "error", {"code": code, "message": message})
 
 
-@dataclass(frozen=True, slots=True)
-class RunServices:
+class RunServices(msgspec.Struct, frozen=True):
     """Services that runs need."""
 
     database: Database
@@ -552,7 +547,7 @@ class RunServices:
     workers: Workers
     clock: Clock
     ids: Ids = new_id
-    feeds: RunFeeds = field(default_factory=RunFeeds)
+    feeds: RunFeeds = msgspec.field(default_factory=RunFeeds)
 
 
 class RunLoop:

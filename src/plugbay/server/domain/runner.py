@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from plugbay.host.config.config import Config
 from plugbay.host.confinement.reach import Reach, narrow_access, package_config
@@ -53,8 +54,7 @@ class Key(NamedTuple):
     reach: Reach
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
+class RunnerSettings(msgspec.Struct, frozen=True):
     """Settings of package hosts."""
 
     state_dir: Path
@@ -69,14 +69,13 @@ class RunnerSettings:
     """Paths that no plugin of a package can reach, besides its other releases."""
 
 
-@dataclass(slots=True)
-class _HostSlot:
+class _HostSlot(msgspec.Struct):
     """One host and its number of users."""
 
     host: Host | None = None
     users: int = 0
     used_at: float = 0.0
-    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Runner:

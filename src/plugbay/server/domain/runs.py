@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
@@ -84,8 +84,7 @@ MAX_NAME = 64
 """Characters of a tool name, as providers allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """Options in a client's request."""
 
     model: str | None = None
@@ -95,13 +94,12 @@ class RunOptions:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """A client's request."""
 
     blocks: Sequence[Mapping[str, Any]] = ()
-    wanted: RunOptions = field(default_factory=RunOptions)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    wanted: RunOptions = msgspec.field(default_factory=RunOptions)
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     parent_run_id: str | None = None
     trace_id: str | None = None
     """The caller's trace id, if there is one."""
@@ -232,11 +230,11 @@ class Runs:
             await chain_rows.change(tx, chain.id, status=RUNNING)
             kept = _narrow_scopes(RunRequest.from_json(before.request), caller)
             tools = await given_tools(tx, caller, kept.tools) if caller.supports("tool") else ()
-            kept = msgspec.structs.replace(kept, tools=tuple(tools))
+            kept = replace(kept, tools=tuple(tools))
             if asked.wanted.model is not None:
                 wanted = RunOptions(model=asked.wanted.model, tools=())
                 chosen = resolve_request(wanted, {}, self._services.llm().names(), ())
-                kept = msgspec.structs.replace(kept, provider=chosen.provider, model=chosen.model)
+                kept = replace(kept, provider=chosen.provider, model=chosen.model)
             return await self._insert(tx, caller, chain, kept, asked, rerun_of=id)
 
     async def get(self, caller: Principal, id: str) -> Run:
@@ -416,7 +414,7 @@ def _narrow_scopes(request: RunRequest, caller: Principal) -> RunRequest:
     if caller.kind != "delegated":
         return request
     scopes = caller.scopes if request.scopes is None else caller.scopes.intersection(request.scopes)
-    return msgspec.structs.replace(request, scopes=tuple(sorted(scopes)))
+    return replace(request, scopes=tuple(sorted(scopes)))
 
 
 def _started_event(run: Run) -> FeedEvent:

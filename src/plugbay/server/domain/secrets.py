@@ -20,12 +20,13 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec.structs import replace
 
 from plugbay.host.disk import durable
 from plugbay.host.disk.secret_files import others_can_read
@@ -257,8 +258,7 @@ RESEAL_BATCH = 100
 """Secrets resealed per transaction when the key is rotated."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretScope:
+class SecretScope(msgspec.Struct, frozen=True):
     """The owner of a secret: an org or a project."""
 
     org_id: str

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.invocations import compaction_result
 from plugbay.host.invocations.compaction_result import KINDS
@@ -316,7 +317,7 @@ def seal_blocks(
 
 def copy_blocks(blocks: Iterable[StoredBlock], chain_id: str) -> list[StoredBlock]:
     """The same bytes in another chain, so both have the same digest so far."""
-    return [msgspec.structs.replace(block, chain_id=chain_id) for block in blocks]
+    return [replace(block, chain_id=chain_id) for block in blocks]
 
 
 def next_digest(digest: str, body: bytes) -> str:
@@ -463,7 +464,7 @@ class Chains:
                 tx, caller, session.org_id, session.project_id, parent=session_id, metadata=metadata or {}
             )
             chain = await self.copy(tx, source, session_id=made.id)
-            return msgspec.structs.replace(made, latest_chain_id=chain.id), chain
+            return replace(made, latest_chain_id=chain.id), chain
 
     async def _end_of(self, tx: Tx, caller: Principal, chain: Chain, run_id: str) -> int:
         run = await run_rows.find(tx, run_id)
@@ -532,7 +533,7 @@ class Chains:
         if _cuts_a_call(stored):
             raise unprocessable("chain.cuts_a_call", "a fork must keep every tool call with its result", "sequence")
         now = self._clock.now()
-        made = msgspec.structs.replace(
+        made = replace(
             chain,
             id=self._ids("ch_"),
             session_id=session_id or chain.session_id,
@@ -575,7 +576,7 @@ class Chains:
         }
         await chain_rows.append(tx, stored)
         await chain_rows.change(tx, chain.id, **changed)
-        return msgspec.structs.replace(chain, **changed)
+        return replace(chain, **changed)
 
     async def _insert(self, tx: Tx, chain: Chain, stored: Sequence[StoredBlock]) -> None:
         await chain_rows.insert(tx, chain)

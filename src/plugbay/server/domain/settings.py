@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from plugbay.host.config.sections import QUEUE_SECONDS, ClusterConfig, RetentionConfig
 from plugbay.host.config.time_factor import time_factor
@@ -16,8 +17,7 @@ CONFIG_JOURNAL = "plugbay.toml.new"
 """In the data folder: the new plugbay.toml while it is being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class GatewaySettings(msgspec.Struct, frozen=True):
     """Settings of a gateway."""
 
     data: Path
@@ -27,7 +27,7 @@ class GatewaySettings:
     requests_per_second: float = 100.0
     request_burst: float = 200.0
     """Of each caller."""
-    queue_seconds: float = field(default_factory=lambda: QUEUE_SECONDS * time_factor())
+    queue_seconds: float = msgspec.field(default_factory=lambda: QUEUE_SECONDS * time_factor())
     """How long a request that waits for its result may queue for a plugin; it is refused if it would take longer."""
     require_signature: bool = True
     """Only signed packages of trusted keys are usable; others are quarantined."""
@@ -43,7 +43,7 @@ class GatewaySettings:
     """Call records kept; older ones are deleted."""
     public_url: str | None = None
     """The URL of the load balancer in front of several gateways; it takes the place of `base_url`."""
-    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    retention: RetentionConfig = msgspec.field(default_factory=RetentionConfig)
     """Retention times of records."""
     cluster: ClusterConfig | None = None
     """The nodes that run packages; None: they run on this machine."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
+
+import msgspec
 
 from plugbay.model.errors import ConfigInvalid
 from plugbay.packages.errors import PackageRefused, Reason
@@ -39,8 +40,7 @@ TRUST_REMOVED = "trust_removed"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Consequences:
+class Consequences(msgspec.Struct, frozen=True):
     """The packages that lost their trusted signature, and the bindings that were disabled."""
 
     packages: tuple[PackageRow, ...] = ()

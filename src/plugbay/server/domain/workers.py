@@ -9,8 +9,10 @@ terminates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.request import CallRequest, CallResult
 from plugbay.model.errors import Failure, Outcome
@@ -27,8 +29,7 @@ INVALID_SEED = "compactor.invalid_seed"
 """The error code of a compactor whose output the host refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundExport:
+class BoundExport(msgspec.Struct, frozen=True):
     """One bound export."""
 
     binding_id: str
@@ -37,9 +38,9 @@ class BoundExport:
     kind: str
     description: str = ""
     input_schema: Any = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The table of its kind in the manifest: effect class, subscriptions, fidelity."""
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The limits that its policies set on the work it starts."""
 
     @property
@@ -83,8 +84,7 @@ def is_inactive(refused: GatewayError) -> bool:
     return refused.code in ("binding.not_found", "binding.not_active")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOutcome:
+class WorkOutcome(msgspec.Struct, frozen=True):
     """The end of a compaction or of a harness execution."""
 
     status: str
@@ -186,8 +186,7 @@ class Budgets(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True):
     """The origin of a request. All empty for a person's request."""
 
     events: int = 0

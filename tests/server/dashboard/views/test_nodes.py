@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from plugbay.cluster.report import CallCounts, NodeRow
 from plugbay.server.dashboard.views.nodes import gateways_table, node_cells, nodes_table, summary_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import PENDING

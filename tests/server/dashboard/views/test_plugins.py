@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
@@ -44,10 +44,10 @@ from plugbay.server.dashboard.views.tones import Badge
 def known(id: str = "p", state: str = "running", **changes: Any) -> PluginSnapshot:
     """A plugin of which is known what a test says; fields of its spec and status by their names."""
     spec = PluginSpec(id=id, version="1.0", contract="nexo", root=Path("/plugins/p"), command=("python3", "plugin.py"))
-    for name in [name for name in changes if name in PluginSpec.__dataclass_fields__]:
+    for name in [name for name in changes if name in PluginSpec.__struct_fields__]:
         spec = replace(spec, **{name: changes.pop(name)})
     status = PluginStatus(spec, state, (), 0, 0)
-    for name in [name for name in changes if name in PluginStatus.__dataclass_fields__]:
+    for name in [name for name in changes if name in PluginStatus.__struct_fields__]:
         status = replace(status, **{name: changes.pop(name)})
     return PluginSnapshot(status, 100.0, **changes)
 

@@ -7,9 +7,10 @@ peer: errors are returned as reasons.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeGuard
+
+import msgspec
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.model.errors import Code, Failure
@@ -69,8 +70,7 @@ def _request_validator() -> Any:
     return compile_schema(REQUEST_SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True):
     """A chat request. Messages, tools and blocks are JSON objects as nexo defines them."""
 
     model: str
@@ -79,7 +79,7 @@ class ChatRequest:
     temperature: float = 0.7
     system_prompt: str | None = None
     tools: Sequence[Mapping[str, Any]] = ()
-    tool_choice: Mapping[str, Any] = field(default_factory=lambda: {"kind": "auto"})
+    tool_choice: Mapping[str, Any] = msgspec.field(default_factory=lambda: {"kind": "auto"})
     stop_sequences: Sequence[str] = ()
     system_blocks: Sequence[Mapping[str, Any]] = ()
     cache_tools: bool = False
@@ -113,8 +113,7 @@ class ChatRequest:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """The tokens of a request and its reply."""
 
     prompt_tokens: int = 0
@@ -132,8 +131,7 @@ class Usage:
         return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens}
 
 
-@dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(msgspec.Struct, frozen=True):
     """A model's reply: text, tool calls `{id, name, arguments}`, or both."""
 
     text: str | None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-import msgspec
 from fastapi import Query
+from msgspec.structs import asdict
 from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
@@ -159,9 +159,9 @@ async def send_test_delivery(
 
 def _event_out(event: Event) -> EventOut:
     subject = Subject(kind=event.subject_kind, id=event.subject_id)
-    return EventOut.model_validate({**msgspec.structs.asdict(event), "subject": subject})
+    return EventOut.model_validate({**asdict(event), "subject": subject})
 
 
 def _delivery_out(delivery: Delivery) -> DeliveryOut:
     due = delivery.due_at if delivery.status == "pending" else None
-    return DeliveryOut.model_validate({**msgspec.structs.asdict(delivery), "next_attempt_at": due})
+    return DeliveryOut.model_validate({**asdict(delivery), "next_attempt_at": due})

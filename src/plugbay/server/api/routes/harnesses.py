@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from fastapi import Query
+from msgspec.structs import asdict
 from pydantic import Field, StringConstraints, ValidationError
 
 from plugbay.host.request import CallRequest
@@ -184,4 +184,4 @@ def harness_request(request: CallRequest) -> HarnessRequest:
 
 
 def _execution_out(execution: HarnessExecution, checkpoint: dict[str, Any] | None = None) -> ExecutionOut:
-    return ExecutionOut.model_validate({**msgspec.structs.asdict(execution), "checkpoint": checkpoint})
+    return ExecutionOut.model_validate({**asdict(execution), "checkpoint": checkpoint})

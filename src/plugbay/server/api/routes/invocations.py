@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Depends, Header, Query, Request
+from msgspec.structs import replace
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 from starlette.responses import FileResponse, Response
 
@@ -188,7 +189,7 @@ async def invoke(
             return await _invoke_given_tool(body, caller, gateway)
         request, kind = await _request_of(body, caller, gateway, trace_id)
         if kind != "harness" and body.wait:
-            request = msgspec.structs.replace(request, queue_seconds=gateway.settings.queue_seconds)
+            request = replace(request, queue_seconds=gateway.settings.queue_seconds)
             result = await gateway.invocations.invoke(request)
             check_queue(result, gateway.meters)
             return _result_response(result)
@@ -228,7 +229,7 @@ async def _invoke_given_tool(body: InvocationIn, caller: Principal, gateway: Gat
         raise denied("policy.tool_not_given", text, tool=body.export or body.binding_id)
     left = moment(claims["expires_at"]) - TOKEN_EXTRA - gateway.clock.now()
     seconds = left if request.timeout is None else min(left, request.timeout)
-    request = msgspec.structs.replace(request, scopes=frozenset(), timeout=max(0.0, seconds))
+    request = replace(request, scopes=frozenset(), timeout=max(0.0, seconds))
     result = await gateway.invocations.invoke(request)
     shown = None if result.failure is None else failure_json(result.failure)
     if shown is not None:
@@ -285,13 +286,13 @@ async def _request_of(
         bound = await gateway.bindings.bound(binding_id)
         if bound is None:
             raise not_found("binding", binding_id)
-        request = msgspec.structs.replace(request, binding_id=binding_id)
+        request = replace(request, binding_id=binding_id)
     kind = bound.export.kind
     named = _conversation_ids(body, kind)
     if named == NOWHERE:
         return request, kind
     place = await gateway.runs.place(caller, org_id, project_id, named)
-    return msgspec.structs.replace(request, **place._asdict()), kind
+    return replace(request, **place._asdict()), kind
 
 
 def _conversation_ids(body: InvocationIn, kind: str) -> ConversationIds:

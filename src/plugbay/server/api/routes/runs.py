@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from fastapi import Query, Request
+from msgspec.structs import asdict
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -287,10 +288,10 @@ def _new_run(body: RunIn, trace_id: str | None, run_id: str | None = None) -> Ne
 def _run_out(run: Run) -> RunOut:
     total = run.input_tokens + run.output_tokens
     usage = Usage(input_tokens=run.input_tokens, output_tokens=run.output_tokens, total_tokens=total)
-    return RunOut.model_validate({**msgspec.structs.asdict(run), "usage": usage})
+    return RunOut.model_validate({**asdict(run), "usage": usage})
 
 
 def _tool_out(tool: ToolExecution) -> ToolExecutionOut:
     result = None if tool.result is None else msgspec.json.decode(tool.result)
     decoded = {"input": msgspec.json.decode(tool.input), "result": result}
-    return ToolExecutionOut.model_validate({**msgspec.structs.asdict(tool), **decoded})
+    return ToolExecutionOut.model_validate({**asdict(tool), **decoded})

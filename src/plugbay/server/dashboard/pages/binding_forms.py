@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.model.spec import Export
 from plugbay.server.api.middleware import parse_json
@@ -30,8 +31,7 @@ CONFIG, SLOT = "config:", "secret:"
 """Prefixes of the fields of a form."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """The dry run of a change, and the form that makes it."""
 
     changes: tuple[Change, ...]

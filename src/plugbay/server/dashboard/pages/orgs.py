@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from plugbay.server.api.models import parse_page

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from plugbay.model.spec import Export
@@ -31,8 +31,7 @@ FILES = {"archive": DEFAULT_LIMITS.packed, "signature": MAX_BYTES}
 COLUMNS = ("Package", "Status", "Signature", "Org", "Since")
 
 
-@dataclass(frozen=True, slots=True)
-class ExportFacts:
+class ExportFacts(msgspec.Struct, frozen=True):
     """An export of a package, with what it asks for."""
 
     name: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from plugbay.server.dashboard import forms

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.admin.operating import Inspection
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
@@ -22,8 +23,7 @@ MAX_DEFINITION = 48 << 10
 """Characters of one definition; less than a page shows of one value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """One definition offered by an MCP server."""
 
     kind: str
@@ -35,8 +35,7 @@ class Definition:
     """`new` or `changed` since the last approval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(msgspec.Struct, frozen=True):
     """Exports that are not approved, and the last look at them."""
 
     disabled: tuple[str, ...]

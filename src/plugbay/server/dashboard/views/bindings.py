@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.model.spec import Export
 from plugbay.server.api.routes.bindings import HIDDEN
@@ -61,8 +62,7 @@ def unflatten(flat: Mapping[str, Any]) -> Settings:
     return settings
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One value that differs. None: there is none on that side."""
 
     path: str
@@ -97,8 +97,7 @@ def _shown(flat: Flat, path: str) -> str | None:
     return value if isinstance(value, str) else as_json(value, spread=False, most=2_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(msgspec.Struct, frozen=True):
     """The settings with the changes of two operators."""
 
     settings: Settings
@@ -132,8 +131,7 @@ def _unchanged(one: Flat, other: Flat, path: str) -> bool:
 # Forms.
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigForm:
+class ConfigForm(msgspec.Struct, frozen=True):
     """The config of a binding as fields, or as JSON where fields cannot express it."""
 
     fields: tuple[forms.Field, ...] | None
@@ -205,8 +203,7 @@ def _words(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value, spread=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTraffic:
+class SharedTraffic(msgspec.Struct, frozen=True):
     """The bindings that share the traffic of an export at one scope."""
 
     others: tuple[tuple[str, str, int], ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.request import CallResult
 from plugbay.model.errors import Failure, Outcome
@@ -24,8 +25,7 @@ OUTCOME_TONES = {
 OUTCOMES = tuple(OUTCOME_TONES)
 
 
-@dataclass(frozen=True, slots=True)
-class CallRow:
+class CallRow(msgspec.Struct, frozen=True):
     """A finished call."""
 
     id: str
@@ -42,8 +42,7 @@ class CallRow:
     exit: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailureView:
+class FailureView(msgspec.Struct, frozen=True):
     """The reason of a failed call, and a hint."""
 
     code: str
@@ -55,8 +54,7 @@ class FailureView:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
+class CallOutcome(msgspec.Struct, frozen=True):
     """The outcome of a call made from the page."""
 
     call_id: str
@@ -103,8 +101,7 @@ def failure_view(failure: Failure) -> FailureView:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TryView:
+class TryView(msgspec.Struct, frozen=True):
     """A call from the dashboard."""
 
     id: str

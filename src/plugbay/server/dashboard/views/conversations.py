@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.server.dashboard.tables import Cell
 from plugbay.server.dashboard.text import as_json, duration
@@ -31,8 +32,7 @@ SPEAKERS = {
 CHAIN_TONES = {"idle": "calm", "running": "good", "closed": "off"}
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One block of a chain, as a message of its speaker."""
 
     kind: str
@@ -165,8 +165,7 @@ def event_rows(events: Sequence[RunEvent]) -> list[tuple[str, float, str]]:
 # Budgets.
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """One limit of an execution, and what it has spent of it."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.server.dashboard.loader import lifecycle_event
 from plugbay.server.dashboard.text import as_json, time_of_day
@@ -18,8 +19,7 @@ MAX_PAYLOAD = 8_000
 """Characters of an event's payload that are shown at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(msgspec.Struct, frozen=True):
     """An event of the bus."""
 
     id: str
@@ -53,8 +53,7 @@ LIFECYCLE_TONES = {"crashed": BAD, "hung": BAD, "gave_up": BAD, "start_failed": 
 SHOWN_LIFECYCLE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleRow:
+class LifecycleRow(msgspec.Struct, frozen=True):
     """A start, an end or a failure of a plugin."""
 
     at: float

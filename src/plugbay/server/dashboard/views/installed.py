@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.authorization.explanations import explain
 from plugbay.model.spec import PluginSpec
@@ -77,8 +79,7 @@ def signer_of(key_id: str | None, keys: Mapping[str, TrustedKey]) -> Badge:
     return Badge(key.publisher, GOOD)
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseRow:
+class ReleaseRow(msgspec.Struct, frozen=True):
     """One release of a plugin."""
 
     version: str
@@ -120,8 +121,7 @@ def _release_row(release: Release, badge: Badge, keys: Mapping[str, TrustedKey])
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One permission or export, and how it differs from the installed release."""
 
     text: str
@@ -131,8 +131,7 @@ class Line:
     risk: Badge | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LookView:
+class LookView(msgspec.Struct, frozen=True):
     """A package before the consent."""
 
     id: str

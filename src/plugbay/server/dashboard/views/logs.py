@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from plugbay.host.admin.logs import LogLine
 from plugbay.server.dashboard.text import moment, time_of_day
@@ -21,8 +22,7 @@ AROUND = 2.0
 LINES_OF_A_CALL = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LogRow:
+class LogRow(msgspec.Struct, frozen=True):
     """A log line of a plugin, or a note of the host about it."""
 
     at: str
@@ -38,8 +38,7 @@ def log_row(line: LogLine) -> LogRow:
     return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text, line.node)
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
+class LogFilter(msgspec.Struct, frozen=True):
     """The log lines that are shown."""
 
     words: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from plugbay.server.dashboard.tables import Cell, NextStep, Table
 from plugbay.server.dashboard.text import count, duration, megabytes, time_of_day, utc
@@ -47,8 +48,7 @@ NO_CLUSTER = NextStep(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterHealth:
+class ClusterHealth(msgspec.Struct, frozen=True):
     """The line below the title."""
 
     summary: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.host.supervision.resident import TROUBLE
 from plugbay.model.lifecycle import PENDING, State
@@ -34,8 +36,7 @@ MAX_PROBLEMS = 50
 MAX_LARGEST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """The state of the server in one line."""
 
     badge: Badge
@@ -43,15 +44,13 @@ class Health:
     calls: str
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(msgspec.Struct, frozen=True):
     """First steps on a server without plugins."""
 
     folders: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A plugin that needs the operator."""
 
     key: str
@@ -63,16 +62,14 @@ class Problem:
     needs_approval: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Problems:
+class Problems(msgspec.Struct, frozen=True):
     """Plugins that need the operator."""
 
     shown: tuple[Problem, ...]
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class LargePlugin:
+class LargePlugin(msgspec.Struct, frozen=True):
     """A plugin that uses much memory."""
 
     id: str
@@ -80,8 +77,7 @@ class LargePlugin:
     cpu: str
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """The values of all charts as text, the newest first."""
 
     columns: tuple[str, ...]

@@ -6,8 +6,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.host.authorization.explanations import HIGH, LOW, MEDIUM, explain
 from plugbay.host.confinement.policy import Confinement
@@ -46,8 +47,7 @@ TONES = {
 LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "one resident process"}
 
 
-@dataclass(frozen=True, slots=True)
-class LastFailure:
+class LastFailure(msgspec.Struct, frozen=True):
     """The last call of a plugin that failed."""
 
     code: str
@@ -55,8 +55,7 @@ class LastFailure:
     call_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A plugin in the list."""
 
     key: str
@@ -80,8 +79,7 @@ class Row:
         return as_json([self.id, *self.missing], spread=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """An operation on a plugin."""
 
     name: str
@@ -89,8 +87,7 @@ class Operation:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(msgspec.Struct, frozen=True):
     """State of a plugin: the top of its page."""
 
     row: Row
@@ -106,8 +103,7 @@ class Overview:
     cpu: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Capability:
+class Capability(msgspec.Struct, frozen=True):
     """A requested capability, granted or not."""
 
     name: str
@@ -124,8 +120,7 @@ class Capability:
     """The reason of the risk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """The capabilities of a plugin."""
 
     requested: tuple[Capability, ...]
@@ -138,8 +133,7 @@ class Capabilities:
         return tuple(capability.name for capability in self.requested if not capability.granted)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRow:
+class ExportRow(msgspec.Struct, frozen=True):
     """An export on its plugin's page."""
 
     name: str
@@ -154,8 +148,7 @@ class ExportRow:
     verb: str = "Try"
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """A plugin folder that could not be loaded."""
 
     folder: str
@@ -216,8 +209,7 @@ def sandbox_of(confinement: Confinement, limits: str) -> Badge:
     return Badge("confined", GOOD)
 
 
-@dataclass(frozen=True, slots=True)
-class ListFilter:
+class ListFilter(msgspec.Struct, frozen=True):
     """The plugins that the list shows."""
 
     words: str = ""
@@ -235,8 +227,7 @@ class ListFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
+class ListPage(msgspec.Struct, frozen=True):
     """One page of the list of plugins."""
 
     rows: tuple[Row, ...]

@@ -7,9 +7,9 @@ Colours are attributes of the drawing, because the pages allow no styles of thei
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
 from markupsafe import Markup
 
 from plugbay.host.screens.frames import BLANK, Cell, Frame, cell_width
@@ -28,8 +28,7 @@ BOLD, DIM, ITALIC, UNDERLINE, REVERSED = 1, 2, 4, 8, 16
 _PLAIN = Cell(BLANK, None, None, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenView:
+class ScreenView(msgspec.Struct, frozen=True):
     """A screen on a page: its last frame, or why there is none."""
 
     name: str

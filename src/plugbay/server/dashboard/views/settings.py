@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from plugbay.model.knobs import shown
 from plugbay.server.dashboard.forms import CHOICE, FLAG, INTEGER, NUMBER, TEXT, Field, fields_of, written
@@ -14,8 +16,7 @@ KNOB_KINDS = {"range": NUMBER, "int_range": INTEGER, "enum": CHOICE, "boolean": 
 """The kind of field of each type of knob; others are text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """A setting with its field."""
 
     field: Field
@@ -23,8 +24,7 @@ class Setting:
     """Changed here, so that it can be reset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(msgspec.Struct, frozen=True):
     """A secret by its name."""
 
     name: str
@@ -33,8 +33,7 @@ class Secret:
     is_set: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsPage:
+class SettingsPage(msgspec.Struct, frozen=True):
     """The settings of a plugin."""
 
     settings: tuple[Setting, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
 """Tones: broken, needs the operator, active, idle, off."""
@@ -12,8 +12,7 @@ RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
 """Problems first. Transient states do not reorder rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(msgspec.Struct, frozen=True):
     """A label with a tone and a reason."""
 
     word: str

@@ -6,8 +6,9 @@ Answers are matched with requests to show their durations. Secrets are redacted 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.frames import ANSWER, GREETING, PIECE, REQUEST, Turn
@@ -24,8 +25,7 @@ MAX_OPEN_CALLS = 1_024
 """Requests that are remembered; a plugin may never answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class WireRow:
+class WireRow(msgspec.Struct, frozen=True):
     """One frame, line or event."""
 
     time: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from plugbay.host.ports import InvocationRecord
 from plugbay.server.dashboard.tables import Cell
@@ -54,8 +55,7 @@ def words(status: str | None) -> str:
 # Timelines.
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """One attempt, from its start to its end; without an end it is running."""
 
     label: str
@@ -66,8 +66,7 @@ class Span:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(msgspec.Struct, frozen=True):
     """A span in the picture, in percent of the width."""
 
     start: str
@@ -75,8 +74,7 @@ class Bar:
     tone: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Something that happened, and how long after the beginning."""
 
     label: str
@@ -87,8 +85,7 @@ class Step:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """When a piece of work was queued, started, tried again and finished."""
 
     bars: tuple[Bar, ...]
