@@ -17,6 +17,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import typer
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -183,8 +184,9 @@ def python_page(name: str, about: str) -> str:
 
 
 def _class(name: str, cls: type) -> Iterator[str]:
-    bases = ", ".join(base.__name__ for base in cls.__bases__ if base is not object)
-    made = _signature(vars(cls)["__init__"]).removesuffix(" -> None") if "__init__" in vars(cls) else ""
+    bases = ", ".join(base.__name__ for base in cls.__bases__ if base not in (object, msgspec.Struct))
+    is_made = "__init__" in vars(cls) or issubclass(cls, msgspec.Struct)
+    made = _signature(cls).removesuffix(" -> None") if is_made else ""
     below = f"Based on `{bases}`.\n\n" if bases else ""
     yield f"## {name}\n\n```text\nclass {name}{made}\n```\n\n{below}{_doc(cls)}\n"
     for field, (kind, about) in _attributes(cls).items():
@@ -230,6 +232,7 @@ def _doc(value: object) -> str:
 
 def _signature(function: Any) -> str:
     signature = inspect.signature(function)
+    written = function.__annotations__ if isinstance(function, type) else {}
     words: list[str] = []
     star = False
     for parameter in signature.parameters.values():
@@ -239,7 +242,8 @@ def _signature(function: Any) -> str:
             words.append("*")
         star = star or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
         stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
-        words.append(stars + parameter.name + _annotation(parameter.annotation, ": ") + _default(parameter.default))
+        annotation = written.get(parameter.name, parameter.annotation)
+        words.append(stars + parameter.name + _annotation(annotation, ": ") + _default(parameter.default))
     arrow = _annotation(signature.return_annotation, " -> ")
     line = f"({', '.join(words)}){arrow}"
     if len(line) < 90:
