@@ -108,13 +108,14 @@ def _nodes(tree: ast.Module) -> list[tuple[list[ast.AST], ast.AST]]:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    values = [value for name, value in ast.iter_fields(node) if name not in _UNREAD]
+    unread = {*_UNREAD, "keywords"} if isinstance(node, ast.ClassDef) else _UNREAD
+    values = [value for name, value in ast.iter_fields(node) if name not in unread]
     every = [child for value in values for child in (value if isinstance(value, list) else [value])]
     return [child for child in every if isinstance(child, ast.AST)]
 
 
 _UNREAD = ("annotation", "returns", "decorator_list", "msg")
-"""Fields of no decision."""
+"""Fields of no decision; those of a class (`frozen=True`) are none either."""
 
 
 def _is_text(node: ast.AST) -> bool:
