@@ -52,6 +52,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Limits on the work that a plugin starts with its token: max_depth, max_child_runs, allow_compaction."""
 
     def __hash__(self) -> int:
+        """A policy is a part of a key, and the mapping of limits has no hash."""
         return hash((self.network, self.filesystem, self.execution_class, self.secret_slots))
 
 

@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
     export: Export
     check: InputCheck
     full_name: str = ""
-    """Made from the ids, as is the next one."""
+    """The name that callers use. `__post_init__` sets this field and the next one."""
     by_invocation: bool = False
     """Whether its calls are invocations: recorded, with retries."""
 
