@@ -132,7 +132,7 @@ MUTATIONS: dict[str, tuple[tuple[str, str], str]] = {
     ),
     "kaged.line.crlf": (in_line('assert not line.endswith(b"\\r\\n")'), "AssertionError"),
     "kaged.line.blanks_around": (in_line("assert line[:1] != b' '"), "AssertionError"),
-    "kaged.line.byte_by_byte": ((LOOP, 'for line in iter(lambda: os.read(0, 65536), b""):'), "expected 1, got 0"),
+    "kaged.line.byte_by_byte": ((LOOP, 'for line in iter(lambda: os.read(0, 65536), b""):'), "got 0"),
     "kaged.line.several_at_once": (in_line("if '\"id\":91' in str(line).replace(' ', ''): continue"), "nothing came"),
     "kaged.line.separators": (
         (LOOP, "for line in (l for r in sys.stdin for l in r.splitlines()):"),

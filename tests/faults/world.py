@@ -42,6 +42,10 @@ from tests.support.toxic_proxy import ToxicProxy
 LEASE, BEAT, LOST = 4.0, 0.4, 4.0
 """Seconds: short, so that a scenario is; long enough that a busy machine keeps them."""
 
+CANCELLATION = '[plugins."acme/p"]\ntimeouts = { grace = 5 }\n'
+"""The grace period of the contract, which `PLUGBAY_TIME_FACTOR` would lengthen, and with it each cancellation that
+nobody answers."""
+
 ORPHANED = 5.0
 """Seconds that plugin processes may outlive their node."""
 
@@ -175,7 +179,7 @@ class Gateway(Party):
         super().__init__(world, name, skew)
         self.database = [world.relay(("127.0.0.1", port)) for port in world.postgres.ports]
         self.port = free_port()
-        settings = SETTINGS + world.model.settings
+        settings = SETTINGS + CANCELLATION + world.model.settings
         (self.folder / "plugbay.toml").write_text(self.world.config("gateway", self.nats) + settings)
         world.singleton.install(self.folder / "data" / "plugbay")
 

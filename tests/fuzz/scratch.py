@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
-MEMORY = Path("/dev/shm")
+from tests.support.memory import memory_folder
 
 
 @cache
 def _root() -> Path:
-    folder = tempfile.mkdtemp(prefix="plugbay-fuzz-", dir=MEMORY if MEMORY.is_dir() else None)
+    folder = memory_folder("plugbay-fuzz-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    return folder
 
 
 @cache

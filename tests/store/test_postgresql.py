@@ -117,14 +117,13 @@ def test_a_process_that_is_suspended_in_a_transaction_keeps_no_lock(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, in_a_statement: bool
 ) -> None:
     """Its lease could not be taken over otherwise. Here it does nothing in its transaction, as if it were suspended."""
-    monkeypatch.setattr(module, "IDLE_TRANSACTION", 0.5)
     monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.5 if in_a_statement else module.STATEMENT_TIMEOUT)
 
     with database_of_kind("postgresql", tmp_path) as url:
 
         async def main() -> None:
             async with AsyncExitStack() as stack:
-                suspended, other = [await Database.open(url, migrate=False) for _ in range(2)]
+                suspended, other = [await Database.open(url, migrate=False, lease=0.75) for _ in range(2)]
                 for each in (suspended, other):
                     stack.push_async_callback(each.close)
                 async with suspended.transaction() as tx:

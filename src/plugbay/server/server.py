@@ -116,7 +116,8 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
         listener = bind_socket(settings.host, settings.port, shared=settings.worker)
         stack.enter_context(contextlib.closing(listener))
         url = _url(settings.host, listener.getsockname()[1])
-        database = await Database.open(settings.database_url or settings.gateway.database_url, migrate=False)
+        database_url = settings.database_url or settings.gateway.database_url
+        database = await Database.open(database_url, migrate=False, lease=settings.lease_seconds)
         stack.push_async_callback(database.close)
         membership = await _enter_database(stack, settings, database, stop)
         public = settings.gateway.public_url or url

@@ -65,9 +65,10 @@ PATIENCE = 5.0
 STATEMENT_TIMEOUT = 30.0
 """Seconds for one statement on PostgreSQL, enforced by the server."""
 
-IDLE_TRANSACTION = 20.0
-"""Seconds without a statement after which PostgreSQL ends a transaction. The locks of a process that was suspended, or
-whose machine is gone, are free then: before its lease is over, which another gateway takes."""
+IDLE_TRANSACTION, IDLE_SHARE = 20.0, 2 / 3
+"""Seconds without a statement after which PostgreSQL ends a transaction; at most this share of a lease. The locks of a
+process that was suspended, or whose machine is gone, are free then: before its lease is over, which another gateway
+takes."""
 
 _END_STALLED = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -121,8 +122,10 @@ class _Transaction:
 class Database:
     """One database. Created by `open`."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, idle: float) -> None:
         self._engine = engine
+        self._idle = idle
+        """Seconds that a transaction may be idle."""
         # PostgreSQL needs this for one consistent view; SQLite has it by default.
         view = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
         self._viewing = engine.execution_options(**view)
@@ -140,9 +143,13 @@ class Database:
         event.listen(engine.sync_engine, "before_execute", self._before_execute)
 
     @classmethod
-    async def open(cls, url: str, *, migrate: bool = True, check: bool = True) -> Self:
-        """Connect, check for damage and migrate; raises `StoreRefused` or `StoreUnavailable`."""
-        database = cls(_engine(_parse_url(url)))
+    async def open(cls, url: str, *, migrate: bool = True, check: bool = True, lease: float | None = None) -> Self:
+        """Connect, check for damage and migrate; raises `StoreRefused` or `StoreUnavailable`.
+
+        `lease`: the seconds after which another gateway takes over the work of this one.
+        """
+        idle = IDLE_TRANSACTION if lease is None else min(IDLE_TRANSACTION, IDLE_SHARE * lease)
+        database = cls(_engine(_parse_url(url), idle), idle)
         try:
             if check:
                 await database._refuse_damaged()
@@ -254,7 +261,7 @@ class Database:
         """
         if self.dialect == "postgresql":
             async with self.reading() as tx:
-                await tx.execute(_END_STALLED, {"seconds": IDLE_TRANSACTION})
+                await tx.execute(_END_STALLED, {"seconds": self._idle})
 
     @asynccontextmanager
     async def every_org(self) -> AsyncIterator[None]:
@@ -476,14 +483,14 @@ def _parse_url(url: str) -> URL:
     return with_ports(parsed) if kind == "postgresql" else parsed
 
 
-def _engine(url: URL) -> AsyncEngine:
+def _engine(url: URL, idle: float) -> AsyncEngine:
     kind = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": CONNECTIONS, "pool_timeout": PATIENCE}
     if kind == "postgresql":
         settings = {
             "application_name": "plugbay",
             "plugbay.org": EVERY_ORG,
-            "idle_in_transaction_session_timeout": f"{round(IDLE_TRANSACTION * 1000)}",
+            "idle_in_transaction_session_timeout": f"{round(idle * 1000)}",
             "lock_timeout": f"{round(PATIENCE * 1000)}",
             "statement_timeout": f"{round(STATEMENT_TIMEOUT * 1000)}",
         }
