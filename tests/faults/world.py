@@ -31,7 +31,7 @@ from tests.faults.checker import Orphan
 from tests.faults.postgres import NAME, Postgres
 from tests.faults.singleton import SETTINGS, WITNESS, Singleton
 from tests.packages.registry_server import serve
-from tests.support.commands import Command
+from tests.support.commands import SERVER, Command
 from tests.support.databases import OWNER
 from tests.support.nats_server import NatsServer
 from tests.support.packaged import Publisher
@@ -75,7 +75,7 @@ os.execv(sys.executable, [sys.executable, "-m", "plugbay", *sys.argv[1:]])
 class Party:
     """A gateway or a node: a process that is started again after its end."""
 
-    libraries = ("plugbay.server.api", "plugbay.cluster")
+    libraries = (*SERVER, "plugbay.cluster")
 
     def __init__(self, world: World, name: str, skew: float = 0.0) -> None:
         self.world = world

@@ -51,6 +51,9 @@ OPERATING = {
 that, every other command would take longer to fork."""
 
 
+SERVER = ("plugbay.server", "alembic.command", "asyncpg", "jinja2")
+
+
 class Command:
     """One `plugbay` with these arguments, on these streams; otherwise as `Popen`, where the names are the same."""
 
@@ -212,7 +215,7 @@ def started(
 
 def _packages_of(arguments: Sequence[str]) -> Sequence[str]:
     command = arguments[0] if arguments else ""
-    return ["plugbay.server.api"] if command in OPERATING else ["plugbay.tui"] if command == "tui" else []
+    return SERVER if command in OPERATING else ["plugbay.tui"] if command == "tui" else []
 
 
 def _connection(loaded: Sequence[str]) -> socket.socket:

@@ -28,12 +28,30 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from pydantic import BaseModel
+
 NUMBER = struct.Struct("!q")
 
-PACKAGES = ("plugbay.cli", "plugbay.conformance", "plugbay.host", "plugbay.packages")
+PACKAGES = ("plugbay.cli", "plugbay.conformance", "plugbay.contracts", "plugbay.host", "plugbay.packages")
 """Whose modules are loaded before the first command, besides packages and libraries that are named as arguments; what
 they import comes with them."""
-LIBRARIES = ("difflib", "logging", "rich.console", "rich.highlighter", "rich.progress", "rich.text", "typer._adapters")
+LIBRARIES = (
+    "anyio._backends._asyncio",
+    "cryptography.hazmat.primitives.serialization",
+    "difflib",
+    "encodings.idna",
+    "keyring",
+    "logging",
+    "platformdirs.unix",
+    "rich.console",
+    "rich.highlighter",
+    "rich.progress",
+    "rich.text",
+    "tomlkit",
+    "typer._adapters",
+    "typer._click.decorators",
+    "uvloop",
+)
 """What commands load only when they run."""
 PROGRAMS = ("plugbay.conformance.bad_plugins.programs",)
 """Not for loading."""
@@ -53,8 +71,16 @@ def load(more: Sequence[str]) -> None:
         for module in pkgutil.walk_packages(loaded.__path__, f"{name}.") if name.startswith("plugbay.") else ():
             if not module.name.startswith(PROGRAMS):
                 importlib.import_module(module.name)
+    _complete(BaseModel)
     gc.collect()
     gc.freeze()
+
+
+def _complete(model: type[BaseModel]) -> None:
+    """Build the validators of all models that derive from this one, instead of when they are first used."""
+    for derived in model.__subclasses__():
+        derived.model_rebuild()
+        _complete(derived)
 
 
 def serve(control: socket.socket, session: int) -> tuple[socket.socket, list[int]]:
