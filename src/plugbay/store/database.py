@@ -122,7 +122,7 @@ class _Transaction:
 class Database:
     """One database. Created by `open`."""
 
-    def __init__(self, engine: AsyncEngine, idle: float) -> None:
+    def __init__(self, engine: AsyncEngine, idle: float = IDLE_TRANSACTION) -> None:
         self._engine = engine
         self._idle = idle
         """Seconds that a transaction may be idle."""
@@ -483,7 +483,7 @@ def _parse_url(url: str) -> URL:
     return with_ports(parsed) if kind == "postgresql" else parsed
 
 
-def _engine(url: URL, idle: float) -> AsyncEngine:
+def _engine(url: URL, idle: float = IDLE_TRANSACTION) -> AsyncEngine:
     kind = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": CONNECTIONS, "pool_timeout": PATIENCE}
     if kind == "postgresql":
