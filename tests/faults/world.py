@@ -382,7 +382,7 @@ class World:
         """Bugs that gateways and nodes have logged."""
         pattern = re.compile(r"Traceback|\"level\": ?\"(critical)\"|never retrieved|bug in plugbay")
         # A gateway that ends may cancel the closing of a connection: SQLAlchemy writes a traceback, and drops it.
-        closing = re.compile(r"Exception closing connection.*CancelledError")
+        closing = re.compile(r"Exception (closing|terminating) connection.*CancelledError")
         lines = []
         for party in self.parties:
             text = party.log.read_text(errors="replace").splitlines() if party.log.exists() else []

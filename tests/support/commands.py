@@ -91,11 +91,10 @@ class Command:
             self._own.settimeout(seconds)
             try:
                 self.returncode = os.waitstatus_to_exitcode(self._number())
-            except TimeoutError:
+            except TimeoutError:  # it can be waited for again
                 os.kill(self.pid, signal.SIGKILL)
                 raise
-            finally:
-                self._own.close()
+            self._own.close()
         return self.returncode
 
     def poll(self) -> int | None:

@@ -16,6 +16,7 @@ from plugbay.cluster.envelope import Ask, Frame
 from plugbay.cluster.requests import decode_request, encode_answer
 from plugbay.cluster.subjects import GATEWAYS, Subjects, last_word
 from plugbay.cluster.wire import Wire
+from plugbay.link.cancellation import end_tasks
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.values import Value
 from plugbay.wire.fast_json import MsgspecCodec
@@ -78,10 +79,7 @@ class Asks:
 
     async def stop(self) -> None:
         """Answer no more."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
 
     def _on_ask(self, subject: bytes, headers: bytes, data: bytes) -> None:
         try:

@@ -33,6 +33,7 @@ from plugbay.cluster.tally import Tally
 from plugbay.cluster.times import USUAL, Times
 from plugbay.cluster.wire import NO_RESPONDERS, Wire
 from plugbay.host.config.sections import ClusterConfig
+from plugbay.link.cancellation import end_tasks
 from plugbay.link.in_flight import DEADLINE, Grace
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
@@ -212,10 +213,7 @@ class Cluster:
         """Disconnect; calls that wait are lost."""
         for pending in self._pending.values():
             pending.settle(Ended(failure=outcomes.lost(pending.node[0], outcomes.LINK_LOST)))
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
         await self.wire.stop()
 
     def nodes(self) -> list[tuple[Node, str]]:

@@ -35,6 +35,7 @@ from plugbay.cluster.subjects import Subjects
 from plugbay.cluster.times import USUAL, Times
 from plugbay.cluster.wire import Wire
 from plugbay.host.config.sections import ClusterConfig
+from plugbay.link.cancellation import end_tasks
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.process.usage import memory_of_tree
@@ -160,10 +161,7 @@ class NodeServer:
         await self.wire.stop_listening()
         await self.wire.round_trip()
         self._unaccepted.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
         await self._hosts.stop()
         await self.wire.stop()
 

@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription
 
 from plugbay.brokers.nats import PENDING_BYTES, NatsClient, describe_error, login_options
 from plugbay.host.config.sections import ClusterConfig
+from plugbay.link.cancellation import end_tasks
 
 LOG = logging.getLogger("plugbay.cluster")
 
@@ -165,8 +166,7 @@ class Wire:
         await self.round_trip()
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+            await end_tasks([task])
 
     async def _run(self) -> None:
         pause, urls = MIN_BACKOFF, cycle(_shuffled(self._settings.urls))

@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plugbay.link.cancellation import end_tasks
 from plugbay.store.connections import discard
 from plugbay.store.failures import StoreUnavailable, transient_error
 from plugbay.store.tables import EDITIONS
@@ -80,6 +81,5 @@ class SharedEdition:
     async def close(self) -> None:
         """Close the connection."""
         if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+            await end_tasks([self._reading])
         await self._drop()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from plugbay.link.cancellation import end_tasks
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.leases import LeaseLost
 
@@ -26,9 +27,6 @@ LONGEST_PAUSE = 30.0
 
 CALM = 60.0
 """Seconds without a crash after which the pause is reset."""
-
-CANCEL_AGAIN_AFTER = 0.5
-"""Seconds after which work that ignored a cancellation is cancelled again."""
 
 
 class Tasks:
@@ -55,10 +53,7 @@ class Tasks:
         """Cancel all work, last started first, and wait for its end."""
         while self._running:
             _, task = self._running.popitem()
-            while not task.done():
-                # In a loop: `wait_for` of Python 3.11 can swallow a cancellation.
-                task.cancel()
-                await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER)
+            await end_tasks([task])
 
     async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         loop, pause = asyncio.get_running_loop(), self._first_pause
