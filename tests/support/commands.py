@@ -90,11 +90,14 @@ class Command:
         if self.returncode is None:
             self._own.settimeout(seconds)
             try:
-                self.returncode = os.waitstatus_to_exitcode(self._number())
-            except TimeoutError:  # it can be waited for again
+                self.returncode = self._status()
+            except TimeoutError:
                 os.kill(self.pid, signal.SIGKILL)
+                self._own.settimeout(PATIENCE)
+                self.returncode = self._status()
                 raise
-            self._own.close()
+            finally:
+                self._own.close()
         return self.returncode
 
     def poll(self) -> int | None:
@@ -110,6 +113,9 @@ class Command:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def _status(self) -> int:
+        return os.waitstatus_to_exitcode(self._number())
 
     def _number(self) -> int:
         return int(NUMBER.unpack(self._own.recv(NUMBER.size))[0])

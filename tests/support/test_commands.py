@@ -105,7 +105,7 @@ def test_one_that_takes_too_long_is_killed(waiting: tuple[Command, int]) -> None
     process, _ = waiting
     with pytest.raises(TimeoutError):
         process.wait(0.01)
-    wait_until(lambda: not is_alive(process.pid), "its end")
+    assert not is_alive(process.pid) and process.poll() == -signal.SIGKILL
 
 
 @exhaustive
