@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 3.0
+"""Longer than a task takes to clean up: SQLAlchemy gives a connection two seconds to close."""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
