@@ -50,8 +50,8 @@ OPERATING = {
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
 that, every other command would take longer to fork."""
 
-
 SERVER = ("plugbay.server", "alembic.command", "asyncpg", "jinja2")
+"""What a control plane loads besides."""
 
 
 class Command:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 SANDBOX_USER = 1000
-"""The usual user number inside a sandbox. The kernel shows `NOBODY` as the owner of all foreign files."""
+"""The user of a confined process, unless its contract wants `NOBODY`. Files of other users belong to `NOBODY` there."""
 NOBODY = 65534
-"""The user and group number that some contracts want inside a sandbox."""
+"""The user and group that some contracts want for a confined process."""

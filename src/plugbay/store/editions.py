@@ -15,7 +15,6 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.link.cancellation import end_tasks
 from plugbay.store.connections import discard
 from plugbay.store.failures import StoreUnavailable, transient_error
 from plugbay.store.tables import EDITIONS
@@ -81,5 +80,6 @@ class SharedEdition:
     async def close(self) -> None:
         """Close the connection."""
         if self._reading is not None:
-            await end_tasks([self._reading])
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
         await self._drop()

@@ -18,7 +18,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.link.cancellation import end_tasks
 from plugbay.store.connections import discard
 from plugbay.store.database import PATIENCE, Database
 from plugbay.store.failures import StoreUnavailable
@@ -83,7 +82,8 @@ async def _watch(claim: Claim, lost: Callable[[str], object]) -> AsyncIterator[N
     try:
         yield
     finally:
-        await end_tasks([watching])
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
         await claim.release()
 
 

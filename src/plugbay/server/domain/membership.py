@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from plugbay.link.cancellation import end_tasks
 from plugbay.model.tenure import RENEWALS, Standing, Tenure
 from plugbay.server.domain.clock import SharedClock, boot_time
 from plugbay.server.domain.ids import new_id
@@ -87,7 +86,8 @@ class Membership:
         try:
             yield
         finally:
-            await end_tasks([keeping])
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             await self.leave()
 
     def _facts(self) -> dict[str, Any]:
