@@ -117,12 +117,20 @@ def test_time_without_a_core_does_not_count(monkeypatch: pytest.MonkeyPatch) -> 
         subject.close_stdin()
         assert await subject.exited(0.0) == ExitStatus(code=0)
 
-    monkeypatch.setattr(module, "_starved_seconds", lambda pid: starved)
+    monkeypatch.setattr(module, "_starved_seconds", lambda pid: {pid: starved})
     with_subject("sleep 0.5; echo '{}'; cat", story)
 
 
-def test_the_time_without_a_core_is_read_from_the_kernel() -> None:
-    assert module._starved_seconds(os.getpid()) > 0.0
+def test_the_time_without_a_core_of_each_process_of_a_plugin_is_read_from_the_kernel() -> None:
+    async def story(subject: Subject) -> None:
+        frame = await subject.next_frame(PATIENCE)
+        assert isinstance(frame, Frame)
+        shell, tool = subject.child.pid, int(frame.line)
+        starved = module._starved_seconds(shell)
+        assert starved.keys() == {shell, tool, os.getpid(), module.HYPERVISOR}
+        assert starved[os.getpid()] > 0.0
+
+    with_subject("sleep 1000 & echo $!; wait", story)
 
 
 def test_nothing_in_time_is_late_and_the_process_is_still_there() -> None:

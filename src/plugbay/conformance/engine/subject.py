@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,9 @@ LOOK_SECONDS = 0.002
 
 MAX_EXTENSION = 60.0
 """Seconds by which a busy machine may extend the waits of one conversation."""
+
+HYPERVISOR = 0
+"""Stands for the hypervisor where the times of processes are kept; no process has this id."""
 
 STATUS_SECONDS = 0.2
 """How long to wait for the exit status after the end of the output, so that a report can name it."""
@@ -87,6 +90,7 @@ class Subject:
         self._ended = False
         self._held = False
         self._starved = _starved_seconds(child.pid)
+        self._starved_before = sum(self._starved.values())
         self._extended = 0.0
         self._changed = asyncio.Event()
         self._stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
@@ -204,7 +208,8 @@ class Subject:
 
     def _extension(self) -> float:
         """The seconds for which the plugin or this process had no core, and which extended no wait so far."""
-        starved = min(_starved_seconds(self.child.pid) - self._starved, MAX_EXTENSION)
+        self._starved |= _starved_seconds(self.child.pid)
+        starved = min(sum(self._starved.values()) - self._starved_before, MAX_EXTENSION)
         owed = max(0.0, starved - self._extended)
         self._extended += owed
         return owed
@@ -233,16 +238,28 @@ class Subject:
         return True
 
 
-def _starved_seconds(pid: int) -> float:
-    """How long a process and this one were ready to run without a core, or a hypervisor had the cores; 0 if unknown."""
-    starved = 0.0
-    for process in (pid, os.getpid()):
+def _starved_seconds(pid: int) -> dict[int, float]:
+    """How long each process of a plugin and this one were ready to run without a core, as far as that is known.
+
+    Under `HYPERVISOR`: how long a hypervisor had the cores.
+    """
+    starved: dict[int, float] = {}
+    for process in (*_family(pid), os.getpid()):
         with suppress(OSError, ValueError, IndexError):
-            starved += int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+            starved[process] = int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
     with suppress(OSError, ValueError, IndexError):
         stolen = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
-        starved += stolen / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+        starved[HYPERVISOR] = stolen / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
     return starved
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and its living descendants: a plugin in shell works in programs that it starts."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError, ValueError):
+            for child in children.read_text().split():
+                yield from _family(int(child))
 
 
 def marked(token: str) -> list[int]:
