@@ -43,6 +43,10 @@ for profile, examples in {"short": 10, "long": 100, "prove": 1000, "mutation": 1
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
+# What is loaded and collected stays: the collector of cycles would look through it in vain.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What 25,000 tests were made of stays: not to look through it again and again saves a tenth of the time.
 
@@ -51,3 +55,5 @@ def pytest_collection_finish() -> None:
     strategies.text().validate()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20)
+    gc.enable()

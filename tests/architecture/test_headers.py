@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,13 @@ def without_header(package: Path) -> list[str]:
     return [str(path.relative_to(package)) for path in python_files(package) if not _has_header(path)]
 
 
+HEADER = re.compile(r'(#.*\n)*r?"""\s*[^\s"]')
+"""To parse all modules takes 9 s. The formatter lets a docstring open in no other way."""
+
+
 def _has_header(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
-    if path.name == "__init__.py" and not text.strip():
-        return True
-    docstring = ast.get_docstring(ast.parse(text))
-    return bool(docstring and docstring.strip())
+    return (path.name == "__init__.py" and not text.strip()) or bool(HEADER.match(text))
 
 
 def test_every_module_opens_with_a_docstring() -> None:

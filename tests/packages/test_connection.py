@@ -184,6 +184,11 @@ def test_a_certificate_counts_only_if_the_machine_trusts_it(tmp_path: Path, monk
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.pem"))
         with Connection(parse(f"{address}/a")) as connection:
             assert not connection.has_blob(DIGEST)
+        (tmp_path / "other").mkdir()
+        certificate(tmp_path / "other")
+        (tmp_path / "other" / "tls.pem").replace(tmp_path / "tls.pem")
+        with Connection(parse(f"{address}/a")) as connection, pytest.raises(PackageRefused, match="certificate"):
+            connection.has_blob(DIGEST)
 
 
 def test_an_unreachable_registry_is_reported_at_once() -> None:

@@ -7,9 +7,12 @@ Imports httpx2, so import it only inside functions.
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import httpcore2
@@ -20,6 +23,20 @@ from plugbay.packages.reference import is_named
 
 MAX_ADDRESSES = 4
 """Addresses that are tried; all are checked."""
+
+
+def trusted_certificates() -> ssl.SSLContext:
+    """The certificates that the system trusts, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+
+    To read them takes 20 ms, so it is done again only when the file or the folder has changed.
+    """
+    paths = ssl.get_default_verify_paths()
+    return _read_certificates(*((path, os.stat(path).st_mtime_ns) for path in (paths.cafile, paths.capath) if path))
+
+
+@lru_cache(maxsize=1)
+def _read_certificates(*versions: tuple[str, int]) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
 
 
 class CheckedBackend(httpcore2.SyncBackend):
@@ -83,7 +100,7 @@ class CheckedTransport(httpx2.BaseTransport):
 
     def __init__(self, opened: Collection[str], private: Collection[str] = ()) -> None:
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=httpx2.create_ssl_context(), network_backend=CheckedBackend(opened, private)
+            ssl_context=trusted_certificates(), network_backend=CheckedBackend(opened, private)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -384,13 +384,14 @@ def _client(
     try:
         import httpx2
 
-        from plugbay.packages.checked_transport import CheckedTransport
+        from plugbay.packages.checked_transport import CheckedTransport, trusted_certificates
     except ImportError:
         text = "registries need the library httpx2, which is not installed"
         raise PackageRefused(Reason.MISSING_EXTRA, text, hint="pip install 'plugbay[oci]'") from None
     return httpx2.Client(
         base_url=registry,
         transport=None if opened is None else CheckedTransport(opened, private),
+        verify=trusted_certificates(),
         # No proxy for loopback: without TLS it could read along. And no proxy past the address check.
         trust_env=opened is None and registry.startswith("https://"),
         timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
