@@ -44,6 +44,7 @@ async def host(number: str, package: Path) -> None:
         return stdout
 
     await asyncio.gather(*(start(at, script) for at, script in enumerate(islice(cycle(KINDS), PLUGINS))))
+    await spawner.warden.settled(PATIENCE)  # It learns now that all have started; else it would look 15 s longer.
     print(os.getpid(), spawner.warden.pid, flush=True)
     await asyncio.Event().wait()
 

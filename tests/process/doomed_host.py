@@ -11,6 +11,7 @@ import sys
 from plugbay.process.child import Spawner
 from tests.process.churn import SCRIPTS
 from tests.process.helpers import SHELL, read_until, spawn
+from tests.support.patience import PATIENCE
 
 CHILDREN = 20
 
@@ -22,6 +23,7 @@ async def main() -> None:
         child = await spawn(spawner, *SHELL, scripts[number % len(scripts)])
         stdout, _ = child.take_pipes()
         await read_until(stdout)
+    await spawner.warden.settled(PATIENCE)  # It learns now that all have started; else it would look 15 s longer.
     print(spawner.warden.pid, spawner.warden.mark, flush=True)
     await asyncio.Event().wait()
 

@@ -28,6 +28,9 @@ import pytest
 TOGETHER = 96
 """Tests of one file that one process runs together, at most."""
 
+LONG = ("tests/faults/", "tests/soak/")
+"""These take minutes and wait most of the time, so they come first; otherwise they would end long after the others."""
+
 QUICK = ("tests/contracts/", "tests/model/", "tests/wire/")
 """These start no host, so they run beside those that are alone. The rest of them is run last: where every test is
 short, all processes end at nearly the same time."""
@@ -73,7 +76,7 @@ class Pool:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._alone = deque(batches(session.items, Kind.ALONE))
-        self._usual = deque(batches(session.items, Kind.USUAL))
+        self._usual = deque((*batches(session.items, Kind.LONG), *batches(session.items, Kind.USUAL)))
         self._quick = deque(batches(session.items, Kind.QUICK))
         self._workers: dict[Connection, Worker] = {}
         self._waiting: list[Connection] = []
@@ -172,12 +175,14 @@ class Pool:
 class Kind(Enum):
     """When tests are run."""
 
-    ALONE, USUAL, QUICK = range(3)
+    ALONE, LONG, USUAL, QUICK = range(4)
 
     @classmethod
     def of(cls, item: pytest.Item) -> Kind:
         if item.get_closest_marker("alone"):
             return cls.ALONE
+        if item.nodeid.startswith(LONG):
+            return cls.LONG
         return cls.QUICK if item.nodeid.startswith(QUICK) else cls.USUAL
 
 

@@ -132,6 +132,15 @@ def test_tests_that_start_no_host_run_beside_those_that_are_alone(tmp_path: Path
     assert done.returncode == 0 and "206 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_long_tests_come_first(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "soak").mkdir(parents=True)
+    (tmp_path / "tests" / "soak" / "test_long.py").write_text(BESIDE)
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text(WAITS.replace("@pytest.mark.alone", ""))
+    done = run_tests(tmp_path, "--jobs", "2")
+    assert done.returncode == 0 and "102 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_process_that_dies_in_a_test_that_is_alone_is_replaced_by_another(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(APART.replace("assert not BEGUN.exists()", "assert number != 2 or os._exit(3)"))
     (tmp_path / "test_a.py").write_text("import os\n" + (tmp_path / "test_a.py").read_text())
