@@ -377,6 +377,7 @@ def test_a_process_that_never_comes_out_of_its_exec_does_not_hold_up_the_answer_
 def test_a_program_without_any_environment_is_in_no_doubt() -> None:
     with subprocess.Popen(["/bin/sleep", "600"], env={}) as process:
         try:
+            until_blocking(lambda: is_bare(process.pid))  # before, it is still in the middle of exec
             search = Search()
             search.kill(lambda host, child: False, set())
             assert environ_of(process.pid) == b""

@@ -50,7 +50,7 @@ OPERATING = {
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
 that, every other command would take longer to fork."""
 
-SERVER = ("plugbay.server", "alembic.command", "asyncpg", "jinja2")
+SERVER = ("plugbay.server", "alembic.command", "asyncpg", "jinja2", "keyring", "secretstorage")
 """What a control plane loads besides."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import secrets
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -268,6 +269,17 @@ def test_a_new_key_seals_from_then_on_and_the_old_ones_go_when_nothing_needs_the
     for gone in (ring, load_keyring(tmp_path, {})):
         with pytest.raises(KeysUnusable):
             gone.open(old, "x")
+
+
+def test_to_look_for_the_keyring_of_the_system_starts_no_program(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, plugbay.server.domain.secrets as module\n"
+        "sys.addaudithook(lambda event, _: event in ('subprocess.Popen', 'os.posix_spawn') and print(event))\n"
+        "module.load_keyring(pathlib.Path(sys.argv[1]), {})\n"
+        "print('keyring.core' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize("locked", [False, True])

@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,7 +178,12 @@ class _SystemKeyring(KeySource):
 
 def _keyring_library() -> Any:
     """The package `keyring`, if it is installed."""
-    return importlib.import_module("keyring") if importlib.util.find_spec("keyring") is not None else None
+    if importlib.util.find_spec("keyring") is None:
+        return None
+    if sys.platform != "darwin":
+        # Elsewhere its module for macOS searches for libraries of macOS: it starts ldconfig and gcc, which takes 50 ms.
+        sys.modules.setdefault("keyring.backends.macOS.api", None)  # type: ignore[arg-type]
+    return importlib.import_module("keyring")
 
 
 def load_keyring(data: Path, environ: Mapping[str, str]) -> Keyring:
