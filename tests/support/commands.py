@@ -7,6 +7,7 @@ what it loads for that, cannot be seen this way: tests of those start it anew, w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import select
@@ -225,7 +226,8 @@ def _packages_of(arguments: Sequence[str]) -> Sequence[str]:
 
 def _connection(loaded: Sequence[str]) -> socket.socket:
     """To the server that has loaded these packages or libraries; started when it is first needed."""
-    path = shared("-".join(["commands", *loaded]), lambda path: _start(path, loaded))
+    name = f"commands-{hashlib.sha256(' '.join(loaded).encode()).hexdigest()[:8]}"  # the path of a socket is short
+    path = shared(name, lambda path: _start(path, loaded))
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(path))
     return connection
