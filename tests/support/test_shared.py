@@ -40,4 +40,4 @@ def test_one_that_could_not_be_made_is_made_by_the_next(tmp_path: Path) -> None:
 
 def test_the_servers_of_commands_are_shared() -> None:
     assert plugbay("--version").returncode == 0
-    assert (FOLDER / "commands").is_socket()
+    assert any(path.is_socket() for path in FOLDER.glob("commands-*"))
