@@ -133,19 +133,33 @@ class Workload:
         hook = export("h", "hook", default_timeout_ms=MS, max_concurrency=16)
         body = BODY.format(ledger=str(self.ledger), steps=NUMBER_OF_STEPS)
         packed = self.world.publisher.pack(body, [write, read, steps, hook])
-        with self.world.gateways[0].client() as client:
-            head = {"content-type": "application/gzip", **self.world.publisher.header(packed)}
-            _made(client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=head))
-            _made(client.post("/v1/orgs", json={"id": "acme", "name": "Acme"}))
-            for id in (*EXPORTS.values(), "h"):
-                draft = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": id}
-                bound = _made(client.post("/v1/plugin-bindings", json={**draft, "scope": {"org_id": "acme"}}))
-                self.bindings[id] = bound["binding_id"]
-            session = _made(client.post("/v1/sessions", json={"org_id": "acme"}))
-            for _ in range(CHAINS):
-                self.chains.append(_made(client.post("/v1/chains", json={"session_id": session["id"]}))["id"])
+        head = {"content-type": "application/gzip", **self.world.publisher.header(packed)}
+        self._create("plugin-packages", content=packed.path.read_bytes(), headers=head)
+        self._create("orgs", json={"id": "acme", "name": "Acme"})
+        for id in (*EXPORTS.values(), "h"):
+            draft = {"package_id": "acme/p", "package_version": "1.0.0", "export_id": id}
+            bound = self._create("plugin-bindings", json={**draft, "scope": {"org_id": "acme"}})
+            self.bindings[id] = bound["binding_id"]
+        session = self._create("sessions", json={"org_id": "acme"})
+        for _ in range(CHAINS):
+            self.chains.append(self._create("chains", json={"session_id": session["id"]})["id"])
         self.wait_served()
         self.world.until(self.world.has_acted, "the singleton acts")
+
+    def _create(self, path: str, **request: Any) -> Any:
+        """Ask the first gateway for something new. On a machine that stood still it may have lost its lease: then it is
+        started again, as systemd would.
+        """
+        gateway = self.world.gateways[0]
+        while True:
+            try:
+                with gateway.client() as client:
+                    return _made(client.post(f"/v1/{path}", **request))
+            except httpx2.ConnectError:  # so nothing was asked
+                if not gateway.notice_end():
+                    raise
+                gateway.start()
+                self.world.until(gateway.is_ready, f"{gateway.name} is ready again")
 
     def wait_served(self) -> None:
         """Until each gateway has a call answered."""
@@ -155,6 +169,8 @@ class Workload:
                 self.world.until(partial(self._is_served, gateway, client), what)
 
     def _is_served(self, gateway: Gateway, client: httpx2.Client) -> bool:
+        if gateway.notice_end():
+            gateway.start()
         return self.invoke(gateway, client, READ).status == SUCCEEDED
 
     # Clients.
